@@ -1,0 +1,45 @@
+# Every target runs in .venv, which scripts/venv.sh makes and keeps up to date (./hv uses the same).
+
+PY := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help test test-long lint check bench bench-queue bench-start bench-flat clean dev bench-deps
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
+
+test: dev ## Run all tests, PostgreSQL included
+	$(PY) -m pytest
+
+test-long: dev ## Run all tests, the ones that take minutes included
+	$(PY) -m pytest --long
+
+lint: dev ## Check style, types and import rules
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+check: lint test ## Everything a change must pass: lint and test
+
+bench: bench-queue bench-start bench-flat ## Run all benchmarks
+
+# -m: run as a file, bench/queue.py would stand in for the standard library's queue.
+bench-queue: bench-deps ## Claim and complete, against other queues
+	$(PY) -m bench.queue
+
+bench-start: bench-deps ## Start-up time of the commands
+	$(PY) -m bench.start
+
+bench-flat: bench-deps ## Claim cost from a thousand to a million tasks
+	$(PY) -m bench.flat
+
+clean: ## Remove .venv, caches and build output
+	rm -rf .venv .venv.lock .venv.log .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+dev:
+	@sh scripts/venv.sh dev
+
+bench-deps:
+	@sh scripts/venv.sh bench

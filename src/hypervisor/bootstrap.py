@@ -1,0 +1,122 @@
+"""The only module that knows all parts: finds the store, wires it, starts the faces."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hypervisor.domain.errors import InvalidInput, NotFound, StoreUnavailable
+
+if TYPE_CHECKING:
+    from hypervisor.operations.context import Context
+    from hypervisor.ports import Store
+
+FOLDER = ".hypervisor"
+FILE = "store.db"
+
+
+def connect(
+    store: str | None = None, create: bool = True, relaxed: bool | None = None, pid: int = 0
+) -> Context:
+    """Open the store that is meant: named, set by HYPERVISOR_STORE, or found upwards."""
+    from hypervisor.adapters.host import LocalHost
+    from hypervisor.operations.context import Context
+
+    where = store or os.environ.get("HYPERVISOR_STORE") or ""
+    return Context(_open(where, create, relaxed), LocalHost(), _actor(), pid)
+
+
+def main() -> None:
+    """Entry point of the command line."""
+    from hypervisor.faces.cli.main import run
+
+    sys.exit(run(sys.argv[1:], connect))
+
+
+def _open(where: str, create: bool, relaxed: bool | None) -> Store:
+    from hypervisor.store.ledger import Ledger
+
+    if where.startswith(("postgresql://", "postgres://")):
+        try:
+            from hypervisor.store.postgres import PostgresDatabase
+        except ImportError:
+            raise StoreUnavailable(
+                "a PostgreSQL store needs psycopg: pip install 'hypervisor[cluster]'."
+            ) from None
+        return Ledger(PostgresDatabase(where, bool(relaxed)))
+    from hypervisor.store.sqlite import SqliteDatabase
+
+    path = _path(where, create)
+    folder = os.path.dirname(path)
+    if not os.path.exists(path):
+        if not create:
+            raise NotFound(f"there is no store at {path}. `hv add` makes one.")
+        _make_folder(folder)
+    return Ledger(SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed))
+
+
+def _path(where: str, create: bool) -> str:
+    if where:
+        path = os.path.abspath(os.path.expanduser(where))
+        return path if path.endswith(".db") or os.path.isfile(path) else os.path.join(path, FILE)
+    here = os.getcwd()
+    found = _upwards(here, FOLDER)
+    if found is None and not create:
+        raise NotFound(f"there is no {FOLDER} folder here or above. `hv add` makes one.")
+    return os.path.join(found or os.path.join(_project(here), FOLDER), FILE)
+
+
+def _upwards(start: str, name: str) -> str | None:
+    folder = start
+    while not os.path.exists(os.path.join(folder, name)):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return os.path.join(folder, name)
+
+
+def _project(here: str) -> str:
+    """A new store goes to the top of the git checkout, or where we are."""
+    git = _upwards(here, ".git")
+    return os.path.dirname(git) if git else here
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if os.path.basename(folder) == FOLDER:
+            with suppress(FileExistsError), open(os.path.join(folder, ".gitignore"), "x") as file:
+                file.write("*\n")
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{folder} cannot be made ({error.strerror}). Nothing was changed; "
+            "choose another place with --store."
+        ) from None
+
+
+def _relaxed(folder: str) -> bool:
+    """What config.toml beside the store says about durability."""
+    path = os.path.join(folder, "config.toml")
+    if not os.path.exists(path):
+        return False
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            settings = tomllib.load(file).get("store", {})
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    durability = settings.get("durability", "full")
+    if durability not in ("full", "relaxed"):
+        raise InvalidInput(f"{path}: store.durability must be \"full\" or \"relaxed\".")
+    return bool(durability == "relaxed")
+
+
+def _actor() -> str:
+    """Who acts: HV_ACTOR, or the login name."""
+    name = os.environ.get("HV_ACTOR") or os.environ.get("LOGNAME") or os.environ.get("USER")
+    name = "".join((name or f"uid{os.getuid()}").split())
+    return name.encode("utf-8", "replace").decode()[:200] or "somebody"

@@ -1,0 +1,91 @@
+"""What a value must be before it may enter the store. Each check returns it or raises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypervisor.domain.errors import InvalidInput
+
+LONGEST_NAME = 200
+LONGEST_TITLE = 2_000
+LONGEST_KEY = 8_192
+LONGEST_TEXT = 4_000_000
+MOST_NAMES = 100
+
+
+def text(what: str, value: object, longest: int = LONGEST_TEXT, empty: bool = True) -> str:
+    """Any Unicode text without NUL, up to a length."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be text, not {type(value).__name__}.")
+    if not empty and not value.strip():
+        raise InvalidInput(f"{what} is empty.")
+    if len(value) > longest:
+        raise InvalidInput(f"{what} is too long: {len(value):,} characters, at most {longest:,}.")
+    if "\0" in value:
+        raise InvalidInput(f"{what} contains a NUL character.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} is not valid Unicode text: {value[:60]!r}.") from None
+    return value
+
+
+def title(value: object) -> str:
+    """A title: not empty; line breaks and control characters are for the body."""
+    return text("the title", value, LONGEST_TITLE, empty=False)
+
+
+def name(what: str, value: object, empty: bool = False) -> str:
+    """A short name without white space or control characters (type, worker, capability …)."""
+    value = text(what, value, LONGEST_NAME, empty)
+    if any(c.isspace() or not c.isprintable() for c in value):
+        raise InvalidInput(f"{what} {value[:60]!r} must not contain spaces or control characters.")
+    return value
+
+
+def label(what: str, value: object) -> str:
+    """A name people choose for a batch: may contain spaces, but no control characters."""
+    value = text(what, value, LONGEST_NAME, empty=False)
+    if not value.isprintable():
+        raise InvalidInput(f"{what} {value[:60]!r} must not contain control characters.")
+    return value
+
+
+def names(what: str, values: object) -> tuple[str, ...]:
+    """A set of names, sorted, without repeats."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise InvalidInput(f"{what} must be a list of names.")
+    found = sorted({name(f"{what}:", value) for value in values})
+    if len(found) > MOST_NAMES:
+        raise InvalidInput(f"{what}: {len(found)} names, at most {MOST_NAMES}.")
+    return tuple(found)
+
+
+def keys(what: str, values: object) -> tuple[str, ...]:
+    """A set of free texts, such as paths, that stand for something to be held exclusively."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise InvalidInput(f"{what} must be a list.")
+    found = sorted({text(f"{what}:", value, 1_000, empty=False) for value in values})
+    if len(found) > MOST_NAMES:
+        raise InvalidInput(f"{what}: {len(found)} entries, at most {MOST_NAMES}.")
+    return tuple(found)
+
+
+def number(what: str, value: object, low: int, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidInput(f"{what} must be a whole number.")
+    if not low <= value <= high:
+        raise InvalidInput(f"{what} must be between {low:,} and {high:,}, not {value:,}.")
+    return value
+
+
+def json_value(what: str, value: Any) -> Any:
+    """Anything JSON can hold, up to a size."""
+    try:
+        size = len(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{what} cannot be kept as JSON: {error}.") from None
+    if size > LONGEST_TEXT:
+        raise InvalidInput(f"{what} is too large: {size:,} characters, at most {LONGEST_TEXT:,}.")
+    return value

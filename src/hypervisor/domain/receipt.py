@@ -1,0 +1,76 @@
+"""Receipts: evidence in a chain of hashes, one chain per batch.
+
+A line's hash covers everything in it and the hash before it, so a changed,
+removed, inserted or reordered line breaks the chain from there on; the head
+kept beside the chain tells a cut-off tail. A task outside any batch has a
+chain of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import NamedTuple
+
+GENESIS = ""
+
+
+class Receipt(NamedTuple):
+    chain: str
+    number: int
+    task: str
+    attempt: int
+    at: int
+    actor: str
+    text: str
+    hash: str
+
+
+class ChainHead(NamedTuple):
+    chain: str
+    number: int
+    hash: str
+
+
+class ChainReport(NamedTuple):
+    """What verification found; `problem` is None when every line holds."""
+
+    chain: str
+    receipts: int
+    head: str
+    problem: str | None
+
+
+def seal(
+    head: ChainHead, task: str, attempt: int, at: int, actor: str, text: str
+) -> Receipt:
+    """The next receipt of the chain that ends at `head`."""
+    number = head.number + 1
+    content = [head.chain, number, task, attempt, at, actor, text]
+    return Receipt(head.chain, number, task, attempt, at, actor, text, _hash(head.hash, content))
+
+
+def verify(head: ChainHead, receipts: Iterable[Receipt]) -> ChainReport:
+    """Walk a chain from its first line to the head that was kept for it."""
+    number, last = 0, GENESIS
+    for receipt in receipts:
+        number += 1
+        if receipt.number != number:
+            return _broken(head, number, f"line {number} is missing")
+        if receipt.hash != _hash(last, list(receipt[:7])):
+            return _broken(head, number, f"line {number} was changed")
+        last = receipt.hash
+    if number != head.number:
+        return _broken(head, number, f"{head.number} lines were written, {number} are left")
+    if last != head.hash:
+        return _broken(head, number, "the last line is not the one that was written last")
+    return ChainReport(head.chain, number, last, None)
+
+
+def _broken(head: ChainHead, number: int, problem: str) -> ChainReport:
+    return ChainReport(head.chain, number, head.hash, problem)
+
+
+def _hash(last: str, content: list[object]) -> str:
+    return sha256((last + json.dumps(content, ensure_ascii=True)).encode()).hexdigest()

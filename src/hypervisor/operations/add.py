@@ -1,0 +1,63 @@
+"""Adding tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypervisor.domain import checks
+from hypervisor.domain.errors import InvalidInput
+from hypervisor.domain.priority import check_priority
+from hypervisor.domain.task import Added, NewTask
+from hypervisor.operations.context import Context
+
+SLICE = 10_000
+LATEST = 253_402_300_799_000  # the end of the year 9999
+
+
+def add(
+    hv: Context, tasks: Sequence[NewTask], batch: str | None = None, now: int | None = None
+) -> Added:
+    """Add tasks; one whose key is already in the batch is reported, not doubled."""
+    checked = [_checked(index, task) for index, task in enumerate(tasks, 1)]
+    batch_id = ""
+    if batch is not None:
+        batch_id = hv.store.batch_named(checks.label("the batch's name", batch), now).id
+    # Links between the tasks of a call need one transaction. A long list without
+    # links goes in slices, so that other writers are not kept waiting.
+    size = len(checked) if any(task.after for task in checked) else SLICE
+    added = [
+        hv.store.add(checked[start : start + size], batch_id, hv.actor, now)
+        for start in range(0, len(checked), max(size, 1))
+    ]
+    return Added(
+        tuple(task_id for part in added for task_id in part.ids),
+        tuple(duplicate for part in added for duplicate in part.duplicates),
+    )
+
+
+def check_task(task: NewTask) -> NewTask:
+    """The task with every field checked and normalised."""
+    if task.key is not None:
+        checks.text("the key", task.key, checks.LONGEST_KEY, empty=False)
+    if task.start_at is not None:
+        checks.number("the start time", task.start_at, 0, LATEST)
+    return task._replace(
+        title=checks.title(task.title),
+        body=checks.text("the body", task.body),
+        type=checks.name("the type", task.type),
+        priority=check_priority(task.priority),
+        branch=checks.name("the branch", task.branch, empty=True),
+        assignee=checks.name("the assignee", task.assignee, empty=True),
+        requires=checks.names("requires", task.requires),
+        exclusive=checks.keys("exclusive keys", task.exclusive),
+        after=checks.keys("after", task.after),
+        retries=checks.number("retries", task.retries, 0, 1_000),
+        data=checks.json_value("data", task.data),
+    )
+
+
+def _checked(index: int, task: NewTask) -> NewTask:
+    try:
+        return check_task(task)
+    except InvalidInput as error:
+        raise InvalidInput(f"task {index}: {error} Nothing was added.") from None

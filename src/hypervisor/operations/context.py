@@ -1,0 +1,24 @@
+"""What every operation works with: the open store, this host, and who is asking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hypervisor.domain.lease import Worker
+    from hypervisor.ports import HostProbe, Store
+
+
+class Context:
+    """An open ledger. Operations take it first, so they double as methods of `Hypervisor`."""
+
+    def __init__(self, store: Store, probe: HostProbe, actor: str, pid: int = 0) -> None:
+        self.store = store
+        self.probe = probe
+        self.actor = actor
+        self.pid = pid  # the process that claims belong to unless a claim names another
+        self.swept_at = 0
+        self.workers: dict[tuple[str, int], Worker] = {}
+
+    def close(self) -> None:
+        self.store.close()

@@ -1,0 +1,77 @@
+"""Looking: nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypervisor.domain import checks, lifecycle
+from hypervisor.domain.errors import InvalidInput
+from hypervisor.domain.event import Event
+from hypervisor.domain.ids import clean
+from hypervisor.domain.priority import check_priority
+from hypervisor.domain.receipt import Receipt
+from hypervisor.domain.task import Batch, Stats, Task, TaskDetail, TaskFilter
+from hypervisor.operations.context import Context
+
+MOST_LISTED = 100_000
+
+
+class Shown(NamedTuple):
+    """A task, all that hangs on it, and its receipts."""
+
+    detail: TaskDetail
+    receipts: tuple[Receipt, ...]
+
+
+def list_tasks(
+    hv: Context,
+    states: Sequence[str] = (),
+    batch: str | None = None,
+    type: str | None = None,
+    branch: str | None = None,
+    priority: str | None = None,
+    assignee: str | None = None,
+    text: str | None = None,
+    limit: int = 50,
+    before: str | None = None,
+) -> tuple[Task, ...]:
+    """List tasks, newest first, by state, batch, type, branch, priority, assignee or text."""
+    for state in states:
+        if state not in lifecycle.STATES:
+            raise InvalidInput(f"unknown state {state!r}: use one of {', '.join(lifecycle.STATES)}.")
+    checks.number("the limit", limit, 1, MOST_LISTED)
+    wanted = TaskFilter(
+        tuple(states),
+        None if batch is None else hv.store.batch(batch).id,
+        type,
+        branch,
+        None if priority is None else check_priority(priority),
+        assignee,
+        text,
+    )
+    return tuple(hv.store.list_tasks(wanted, limit, None if before is None else clean(before)))
+
+
+def show(hv: Context, task: str) -> Shown:
+    """Show one task with its attempts, dependencies, keys and receipts."""
+    found = hv.store.resolve(task)
+    return Shown(hv.store.detail(found), tuple(hv.store.receipts_of_task(found)))
+
+
+def stats(hv: Context, batch: str | None = None, now: int | None = None) -> Stats:
+    """Count tasks by state and type, with the pace of the last minutes."""
+    return hv.store.stats(None if batch is None else hv.store.batch(batch).id, now)
+
+
+def batches(hv: Context, limit: int = 100) -> tuple[Batch, ...]:
+    """List batches, newest first."""
+    checks.number("the limit", limit, 1, MOST_LISTED)
+    return tuple(hv.store.batches(limit))
+
+
+def events(hv: Context, since: int = 0, limit: int = 1_000) -> tuple[Event, ...]:
+    """Read the event log from a number on: everything that changed, in order, none missed."""
+    checks.number("since", since, 0, 2**62)
+    checks.number("the limit", limit, 1, MOST_LISTED)
+    return tuple(hv.store.events(since, limit))

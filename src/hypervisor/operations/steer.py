@@ -1,0 +1,79 @@
+"""Steering tasks from outside a claim: what a person or a supervising agent decides."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hypervisor.domain import checks
+from hypervisor.domain.errors import InvalidInput
+from hypervisor.domain.priority import check_priority
+from hypervisor.domain.task import Changes
+from hypervisor.operations.context import Context
+
+
+class Moved(NamedTuple):
+    """A task and the state it is in now."""
+
+    task: str
+    state: str
+
+
+def cancel(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
+    """Call a task off; if a worker holds it, its token ends at once."""
+    found = hv.store.resolve(task)
+    checks.text("the reason", reason)
+    return Moved(found, hv.store.cancel(found, reason, hv.actor, now))
+
+
+def retry(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
+    """Put a finished, failed, cancelled or blocked task back into the queue, history kept."""
+    found = hv.store.resolve(task)
+    checks.text("the reason", reason)
+    return Moved(found, hv.store.reopen(found, reason, hv.actor, now))
+
+
+def accept(hv: Context, task: str, now: int | None = None) -> Moved:
+    """Take a task out of the inbox into the queue."""
+    found = hv.store.resolve(task)
+    return Moved(found, hv.store.accept(found, hv.actor, now))
+
+
+def take_back(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
+    """End somebody else's claim on your own responsibility; the task goes back unharmed."""
+    found = hv.store.resolve(task)
+    checks.text("the reason", reason)
+    why = f"taken back by {hv.actor}" + (f": {reason}" if reason else "")
+    return Moved(found, hv.store.take_back(found, why, now))
+
+
+def update(hv: Context, task: str, changes: Changes, now: int | None = None) -> Moved:
+    """Change a task's text, priority, requirements, dependencies or start time."""
+    if all(value is None for value in changes):
+        raise InvalidInput("nothing to change was given.")
+    found = hv.store.resolve(task)
+    return Moved(found, hv.store.update(found, _checked(hv, changes), hv.actor, now))
+
+
+def _checked(hv: Context, changes: Changes) -> Changes:
+    if changes.title is not None:
+        checks.title(changes.title)
+    if changes.body is not None:
+        checks.text("the body", changes.body)
+    if changes.type is not None:
+        checks.name("the type", changes.type)
+    if changes.priority is not None:
+        check_priority(changes.priority)
+    for what, value in (("the branch", changes.branch), ("the assignee", changes.assignee)):
+        if value is not None:
+            checks.name(what, value, empty=True)
+    if changes.start_at is not None:
+        checks.number("the start time", changes.start_at, 0, 253_402_300_799_000)
+    if changes.retries is not None:
+        checks.number("retries", changes.retries, 0, 1_000)
+    checks.json_value("data", changes.data)
+    return changes._replace(
+        requires=None if changes.requires is None else checks.names("requires", changes.requires),
+        after=None
+        if changes.after is None
+        else tuple(dict.fromkeys(hv.store.resolve(each) for each in changes.after)),
+    )

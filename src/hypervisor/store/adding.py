@@ -1,0 +1,185 @@
+"""Adding tasks: all of a call or none, duplicates by key reported, not doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from secrets import randbits
+from typing import NamedTuple
+
+from hypervisor.domain import ids, lifecycle
+from hypervisor.domain.errors import DependencyCycle, InvalidInput
+from hypervisor.domain.lane import Lane
+from hypervisor.domain.priority import rank
+from hypervisor.domain.task import Added, Batch, Duplicate, NewTask
+from hypervisor.store import dependencies, log, readiness, reading
+from hypervisor.store.lanes import LaneBook
+from hypervisor.store.session import Session, chunks, marks, pad
+
+ADD_BATCH = "INSERT INTO batches (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING"
+BY_KEY = """
+SELECT d.key_hash, d.task, t.state FROM details d JOIN tasks t ON t.id = d.task
+WHERE d.batch = ? AND d.key_hash IN ({})
+"""
+
+
+class _Planned(NamedTuple):
+    id: str
+    number: int
+    new: NewTask
+    lane: Lane
+    needs: tuple[str, ...]
+    open_needs: int
+
+
+def batch_named(session: Session, name: str, now: int) -> Batch:
+    """The batch of that name, made if it is new."""
+    found = session.rows(reading.BATCH_BY_NAME, (name,))
+    if not found:
+        fresh = ids.encode(ids.new_numbers(1, now, randbits(ids.ENTROPY_BITS))[0])
+        session.run(ADD_BATCH, (fresh, name, now))
+        found = session.rows(reading.BATCH_BY_NAME, (name,))
+        batch = Batch(*found[0])
+        if batch.id == fresh:
+            log.write(session, now, [log.Line("batch", "", fresh, None, None, "", log.dump({"name": name}))])
+    return Batch(*found[0])
+
+
+def add(
+    session: Session, book: LaneBook, new: Sequence[NewTask], batch: str, actor: str, now: int
+) -> Added:
+    numbers = ids.new_numbers(len(new), now, randbits(ids.ENTROPY_BITS))
+    if any(task.key is not None for task in new):
+        session.lock(f"add {batch}")  # two calls with the same keys must see each other
+    known = _known_keys(session, batch, new)
+    fresh: list[tuple[str, int, NewTask]] = []
+    duplicates: list[Duplicate] = []
+    for number, task in zip(numbers, new, strict=True):
+        digest = key_hash(task.key)
+        if digest in known:
+            duplicates.append(Duplicate(task.key or "", *known[digest]))
+            continue
+        task_id = ids.encode(number)
+        fresh.append((task_id, number, task))
+        if digest:
+            known[digest] = (task_id, "new in this call")
+    planned = _plan(session, batch, fresh, {d: known[d][0] for d in known if d})
+    if planned:
+        _insert(session, book, planned, batch, actor, now)
+    return Added(tuple(p.id for p in planned), tuple(duplicates))
+
+
+def key_hash(key: str | None) -> str | None:
+    """Keys can be long paths; an index cannot hold those, their digest it can."""
+    return None if key is None else blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def _known_keys(
+    session: Session, batch: str, new: Sequence[NewTask]
+) -> dict[str | None, tuple[str, str]]:
+    wanted = sorted({digest for task in new if (digest := key_hash(task.key))})
+    return {
+        row[0]: (row[1], row[2])
+        for some in chunks(wanted)
+        for row in session.rows(BY_KEY.format(marks(len(some))), [batch, *pad(some)])
+    }
+
+
+def _plan(
+    session: Session,
+    batch: str,
+    fresh: list[tuple[str, int, NewTask]],
+    by_key: dict[str, str],
+) -> list[_Planned]:
+    """Resolve what each task waits for: keys of this call or batch, or task ids."""
+    created = {task_id for task_id, _, _ in fresh}
+    needs: dict[str, tuple[str, ...]] = {}
+    for task_id, _, task in fresh:
+        needs[task_id] = tuple(
+            dict.fromkeys(_needed(session, batch, text, by_key) for text in task.after)
+        )
+    _refuse_cycle({task: [n for n in ns if n in created] for task, ns in needs.items()})
+    outside = sorted({n for ns in needs.values() for n in ns if n not in created})
+    finished = dependencies.done_among(session, outside)
+    return [
+        _Planned(
+            task_id, number, task,
+            Lane(batch, task.type, task.branch, task.priority, task.requires, task.assignee,
+                 bool(task.exclusive)),
+            needs[task_id], sum(n not in finished for n in needs[task_id]),
+        )
+        for task_id, number, task in fresh
+    ]  # fmt: skip
+
+
+def _needed(session: Session, batch: str, text: str, by_key: dict[str, str]) -> str:
+    digest = key_hash(text) or ""
+    if digest not in by_key:
+        found = session.rows(BY_KEY.format("?"), (batch, digest))
+        if not found:
+            try:
+                return reading.resolve(session, text)
+            except InvalidInput:
+                raise InvalidInput(
+                    f"after {text[:60]!r}: no task of this batch has that key, and it is no id. "
+                    "Nothing was added."
+                ) from None
+        by_key[digest] = found[0][1]
+    return by_key[digest]
+
+
+def _refuse_cycle(graph: dict[str, list[str]]) -> None:
+    """Tasks of one call may name each other; only then can they form a cycle."""
+    from graphlib import CycleError, TopologicalSorter
+
+    if any(graph.values()):
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            raise DependencyCycle(error.args[1]) from None
+
+
+def _insert(
+    session: Session, book: LaneBook, planned: list[_Planned], batch: str, actor: str, now: int
+) -> None:
+    book.ensure(session, {p.lane for p in planned})
+    lane_ids = {p.lane: p.lane.id for p in planned}
+    states = [_first_state(p, now) for p in planned]
+    pairs = list(zip(planned, states, strict=True))
+    session.insert(
+        "tasks",
+        [
+            (p.id, state, lane_ids[p.lane], rank(p.number, p.new.priority), batch, p.open_needs,
+             _start(p.new, now), p.new.retries, now, now)
+            for p, state in pairs
+        ],
+    )  # fmt: skip
+    session.insert(
+        "details",
+        [
+            (p.id, batch, p.new.key, key_hash(p.new.key), p.new.title, p.new.body, log.dump(p.new.data))
+            for p in planned
+        ],
+    )
+    session.insert("dependencies", [(p.id, needed) for p in planned for needed in p.needs])
+    session.insert(
+        "task_keys",
+        [
+            (p.id, key, lane_ids[p.lane], rank(p.number, p.new.priority), 0)
+            for p in planned
+            for key in p.new.exclusive
+        ],
+    )
+    log.write(session, now, [log.Line("add", p.id, batch, None, state, actor) for p, state in pairs])
+    readiness.promote(session, book, [p.id for p in planned if p.lane.keyed], now)
+
+
+def _start(new: NewTask, now: int) -> int | None:
+    return new.start_at if new.start_at is not None and new.start_at > now else None
+
+
+def _first_state(p: _Planned, now: int) -> str:
+    if p.new.inbox:
+        return lifecycle.INBOX
+    ready = lifecycle.is_ready(p.open_needs, _start(p.new, now), not p.lane.keyed)
+    return lifecycle.ACTIVE if ready else lifecycle.WAITING

@@ -1,0 +1,20 @@
+"""All that differs between the two databases in words."""
+
+from __future__ import annotations
+
+SQLITE_WORDS = {
+    "text": "TEXT",
+    "bigint": "INTEGER",
+    "clustered": " WITHOUT ROWID",
+    "event_number": "id INTEGER PRIMARY KEY AUTOINCREMENT",
+    "event_index": "",
+}
+# Ids compare byte by byte on both. PostgreSQL hands out `id` before the commit,
+# so readers number events in `seq` once they are visible (see postgres.py).
+POSTGRES_WORDS = {
+    "text": 'TEXT COLLATE "C"',
+    "bigint": "BIGINT",
+    "clustered": "",
+    "event_number": "id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIGINT UNIQUE",
+    "event_index": "CREATE INDEX events_unnumbered ON events (id) WHERE seq IS NULL",
+}

@@ -1,0 +1,202 @@
+"""The store as the rest of the program sees it: intentions, each one transaction.
+
+Implements `ports.Store` over either database. `now` may be passed in; left out,
+the clock that all users of the store share is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypervisor.domain.errors import StoreUnavailable
+from hypervisor.domain.event import Event
+from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
+from hypervisor.domain.receipt import ChainReport, Receipt
+from hypervisor.domain.task import Added, Batch, Changes, NewTask, Stats, Task, TaskDetail, TaskFilter
+from hypervisor.store import adding, claiming, reading, readiness, receipts, settling, steering
+from hypervisor.store.lanes import LaneBook
+from hypervisor.store.session import Conflict, Database, Session
+
+PACE_WINDOW = 300_000
+
+
+class Ledger:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._book = LaneBook()
+        self._seen: set[str] = set()
+        self.where = database.where
+
+    def now(self) -> int:
+        return self._db.now()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def facts(self) -> dict[str, Any]:
+        return self._db.facts()
+
+    # Adding and changing
+
+    def add(
+        self, tasks: Sequence[NewTask], batch: str, actor: str, now: int | None = None
+    ) -> Added:
+        """Add tasks to a batch ("" for none), all or nothing."""
+        at = self._at(now)
+        for attempt in range(20):
+            try:
+                return self._db.write(
+                    lambda s: adding.add(s, self._book, tasks, batch, actor, at + attempt)
+                )
+            except Conflict:  # another process drew the same ids in the same millisecond
+                continue
+        raise StoreUnavailable("no free ids could be found; nothing was added. Try again.")
+
+    def batch_named(self, name: str, now: int | None = None) -> Batch:
+        at = self._at(now)
+        return self._db.write(lambda s: adding.batch_named(s, name, at))
+
+    def cancel(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
+        at = self._at(now)
+        return self._steer(
+            lambda s: steering.cancel(s, self._book, task, reason, actor, at)
+        )
+
+    def reopen(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
+        at = self._at(now)
+        return self._steer(
+            lambda s: steering.requeue(s, self._book, task, "reopen", reason, actor, at)
+        )
+
+    def accept(self, task: str, actor: str, now: int | None = None) -> str:
+        at = self._at(now)
+        return self._steer(lambda s: steering.requeue(s, self._book, task, "accept", "", actor, at))
+
+    def take_back(self, task: str, reason: str, now: int | None = None) -> str:
+        at = self._at(now)
+        return self._steer(lambda s: steering.take_back(s, self._book, task, reason, at))
+
+    def update(self, task: str, changes: Changes, actor: str, now: int | None = None) -> str:
+        at = self._at(now)
+        return self._steer(lambda s: steering.update(s, self._book, task, changes, actor, at))
+
+    # The claim protocol
+
+    def claim(self, request: ClaimRequest, now: int | None = None) -> list[Lease]:
+        return self.settle_and_claim((), request, now)[1]
+
+    def settle(self, verdicts: Sequence[Verdict], now: int | None = None) -> list[Settled]:
+        return self.settle_and_claim(verdicts, None, now)[0]
+
+    def settle_and_claim(
+        self, verdicts: Sequence[Verdict], request: ClaimRequest | None, now: int | None = None
+    ) -> tuple[list[Settled], list[Lease]]:
+        """End attempts and take the next tasks, in one transaction: one commit an item."""
+        at = self._at(now)
+        if request is not None:
+            self._introduce(request.worker, at)
+
+        def work(session: Session) -> tuple[list[Settled], list[Lease]]:
+            settled = settling.settle(session, self._book, verdicts, at) if verdicts else []
+            leases = claiming.claim(session, self._book, request, at) if request else []
+            return settled, leases
+
+        return self._db.write(work)
+
+    def heartbeat(self, tokens: Sequence[Token], lease: int, now: int | None = None) -> set[Token]:
+        """Extend leases. Returns the tokens that still hold; the others have ended."""
+        until = self._at(now) + lease
+        return self._db.write(lambda s: claiming.heartbeat(s, tokens, until), durable=False)
+
+    def holders(self, boot: str, now: int | None = None) -> list[Holder]:
+        at = self._at(now)
+        return self._db.read(lambda s: claiming.holders(s, boot, at))
+
+    def reclaim(self, holder: Holder, reason: str, now: int | None = None) -> bool:
+        """Put a dead worker's task back. False if the claim has ended or been renewed meanwhile."""
+        at = self._at(now)
+
+        def work(session: Session) -> bool:
+            if not claiming.unchanged(session, holder):
+                return False
+            return settling.end_without_token(
+                session, self._book, holder.task, holder.attempt, "crash", reason, at
+            )
+
+        return self._db.write(work)
+
+    def due(self, now: int | None = None) -> bool:
+        """Whether `promote_due` has anything to do."""
+        at = self._at(now)
+        return self._db.read(lambda s: readiness.any_due(s, at))
+
+    def promote_due(self, now: int | None = None) -> int:
+        at = self._at(now)
+        return self._db.write(lambda s: readiness.promote_due(s, self._book, at))
+
+    # Receipts
+
+    def append_under_claim(
+        self, token: Token, texts: list[str], now: int | None = None
+    ) -> list[Receipt]:
+        at = self._at(now)
+        return self._db.write(lambda s: receipts.append_under_claim(s, token, texts, at))
+
+    def append(
+        self, task: str, actor: str, texts: list[str], now: int | None = None
+    ) -> list[Receipt]:
+        at = self._at(now)
+        return self._db.write(lambda s: receipts.append(s, task, actor, texts, at))
+
+    def receipts_of_task(self, task: str) -> list[Receipt]:
+        return self._db.read(lambda s: receipts.of_task(s, task))
+
+    def receipts_of_chain(self, chain: str) -> list[Receipt]:
+        return self._db.read(lambda s: list(receipts.of_chain(s, chain)))
+
+    def check_receipts(self, chain: str | None) -> list[ChainReport]:
+        return self._db.read(lambda s: receipts.check(s, chain))
+
+    # Looking
+
+    def resolve(self, text: str) -> str:
+        return self._db.read(lambda s: reading.resolve(s, text))
+
+    def task(self, task: str) -> Task:
+        return self._db.read(lambda s: reading.tasks(s, self._book, [task])[0])
+
+    def detail(self, task: str) -> TaskDetail:
+        return self._db.read(lambda s: reading.detail(s, self._book, task))
+
+    def list_tasks(self, wanted: TaskFilter, limit: int, before: str | None = None) -> list[Task]:
+        return self._db.read(lambda s: reading.list_tasks(s, self._book, wanted, limit, before))
+
+    def batch(self, text: str) -> Batch:
+        return self._db.read(lambda s: reading.batch(s, text))
+
+    def batches(self, limit: int) -> list[Batch]:
+        return self._db.read(lambda s: reading.batches(s, limit))
+
+    def stats(self, batch: str | None, now: int | None = None) -> Stats:
+        at = self._at(now)
+        return self._db.read(lambda s: reading.stats(s, batch, at, PACE_WINDOW))
+
+    def events(self, since: int, limit: int) -> list[Event]:
+        return [reading.event(row) for row in self._db.events(since, limit)]
+
+    def _at(self, now: int | None) -> int:
+        return self._db.now() if now is None else now
+
+    def _steer(self, work: Any) -> Any:
+        def locked(session: Session) -> Any:
+            session.lock("keys")  # before any row is locked, as in a claim
+            return work(session)
+
+        return self._db.write(locked)
+
+    def _introduce(self, worker: Worker, now: int) -> None:
+        """A worker is written down once per process, before its first claim."""
+        if worker.id not in self._seen:
+            self._db.write(lambda s: claiming.worker_seen(s, worker, now), durable=False)
+            self._seen.add(worker.id)

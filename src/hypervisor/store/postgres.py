@@ -1,0 +1,297 @@
+"""PostgreSQL through psycopg 3: many hosts on one ledger.
+
+Statements of a transaction are pipelined: only a query whose answer is needed
+costs a round trip. Time is the database's, so that hosts need not agree on it.
+Deadlocks are resolved by running the transaction again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.numeric import Int8Dumper
+
+from hypervisor.domain.errors import (
+    StoreBroken,
+    StoreError,
+    StoreFull,
+    StoreNewer,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from hypervisor.store import schema
+from hypervisor.store.dialect import POSTGRES_WORDS
+from hypervisor.store.session import Answer, Conflict, Row, Session
+
+SCHEMA = "hypervisor"
+TRIES = 10
+CLOCK_TRUSTED = 10.0  # seconds until the offset to the database's clock is measured again
+
+# A plain LIMIT would let every claimer wait for or skip the same few rows:
+# look at more than are wanted, then lock the first free ones.
+PICK = """
+SELECT id, lane, rank, attempt FROM tasks
+WHERE state = 'active' AND id = ANY (ARRAY(
+    SELECT head.id FROM unnest(?::bigint[]) AS wanted(lane) CROSS JOIN LATERAL (
+        SELECT id, rank FROM tasks
+        WHERE state = 'active' AND lane = wanted.lane ORDER BY rank LIMIT ?) AS head
+    ORDER BY head.rank LIMIT ?))
+ORDER BY rank LIMIT ? FOR UPDATE
+"""
+NUMBER_EVENTS = """
+UPDATE events SET seq = fresh.number FROM (
+    SELECT id, row_number() OVER (ORDER BY id) + (SELECT coalesce(max(seq), 0) FROM events) AS number
+    FROM (SELECT id FROM events WHERE seq IS NULL ORDER BY id LIMIT 10000) AS unnumbered) AS fresh
+WHERE events.id = fresh.id RETURNING 1
+"""
+EVENTS = """
+SELECT seq, at, kind, task, batch, attempt, state, actor, data FROM events
+WHERE seq > ? ORDER BY seq LIMIT ?
+"""
+VERSION_TABLE = "CREATE TABLE schema_version (version BIGINT NOT NULL)"
+INSERT = {
+    table: f"INSERT INTO {table} ({', '.join(name for name, _ in columns)}) SELECT * FROM unnest("
+    + ", ".join(f"?::{kind}[]" for _, kind in columns)
+    + ")"
+    for table, columns in schema.COLUMNS.items()
+}
+
+
+@lru_cache(maxsize=1000)
+def numbered(sql: str) -> bytes:
+    """`?` placeholders as PostgreSQL numbers them."""
+    first, *rest = sql.split("?")
+    return (first + "".join(f"${i}{part}" for i, part in enumerate(rest, 1))).encode()
+
+
+class PostgresSession:
+    for_update = " FOR UPDATE"
+
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._execute(sql, values).fetchall()
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> None:
+        self._execute(sql, values)
+
+    def run_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
+        for row in values:
+            self._execute(sql, row)
+
+    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self._execute(INSERT[table], [list(column) for column in zip(*rows, strict=True)])
+
+    def lock(self, name: str) -> None:
+        self._execute(
+            "SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (schema.APPLICATION_ID, name)
+        )
+
+    def pick(self, lanes: Sequence[int], limit: int) -> list[Row]:
+        """Tasks that others are claiming this moment are skipped; only when nothing else
+        is left are they waited for, so that no answer is 'nothing' while there is some."""
+        slack = 4 * limit + 64
+        values = (list(lanes), slack, slack, limit)
+        return self.rows(PICK + " SKIP LOCKED", values) or self.rows(PICK, values)
+
+    def _execute(self, sql: str, values: Sequence[Any]) -> psycopg.RawCursor[Row]:
+        cursor = psycopg.RawCursor(self._connection)
+        cursor.execute(numbered(sql), values)
+        return cursor
+
+
+class PostgresDatabase:
+    """A PostgreSQL database, connected when needed and again after a loss."""
+
+    def __init__(self, url: str, relaxed: bool = False) -> None:
+        self._url = url
+        self._relaxed = relaxed
+        self._mutex = threading.RLock()
+        self._connection: psycopg.Connection[Row] | None = None
+        self._clock: tuple[float, float] = (0.0, 0.0)
+        self.where = _without_secrets(url)
+        self._prepare_schema()
+
+    def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
+        with self._mutex:
+            for _ in range(TRIES):
+                try:
+                    return self._transaction(work)
+                except (pg.DeadlockDetected, pg.SerializationFailure):
+                    continue
+        raise StoreUnavailable(
+            f"{self.where}: too many rivals for the same rows. Nothing was changed; try again."
+        )
+
+    def read(self, work: Callable[[Session], Answer]) -> Answer:
+        with self._mutex:
+            return self._transaction(work, "ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def events(self, since: int, limit: int) -> list[Row]:
+        """Events get their number when they are first read, after their commit: numbers
+        drawn before it could show up behind a reader that has already passed them."""
+
+        def work(session: Session) -> list[Row]:
+            session.lock("events")
+            while session.rows(NUMBER_EVENTS):
+                pass
+            return session.rows(EVENTS, (since, limit))
+
+        if self.read(lambda s: s.rows("SELECT 1 FROM events WHERE seq IS NULL LIMIT 1")):
+            return self.write(work)
+        return self.read(lambda s: s.rows(EVENTS, (since, limit)))
+
+    def now(self) -> int:
+        """The database's time, carried forward by this host's steady clock for some seconds."""
+        with self._mutex:
+            offset, measured = self._clock
+            steady = time.clock_gettime(time.CLOCK_BOOTTIME)
+            if steady - measured > CLOCK_TRUSTED:
+                sql = "SELECT extract(epoch FROM clock_timestamp())::float8"
+                database = self._transaction(lambda s: s.rows(sql))[0][0]
+                after = time.clock_gettime(time.CLOCK_BOOTTIME)
+                offset = database - (steady + after) / 2
+                self._clock = (offset, after)
+            return int((time.clock_gettime(time.CLOCK_BOOTTIME) + offset) * 1000)
+
+    def facts(self) -> dict[str, Any]:
+        def work(session: Session) -> dict[str, Any]:
+            version = session.rows("SHOW server_version")[0][0]
+            synchronous = session.rows("SHOW synchronous_commit")[0][0]
+            return {
+                "database": f"PostgreSQL {version}",
+                "where": self.where,
+                "schema": session.rows("SELECT version FROM schema_version")[0][0],
+                "durability": "relaxed" if synchronous == "off" else "every acknowledged change on disk",
+                "integrity": "ok",
+            }
+
+        return self.read(work)
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _transaction(self, work: Callable[[Session], Answer], mode: str = "") -> Answer:
+        try:
+            connection = self._connected()
+            connection.execute(f"BEGIN {mode}")  # type: ignore[arg-type]
+            with connection.pipeline():
+                answer = work(PostgresSession(connection))
+                connection.execute("COMMIT")
+            return answer
+        except BaseException as error:
+            self._roll_back()
+            translated = _translate(error, self.where)
+            if translated is error:
+                raise
+            raise translated from error
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        if not connection.closed:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+                return
+        with suppress(psycopg.Error):
+            connection.close()
+        self._connection = None
+
+    def _connected(self) -> psycopg.Connection[Row]:
+        if self._connection is None or self._connection.closed:
+            connection = psycopg.connect(self._url, autocommit=True, connect_timeout=10)
+            connection.adapters.register_dumper(int, Int8Dumper)
+            connection.execute(f"SET search_path TO {SCHEMA}; SET client_min_messages TO warning")  # type: ignore[arg-type]
+            if self._relaxed:
+                connection.execute("SET synchronous_commit TO off")
+            self._connection = connection
+        return self._connection
+
+    def _prepare_schema(self) -> None:
+        version = self._transaction(_version)
+        if version > schema.VERSION:
+            raise StoreNewer(
+                f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
+                f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
+            )
+        if version == -1:
+            raise StoreBroken(
+                f"{self.where} has a schema `{SCHEMA}` that is not a Hypervisor store. "
+                "Nothing was changed; use another database."
+            )
+        if version < schema.VERSION:
+            self._transaction(_migrate)
+
+
+def _version(session: Session) -> int:
+    """0 where there is nothing yet, -1 where there is something foreign."""
+    there = session.rows(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = ?", (SCHEMA,)
+    )
+    if not there:
+        return 0
+    if ("schema_version",) not in there:
+        return -1
+    return int(session.rows("SELECT version FROM schema_version")[0][0])
+
+
+def _migrate(session: Session) -> None:
+    """Bring an empty or older database up to date, whoever comes first."""
+    session.lock("migrate")
+    session.run(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    version = _version(session)
+    if version == 0:
+        session.run(VERSION_TABLE)
+        session.run("INSERT INTO schema_version (version) VALUES (0)")
+    for number in range(version + 1, schema.VERSION + 1):
+        for statement in schema.statements(number, POSTGRES_WORDS):
+            session.run(statement)
+    session.run("UPDATE schema_version SET version = ?", (schema.VERSION,))
+
+
+def _translate(error: BaseException, where: str) -> BaseException:
+    if not isinstance(error, psycopg.Error):
+        return error
+    if isinstance(error, (pg.DeadlockDetected, pg.SerializationFailure)):
+        return error
+    kept = "Nothing was changed"
+    if isinstance(error, pg.UniqueViolation):
+        return Conflict(str(error))
+    if isinstance(error, pg.ReadOnlySqlTransaction | pg.InsufficientPrivilege):
+        return StoreReadOnly(f"{where} cannot be written ({_line(error)}). {kept}; check its rights.")
+    if isinstance(error, pg.DiskFull):
+        return StoreFull(f"no space left for {where}. {kept}; free some space and try again.")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreUnavailable(
+            f"{where} did not answer ({_line(error)}). A change that was under way may or may not "
+            "have been made; repeating it with the same token or key is safe."
+        )
+    return StoreError(f"{where}: {_line(error)}. {kept}; `hv doctor` looks closer.")
+
+
+def _line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _without_secrets(url: str) -> str:
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        raise StoreUnavailable("the store's URL is not a PostgreSQL one. Check it.") from None
+    host, port = parts.get("host", "localhost"), parts.get("port", 5432)
+    return f"postgresql://{host}:{port}/{parts.get('dbname', '')}"

@@ -1,0 +1,182 @@
+"""Looking: tasks, lists, counts and events, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypervisor.domain import lifecycle
+from hypervisor.domain.errors import AmbiguousId, NotFound
+from hypervisor.domain.event import Event
+from hypervisor.domain.ids import LENGTH, clean
+from hypervisor.domain.task import Attempt, Batch, Stats, Task, TaskDetail, TaskFilter
+from hypervisor.store import log
+from hypervisor.store.lanes import LaneBook
+from hypervisor.store.session import Row, Session, chunks, marks, pad
+
+TASK = """
+SELECT t.id, d.title, t.state, t.lane, d.key, d.body, d.data, t.start_at, t.retries, t.attempt,
+    t.failures, t.crashes, t.open_deps, t.deadline, d.result, t.reason, t.unblock,
+    t.created_at, t.updated_at
+FROM tasks t JOIN details d ON d.task = t.id
+"""
+BY_PREFIX = "SELECT id FROM tasks WHERE id >= ? AND id <= ? ORDER BY id LIMIT 2"
+BATCH_BY_NAME = "SELECT id, name, created_at FROM batches WHERE name = ?"
+BATCH_BY_PREFIX = "SELECT id, name, created_at FROM batches WHERE id >= ? AND id <= ? LIMIT 2"
+BATCHES = "SELECT id, name, created_at FROM batches ORDER BY id DESC LIMIT ?"
+KEYS = "SELECT key FROM task_keys WHERE task = ? ORDER BY key"
+NEEDS = """
+SELECT d.needs, n.state FROM dependencies d JOIN tasks n ON n.id = d.needs
+WHERE d.task = ? ORDER BY d.needs
+"""
+ATTEMPTS = """
+SELECT number, worker, claimed_at, ended_at, outcome, reason FROM attempts
+WHERE task = ? ORDER BY number
+"""
+COUNTS = """
+SELECT l.type, t.state, count(*) FROM tasks t JOIN lanes l ON l.id = t.lane
+WHERE ({everything} = 1 OR t.batch = ?) GROUP BY l.type, t.state
+"""
+
+EVENT_TIME = "SELECT at FROM events WHERE id >= ? ORDER BY id LIMIT 1"
+PACE = """
+SELECT kind, count(*) FROM events
+WHERE id >= ? AND at >= ? AND ({everything} = 1 OR batch = ?) AND task <> ''
+GROUP BY kind
+"""
+
+
+def tasks(session: Session, book: LaneBook, ids: Sequence[str]) -> list[Task]:
+    """Whole tasks by id, in the order of their ids."""
+    return [
+        _task(session, book, row)
+        for some in chunks(ids)
+        for row in session.rows(TASK + f"WHERE t.id IN ({marks(len(some))}) ORDER BY t.id", pad(some))
+    ]
+
+
+def detail(session: Session, book: LaneBook, task: str) -> TaskDetail:
+    needs = session.rows(NEEDS, (task,))
+    return TaskDetail(
+        tasks(session, book, [task])[0],
+        tuple(row[0] for row in session.rows(KEYS, (task,))),
+        tuple(row[0] for row in needs),
+        tuple(row[0] for row in needs if row[1] != lifecycle.DONE),
+        tuple(Attempt(*row) for row in session.rows(ATTEMPTS, (task,))),
+    )
+
+
+def list_tasks(
+    session: Session, book: LaneBook, wanted: TaskFilter, limit: int, before: str | None
+) -> list[Task]:
+    """Newest first; `before` is the last id of the page before."""
+    tests, values = _conditions(wanted)
+    if before is not None:
+        tests.append("t.id < ?")
+        values.append(before)
+    where = "WHERE " + " AND ".join(tests) if tests else ""
+    sql = TASK + f"JOIN lanes l ON l.id = t.lane {where} ORDER BY t.id DESC LIMIT ?"
+    return [_task(session, book, row) for row in session.rows(sql, [*values, limit])]
+
+
+def resolve(session: Session, text: str) -> str:
+    """The one task id that `text` is, or is a prefix of."""
+    prefix = clean(text)
+    low, high = prefix.ljust(LENGTH, "0"), prefix.ljust(LENGTH, "z")
+    found = session.rows(BY_PREFIX, (low, high))
+    if not found:
+        raise NotFound(f"no task has the id {text!r}. `hv ls` lists them.")
+    if len(found) > 1:
+        raise AmbiguousId(f"{text!r} fits several tasks, {found[0][0]} among them. Type more of it.")
+    return str(found[0][0])
+
+
+def batch(session: Session, text: str) -> Batch:
+    """The batch of that name, id or unique id prefix."""
+    found = session.rows(BATCH_BY_NAME, (text,))
+    if not found:
+        try:
+            prefix = clean(text)
+        except Exception:
+            prefix = ""
+        if prefix:
+            low, high = prefix.ljust(LENGTH, "0"), prefix.ljust(LENGTH, "z")
+            found = session.rows(BATCH_BY_PREFIX, (low, high))
+    if not found:
+        raise NotFound(f"no batch is called {text[:60]!r}. `hv stats` lists them.")
+    if len(found) > 1:
+        raise AmbiguousId(f"{text!r} fits several batches, {found[0][0]} among them.")
+    return Batch(*found[0])
+
+
+def batches(session: Session, limit: int) -> list[Batch]:
+    return [Batch(*row) for row in session.rows(BATCHES, (limit,))]
+
+
+def stats(session: Session, batch_id: str | None, now: int, window: int) -> Stats:
+    states = dict.fromkeys(lifecycle.STATES, 0)
+    types: dict[str, dict[str, int]] = {}
+    sql = COUNTS.format(everything=int(batch_id is None))
+    for kind, state, count in session.rows(sql, (batch_id or "",)):
+        states[state] += count
+        types.setdefault(kind, {})[state] = count
+    total = sum(states.values())
+    ended = sum(states[state] for state in lifecycle.TERMINAL)
+    pace = _pace(session, batch_id, now, window)
+    return Stats(
+        total, states, types, total - ended, states[lifecycle.IN_PROGRESS],
+        pace.get("complete", 0.0), pace.get("fail", 0.0) + pace.get("poison", 0.0), window // 1000,
+    )  # fmt: skip
+
+
+def _pace(session: Session, batch_id: str | None, now: int, window: int) -> dict[str, float]:
+    """Events per minute by kind within the window."""
+    low, high = session.rows("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM events")[0]
+    while low < high:  # times rise with the number: find the window's start by halving
+        middle = (low + high) // 2
+        if session.rows(EVENT_TIME, (middle,))[0][0] < now - window:
+            low = middle + 1
+        else:
+            high = middle
+    sql = PACE.format(everything=int(batch_id is None))
+    rows = session.rows(sql, (low, now - window, batch_id or ""))
+    return {kind: count * 60_000 / window for kind, count in rows}
+
+
+def event(row: Row) -> Event:
+    return Event(*row[:8], log.load(row[8]))
+
+
+def _task(session: Session, book: LaneBook, row: Row) -> Task:
+    lane = book.get(session, row[3])
+    return Task(
+        row[0], row[1], row[2], lane.type, lane.priority, lane.batch, lane.branch, lane.assignee,
+        lane.requires, row[4], row[5], log.load(row[6]), row[7], row[8], row[9], row[10], row[11],
+        row[12], row[13], log.load(row[14]), row[15], row[16], row[17], row[18],
+    )  # fmt: skip
+
+
+def _conditions(wanted: TaskFilter) -> tuple[list[str], list[Any]]:
+    tests: list[str] = []
+    values: list[Any] = []
+    if wanted.states:
+        tests.append(f"t.state IN ({marks(len(wanted.states))})")
+        values += pad(wanted.states)
+    plain = {
+        "t.batch": wanted.batch,
+        "l.type": wanted.type,
+        "l.branch": wanted.branch,
+        "l.priority": wanted.priority,
+        "l.assignee": wanted.assignee,
+    }
+    for column, value in plain.items():
+        if value is not None:
+            tests.append(f"{column} = ?")
+            values.append(value)
+    if wanted.text is not None:
+        tests.append("(lower(d.title) LIKE ? ESCAPE '!' OR lower(d.key) LIKE ? ESCAPE '!')")
+        escaped = wanted.text.lower()
+        for special in "!%_":
+            escaped = escaped.replace(special, "!" + special)
+        values += [f"%{escaped}%"] * 2
+    return tests, values

@@ -1,0 +1,89 @@
+"""Receipts: append to a chain, read it back, check that every line still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypervisor.domain.errors import LeaseLost
+from hypervisor.domain.lease import Token
+from hypervisor.domain.receipt import GENESIS, ChainHead, ChainReport, Receipt, seal, verify
+from hypervisor.store import log
+from hypervisor.store.session import Session
+
+HEAD = "SELECT chain, number, hash FROM receipt_chains WHERE chain = ?"
+HEADS = """
+SELECT chain, number, hash FROM receipt_chains
+UNION SELECT DISTINCT r.chain, 0, '' FROM receipts r
+WHERE NOT EXISTS (SELECT 1 FROM receipt_chains c WHERE c.chain = r.chain)
+ORDER BY chain
+"""
+START = "INSERT INTO receipt_chains (chain, number, hash) VALUES (?, 0, '') ON CONFLICT DO NOTHING"
+ADVANCE = "UPDATE receipt_chains SET number = ?, hash = ? WHERE chain = ?"
+PAGE = """
+SELECT chain, number, task, attempt, at, actor, text, hash FROM receipts
+WHERE chain = ? AND number > ? ORDER BY number LIMIT 1000
+"""
+OF_TASK = """
+SELECT chain, number, task, attempt, at, actor, text, hash FROM receipts
+WHERE task = ? ORDER BY number
+"""
+CLAIM = """
+SELECT a.nonce, a.outcome, a.worker, t.batch FROM attempts a JOIN tasks t ON t.id = a.task
+WHERE a.task = ? AND a.number = ?
+"""
+BATCH = "SELECT batch FROM tasks WHERE id = ?"
+
+
+def append_under_claim(session: Session, token: Token, texts: list[str], now: int) -> list[Receipt]:
+    found = session.rows(CLAIM + (session.for_update and session.for_update + " OF t"), token[:2])
+    if not found or found[0][0] != token.nonce:
+        raise LeaseLost(str(token), "no such claim")
+    _, outcome, worker, batch = found[0]
+    if outcome is not None:
+        raise LeaseLost(str(token), f"it was {outcome}")
+    return _append(session, batch or token.task, token.task, token.attempt, worker, texts, now)
+
+
+def append(session: Session, task: str, actor: str, texts: list[str], now: int) -> list[Receipt]:
+    batch = session.rows(BATCH, (task,))[0][0]
+    return _append(session, batch or task, task, 0, actor, texts, now)
+
+
+def of_task(session: Session, task: str) -> list[Receipt]:
+    return [Receipt(*row) for row in session.rows(OF_TASK, (task,))]
+
+
+def of_chain(session: Session, chain: str) -> Iterator[Receipt]:
+    last = -1
+    while page := session.rows(PAGE, (chain, last)):
+        for row in page:
+            yield Receipt(*row)
+        last = page[-1][1]
+
+
+def check(session: Session, chain: str | None) -> list[ChainReport]:
+    """Verify one chain, or all there are. A head that is gone is a finding, too."""
+    if chain is None:
+        heads = [ChainHead(*row) for row in session.rows(HEADS)]
+    else:
+        heads = [ChainHead(*row) for row in session.rows(HEAD, (chain,))]
+        heads = heads or [ChainHead(chain, 0, GENESIS)]
+    return [verify(head, of_chain(session, head.chain)) for head in heads]
+
+
+def _append(
+    session: Session, chain: str, task: str, attempt: int, actor: str, texts: list[str], now: int
+) -> list[Receipt]:
+    session.run(START, (chain,))
+    head = ChainHead(*session.rows(HEAD + session.for_update, (chain,))[0])
+    sealed: list[Receipt] = []
+    for text in texts:
+        receipt = seal(head, task, attempt, now, actor, text)
+        head = ChainHead(chain, receipt.number, receipt.hash)
+        sealed.append(receipt)
+    session.insert("receipts", sealed)
+    session.run(ADVANCE, (head.number, head.hash, chain))
+    batch = "" if chain == task else chain
+    data = log.dump({"lines": [head.number - len(texts) + 1, head.number]})
+    log.write(session, now, [log.Line("receipt", task, batch, attempt or None, None, actor, data)])
+    return sealed

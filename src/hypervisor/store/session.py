@@ -1,0 +1,91 @@
+"""The little that the ledger needs from a database inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+Row = tuple[Any, ...]
+Answer = TypeVar("Answer")
+
+
+class Conflict(Exception):
+    """A unique constraint refused a row, which then was not written."""
+
+
+class Session(Protocol):
+    """One open transaction. SQL uses `?` for values and runs on both databases."""
+
+    for_update: str  # appended to a SELECT that reads rows it is going to change
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Run a query and return all its rows."""
+        ...
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> None:
+        """Run a statement whose answer does not matter."""
+        ...
+
+    def run_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row of values."""
+        ...
+
+    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert whole rows into a table of `schema.COLUMNS`, fast for many."""
+        ...
+
+    def lock(self, name: str) -> None:
+        """Let one transaction at a time go on from here (a no-op with a single writer)."""
+        ...
+
+    def pick(self, lanes: Sequence[int], limit: int) -> list[Row]:
+        """The best ready tasks of these lanes, locked: (id, lane, rank, attempt) by rank."""
+        ...
+
+
+class Database(Protocol):
+    """One open database: runs functions inside transactions, knows the time."""
+
+    where: str
+
+    def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
+        """Run `work` in a write transaction; return once it is committed (and on disk)."""
+        ...
+
+    def read(self, work: Callable[[Session], Answer]) -> Answer:
+        """Run `work` on one consistent view."""
+        ...
+
+    def events(self, since: int, limit: int) -> list[Row]:
+        """Events numbered above `since`, in order; none ever appears below one returned."""
+        ...
+
+    def now(self) -> int:
+        """Milliseconds since 1970 by the clock all users of this store share."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """What `hv doctor` should know about the database."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def marks(count: int) -> str:
+    """Placeholders for an IN list, rounded up so that few distinct statements arise."""
+    return ",".join("?" * _padded(count))
+
+
+def pad(values: Sequence[Any]) -> list[Any]:
+    """Values for `marks(len(values))`: the last one repeated."""
+    return [*values, *[values[-1]] * (_padded(len(values)) - len(values))]
+
+
+def chunks(values: Sequence[Any], size: int = 512) -> Iterable[Sequence[Any]]:
+    """Slices short enough for one IN list."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _padded(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()

@@ -1,0 +1,201 @@
+"""Ending attempts: one verdict per token, applied once.
+
+The first verdict on a token decides; the same token again gets that first
+answer and changes nothing; a token whose attempt ended otherwise is lost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hypervisor.domain import lifecycle
+from hypervisor.domain.lease import Settled, Token, Verdict
+from hypervisor.domain.retry import is_poisoned
+from hypervisor.store import keys, log, readiness
+from hypervisor.store.lanes import LaneBook
+from hypervisor.store.session import Session, chunks, marks, pad
+
+ATTEMPTS = """
+SELECT a.task, a.number, a.nonce, a.outcome, a.reason, a.worker, t.state, a.state_after, t.lane,
+    t.failures, t.crashes, t.open_deps
+FROM attempts a JOIN tasks t ON t.id = a.task
+WHERE a.task IN ({}) ORDER BY a.task
+"""
+END_TASKS = """
+UPDATE tasks SET state = ?, failures = ?, crashes = ?, start_at = ?, reason = ?, unblock = ?,
+    deadline = NULL, updated_at = ?
+WHERE id IN ({})
+"""
+END_ATTEMPTS = """
+UPDATE attempts SET ended_at = ?, outcome = ?, state_after = ?, reason = ?
+WHERE task IN ({}) AND ended_at IS NULL
+"""
+SET_RESULT = "UPDATE details SET result = ? WHERE task = ?"
+
+OUTCOMES = {
+    "complete": "done",
+    "fail": "failed",
+    "back_off": "failed",
+    "block": "blocked",
+    "release": "released",
+    "crash": "crashed",
+    "poison": "crashed",
+    "cancel": "cancelled",
+}
+
+
+class _Ending(NamedTuple):
+    """One attempt about to end, with what becomes of its task."""
+
+    verdict: Verdict
+    worker: str
+    batch: str
+    keyed: bool
+    state: str
+    failures: int
+    crashes: int
+
+
+def settle(
+    session: Session, book: LaneBook, verdicts: Sequence[Verdict], now: int
+) -> list[Settled]:
+    """Apply verdicts, each on its own merits, and answer in their order."""
+    answers: dict[int, Settled] = {}
+    endings: dict[int, _Ending] = {}
+    found = _attempts(session, verdicts)
+    seen: dict[str, int] = {}
+    for index, verdict in enumerate(verdicts):
+        row = found.get((verdict.token.task, verdict.token.attempt))
+        if row is None or row[2] != verdict.token.nonce:
+            answers[index] = _lost(verdict, "no such claim")
+        elif row[3] is not None:
+            answers[index] = _again(verdict, row)
+        elif verdict.token.task in seen:
+            answers[index] = _again_in_call(verdict, endings[seen[verdict.token.task]])
+        else:
+            seen[verdict.token.task] = index
+            endings[index] = _ending(session, book, verdict, row)
+            answers[index] = _answer(endings[index])
+    apply(session, book, list(endings.values()), now)
+    return [answers[index] for index in range(len(verdicts))]
+
+
+def end_without_token(
+    session: Session, book: LaneBook, task: str, attempt: int, event: str, reason: str, now: int
+) -> bool:
+    """End a live attempt on others' authority: its holder died, or a person decided."""
+    for row in session.rows(ATTEMPTS.format("?") + _of(session), (task,)):
+        if row[1] == attempt and row[3] is None:
+            verdict = Verdict(Token(task, attempt, row[2]), event, reason=reason)
+            apply(session, book, [_ending(session, book, verdict, row)], now)
+            return True
+    return False
+
+
+def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) -> None:
+    if not endings:
+        return
+    _end_tasks(session, endings, now)
+    results = [
+        (log.dump(e.verdict.result), e.verdict.token.task)
+        for e in endings
+        if e.verdict.result is not None
+    ]
+    if results:
+        session.run_many(SET_RESULT, results)
+    log.write(session, now, [_line(e) for e in endings])
+    _requeue_keyed(session, book, endings, now)
+    done = [e.verdict.token.task for e in endings if e.state == lifecycle.DONE]
+    for some in chunks(done):
+        readiness.dependency_done(session, book, some, now)
+
+
+def _attempts(session: Session, verdicts: Sequence[Verdict]) -> dict[tuple[str, int], Any]:
+    tasks = sorted({verdict.token.task for verdict in verdicts})
+    return {
+        (row[0], row[1]): row
+        for some in chunks(tasks)
+        for row in session.rows(ATTEMPTS.format(marks(len(some))) + _of(session), pad(some))
+    }
+
+
+def _of(session: Session) -> str:
+    return session.for_update + " OF t" if session.for_update else ""
+
+
+def _ending(session: Session, book: LaneBook, verdict: Verdict, row: Any) -> _Ending:
+    lane = book.get(session, row[8])
+    event, failures, crashes = verdict.event, row[9], row[10]
+    if event in ("fail", "back_off"):
+        failures += 1
+    if event == "crash":
+        crashes += 1
+        if is_poisoned(crashes):
+            event = "poison"
+            reason = f"poisoned: the worker died on it {crashes} times; last: {verdict.reason}"
+            verdict = verdict._replace(event=event, reason=reason)
+    state = lifecycle.next_state(row[6], event, verdict.token.task)
+    if state == lifecycle.QUEUE:
+        free = not lane.keyed and lifecycle.is_ready(row[11], verdict.retry_at, True)
+        state = lifecycle.ACTIVE if free else lifecycle.WAITING
+    return _Ending(verdict, row[5], lane.batch, lane.keyed, state, failures, crashes)
+
+
+def _end_tasks(session: Session, endings: list[_Ending], now: int) -> None:
+    """One UPDATE for all tasks that end alike."""
+    alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for e in endings:
+        v = e.verdict
+        after = (e.state, e.failures, e.crashes, v.retry_at, v.reason, v.unblock)
+        alike[(*after, OUTCOMES[v.event])].append(v.token.task)
+    for values, tasks in alike.items():
+        *after, outcome = values
+        for some in chunks(tasks):
+            where = marks(len(some))
+            session.run(END_TASKS.format(where), [*after, now, *pad(some)])
+            session.run(END_ATTEMPTS.format(where), [now, outcome, after[0], after[4], *pad(some)])
+
+
+def _requeue_keyed(session: Session, book: LaneBook, endings: list[_Ending], now: int) -> None:
+    """Free the keys; a task that goes back into the queue may take its own again first."""
+    for e in endings:
+        if e.keyed:
+            task = e.verdict.token.task
+            freed = keys.drop(session, task)
+            if e.state == lifecycle.WAITING:
+                readiness.promote(session, book, [task], now)
+            keys.offer(session, freed, now)
+
+
+def _line(e: _Ending) -> log.Line:
+    v = e.verdict
+    details = {"reason": v.reason, "unblock": v.unblock, "retry_at": v.retry_at}
+    data = {name: value for name, value in details.items() if value is not None}
+    return log.Line(
+        v.event, v.token.task, e.batch, v.token.attempt, e.state, e.worker, log.dump(data or None)
+    )
+
+
+def _answer(e: _Ending) -> Settled:
+    v = e.verdict
+    return Settled(str(v.token), v.token.task, e.state, OUTCOMES[v.event], repeated=False)
+
+
+def _again(verdict: Verdict, row: Any) -> Settled:
+    """The attempt has ended. The same verdict again is answered, another one is lost."""
+    outcome, state = row[3], row[7]
+    if outcome != OUTCOMES[verdict.event]:
+        return _lost(verdict, f"it was {outcome}" + (f" ({row[4]})" if row[4] else ""))
+    return Settled(str(verdict.token), verdict.token.task, state, outcome, repeated=True)
+
+
+def _again_in_call(verdict: Verdict, first: _Ending) -> Settled:
+    if OUTCOMES[verdict.event] != OUTCOMES[first.verdict.event]:
+        return _lost(verdict, f"it was {OUTCOMES[first.verdict.event]} in the same call")
+    return _answer(first)._replace(repeated=True)
+
+
+def _lost(verdict: Verdict, why: str) -> Settled:
+    return Settled(str(verdict.token), verdict.token.task, "", "", repeated=False, lost=why)

@@ -1,0 +1,269 @@
+"""SQLite through apsw: one file, many processes.
+
+Writers queue fairly on a lock file. A commit is made without waiting for the
+disk (`synchronous=NORMAL`), the lock is let go, and only then is the
+write-ahead log synced, before the change is acknowledged: processes share
+syncs instead of queueing for them. Safe because the log is a sequence: syncing
+it makes everything up to and including our commit durable. See
+docs/decisions/0003.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import apsw
+
+from hypervisor.domain.errors import (
+    StoreBroken,
+    StoreError,
+    StoreFull,
+    StoreNewer,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from hypervisor.store import schema
+from hypervisor.store.dialect import SQLITE_WORDS
+from hypervisor.store.mounts import network_file_system
+from hypervisor.store.session import Answer, Conflict, Row, Session
+
+BUSY_TIMEOUT = 30_000
+PICK = """
+SELECT id, lane, rank, attempt FROM tasks
+WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT ?
+"""
+EVENTS = """
+SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
+WHERE id > ? ORDER BY id LIMIT ?
+"""
+INSERT = {
+    table: f"INSERT INTO {table} ({', '.join(name for name, _ in columns)}) "
+    f"VALUES ({', '.join('?' * len(columns))})"
+    for table, columns in schema.COLUMNS.items()
+}
+
+
+class SqliteSession:
+    for_update = ""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._cursor = connection.cursor()
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._cursor.execute(sql, values).fetchall()
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> None:
+        self._cursor.execute(sql, values)
+
+    def run_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
+        self._cursor.executemany(sql, values)
+
+    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self._cursor.executemany(INSERT[table], rows)
+
+    def lock(self, name: str) -> None:
+        """There is only one writer."""
+
+    def pick(self, lanes: Sequence[int], limit: int) -> list[Row]:
+        """The best of all lanes: lanes come best head first, so most need no look."""
+        best: list[Row] = []
+        for lane in lanes:
+            rows = self.rows(PICK, (lane, limit))
+            if len(best) == limit and rows[0][2] > best[-1][2]:
+                break
+            best = sorted([*best, *rows], key=lambda row: row[2])[:limit]
+        return best
+
+
+class SqliteDatabase:
+    """A store file, opened for this process."""
+
+    def __init__(self, path: str, relaxed: bool = False) -> None:
+        self.where = path
+        self._relaxed = relaxed
+        self._mutex = threading.RLock()
+        self._process = os.getpid()
+        self._log_file = -1
+        _refuse_network_file_system(path)
+        with _Errors(path):
+            self._connection = apsw.Connection(path)
+            self._connection.set_busy_timeout(BUSY_TIMEOUT)
+        try:
+            with _Errors(path):
+                version = self._check_identity()
+                self._connection.pragma("journal_mode", "wal")
+                self._connection.pragma("synchronous", "normal")
+            self._lock_file = _open_lock(path)
+            self._session = SqliteSession(self._connection)
+            if version < schema.VERSION:
+                self.write(self._migrate)
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
+        self._refuse_after_fork()
+        with self._mutex, _Errors(self.where):
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            try:
+                answer = self._transaction(work)
+            finally:
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+            if durable and not self._relaxed:
+                self._sync()
+            return answer
+
+    def read(self, work: Callable[[Session], Answer]) -> Answer:
+        self._refuse_after_fork()
+        with self._mutex, _Errors(self.where):
+            self._connection.execute("BEGIN")
+            try:
+                return work(self._session)
+            finally:
+                self._connection.execute("COMMIT")
+
+    def events(self, since: int, limit: int) -> list[Row]:
+        return self.read(lambda s: s.rows(EVENTS, (since, limit)))
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def facts(self) -> dict[str, Any]:
+        with self._mutex, _Errors(self.where):
+            check = self._connection.pragma("quick_check")
+            return {
+                "database": f"SQLite {apsw.sqlite_lib_version()}",
+                "where": self.where,
+                "schema": self._connection.pragma("user_version"),
+                "durability": "relaxed" if self._relaxed else "every acknowledged change on disk",
+                "integrity": check,
+                "bytes": os.path.getsize(self.where),
+            }
+
+    def close(self) -> None:
+        with self._mutex:
+            self._connection.close()
+            for name in ("_log_file", "_lock_file"):
+                if getattr(self, name, -1) >= 0:
+                    os.close(getattr(self, name))
+                    setattr(self, name, -1)
+
+    def _refuse_after_fork(self) -> None:
+        if os.getpid() != self._process:
+            raise StoreUnavailable(
+                "this store was opened before a fork, which would corrupt it. "
+                "Nothing was changed; open it again in the child process."
+            )
+
+    def _transaction(self, work: Callable[[Session], Answer]) -> Answer:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            answer = work(self._session)
+            self._connection.execute("COMMIT")
+            return answer
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _sync(self) -> None:
+        if self._log_file < 0:
+            # Stays open as long as the connection does; while it is open, the
+            # log cannot be the file of another, later store.
+            self._log_file = os.open(self.where + "-wal", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(self._log_file)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the disk did not confirm the change ({error.strerror}): {self.where}. "
+                "It may or may not survive a power cut; check the disk, then look with `hv show`."
+            ) from error
+
+    def _check_identity(self) -> int:
+        """The schema version, 0 for a new file; refuses what is not ours, untouched."""
+        ours = self._connection.pragma("application_id")
+        version = self._connection.pragma("user_version")
+        if ours == schema.APPLICATION_ID:
+            if version > schema.VERSION:
+                raise StoreNewer(
+                    f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
+                    f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
+                )
+            return int(version)
+        if self._connection.execute("SELECT count(*) FROM sqlite_schema").get or ours or version:
+            raise StoreBroken(
+                f"{self.where} is an SQLite file, but not a Hypervisor store. "
+                "Nothing was changed; name another path with --store."
+            )
+        return 0
+
+    def _migrate(self, session: Session) -> None:
+        """Bring an empty or older file up to date, whoever comes first."""
+        for number in range(self._connection.pragma("user_version") + 1, schema.VERSION + 1):
+            for statement in schema.statements(number, SQLITE_WORDS):
+                session.run(statement)
+        self._connection.pragma("application_id", schema.APPLICATION_ID)
+        self._connection.pragma("user_version", schema.VERSION)
+
+
+class _Errors:
+    """Turns the database's errors into ours."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, apsw.Error):
+            raise _translate(error, self._where) from error
+
+
+def _translate(error: apsw.Error, where: str) -> Exception:
+    kept = "Nothing was changed"
+    if isinstance(error, apsw.ConstraintError):
+        return Conflict(str(error))
+    if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
+        return StoreBroken(
+            f"{where} is damaged or not a Hypervisor store ({error}). {kept}; "
+            "restore a copy or name another path with --store."
+        )
+    if isinstance(error, apsw.ReadOnlyError):
+        return StoreReadOnly(f"{where} cannot be written. {kept}; check its permissions and disk.")
+    if isinstance(error, apsw.FullError):
+        return StoreFull(f"no space left for {where}. {kept}; free some space and try again.")
+    if isinstance(error, apsw.BusyError):
+        return StoreUnavailable(f"{where} is locked by another program. {kept}; try again.")
+    if isinstance(error, apsw.CantOpenError):
+        if os.path.exists(where) and not os.access(where, os.W_OK):
+            return StoreReadOnly(f"{where} cannot be opened. {kept}; check its permissions.")
+        return StoreUnavailable(f"{where} cannot be opened. {kept}; check path and permissions.")
+    return StoreError(f"{where}: {error}. {kept}; `hv doctor` looks closer.")
+
+
+def _open_lock(path: str) -> int:
+    try:
+        return os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreReadOnly(
+            f"{path}.lock cannot be opened ({error.strerror}). Nothing was changed; "
+            "the folder of a store must be writable."
+        ) from error
+
+
+def _refuse_network_file_system(path: str) -> None:
+    kind = None
+    with suppress(OSError):
+        kind = network_file_system(os.path.dirname(os.path.abspath(path)))
+    if kind:
+        raise StoreUnavailable(
+            f"{path} is on a network file system ({kind}), where SQLite's locks do not hold. "
+            "Nothing was changed; use a local path or a postgresql:// store."
+        )

@@ -1,0 +1,149 @@
+"""What a person does to a task from outside a claim: accept, cancel, reopen, update."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypervisor.domain import lifecycle
+from hypervisor.domain.errors import WrongState
+from hypervisor.domain.ids import decode
+from hypervisor.domain.priority import rank
+from hypervisor.domain.task import Changes
+from hypervisor.store import dependencies, keys, log, readiness, settling
+from hypervisor.store.lanes import LaneBook
+from hypervisor.store.session import Row, Session
+
+FIND = "SELECT state, lane, batch, attempt, open_deps, start_at FROM tasks WHERE id = ?"
+SET_STATE = """
+UPDATE tasks SET state = ?, reason = ?, unblock = ?, failures = ?, crashes = ?, start_at = ?,
+    updated_at = ? WHERE id = ?
+"""
+RELOCATE = "UPDATE tasks SET lane = ?, rank = ?, updated_at = ? WHERE id = ?"
+RELOCATE_KEYS = "UPDATE task_keys SET lane = ?, rank = ? WHERE task = ?"
+SET_START = "UPDATE tasks SET start_at = ? WHERE id = ?"
+
+
+def cancel(session: Session, book: LaneBook, task: str, reason: str, actor: str, now: int) -> str:
+    row = _find(session, task)
+    before = row[0]
+    lifecycle.next_state(before, "cancel", task)
+    if before == lifecycle.IN_PROGRESS:
+        settling.end_without_token(session, book, task, row[3], "cancel", reason, now)
+    else:
+        freed = _leave_queue(session, book, task, row)
+        _set(session, task, "cancel", lifecycle.CANCELLED, row, reason, actor, now)
+        keys.offer(session, freed, now)
+    return lifecycle.CANCELLED
+
+
+def requeue(
+    session: Session, book: LaneBook, task: str, event: str, reason: str, actor: str, now: int
+) -> str:
+    """Put a task (back) into the queue with a clean slate: `reopen` or `accept`."""
+    row = _find(session, task)
+    before = row[0]
+    lifecycle.next_state(before, event, task)
+    if event == "reopen":
+        row = (*row[:5], None)
+    free = not book.get(session, row[1]).keyed and lifecycle.is_ready(row[4], _later(row[5], now), True)
+    after = lifecycle.ACTIVE if free else lifecycle.WAITING
+    _set(session, task, event, after, (*row[:5], _later(row[5], now)), reason, actor, now)
+    if before == lifecycle.DONE:
+        readiness.dependency_reopened(session, book, task, now)
+    readiness.promote(session, book, [task], now)
+    return str(_find(session, task)[0])
+
+
+def take_back(session: Session, book: LaneBook, task: str, reason: str, now: int) -> str:
+    """End a claim on a person's word: the task goes back into the queue unharmed."""
+    row = _find(session, task)
+    if row[0] != lifecycle.IN_PROGRESS:
+        raise WrongState(f"{task} is {row[0]}, nobody holds it. Nothing was changed.")
+    settling.end_without_token(session, book, task, row[3], "release", reason, now)
+    return str(_find(session, task)[0])
+
+
+def update(
+    session: Session, book: LaneBook, task: str, changes: Changes, actor: str, now: int
+) -> str:
+    row = _find(session, task)
+    queued = row[0] in (lifecycle.WAITING, lifecycle.ACTIVE)
+    if queued:
+        session.lock("keys")
+        readiness.hold(session, book, [task], now)
+    _change_details(session, task, changes)
+    _change_lane(session, book, task, row[1], changes, now)
+    if changes.after is not None:
+        _refuse_if_started(task, row[0])
+        dependencies.replace(session, task, changes.after)
+    if changes.start_at is not None:
+        session.run(SET_START, (_later(changes.start_at, now), task))
+    named = sorted(name for name, value in changes._asdict().items() if value is not None)
+    log.write(
+        session, now,
+        [log.Line("update", task, row[2], None, None, actor, log.dump({"fields": named}))],
+    )  # fmt: skip
+    if queued:
+        freed = keys.drop(session, task) if book.get(session, row[1]).keyed else []
+        readiness.promote(session, book, [task], now)
+        keys.offer(session, freed, now)
+    return str(_find(session, task)[0])
+
+
+def _find(session: Session, task: str) -> Row:
+    return session.rows(FIND + session.for_update, (task,))[0]
+
+
+def _later(start_at: int | None, now: int) -> int | None:
+    return start_at if start_at is not None and start_at > now else None
+
+
+def _leave_queue(session: Session, book: LaneBook, task: str, row: Row) -> Sequence[str]:
+    return keys.drop(session, task) if book.get(session, row[1]).keyed else ()
+
+
+def _set(
+    session: Session, task: str, event: str, state: str, row: Row, reason: str, actor: str, now: int
+) -> None:
+    kept = reason if state == lifecycle.CANCELLED else None
+    session.run(SET_STATE, (state, kept, None, 0, 0, row[5], now, task))
+    data = log.dump({"reason": reason}) if reason else None
+    log.write(session, now, [log.Line(event, task, row[2], None, state, actor, data)])
+
+
+def _refuse_if_started(task: str, state: str) -> None:
+    if state not in (lifecycle.INBOX, lifecycle.WAITING, lifecycle.ACTIVE):
+        raise WrongState(
+            f"{task} is {state}: what it waits for can no longer change. Nothing was changed."
+        )
+
+
+def _change_details(session: Session, task: str, changes: Changes) -> None:
+    values: dict[str, Any] = {
+        "title": changes.title,
+        "body": changes.body,
+        "data": log.dump(changes.data),
+    }
+    for column, value in values.items():
+        if value is not None:
+            session.run(f"UPDATE details SET {column} = ? WHERE task = ?", (value, task))
+    if changes.retries is not None:
+        session.run("UPDATE tasks SET retries = ? WHERE id = ?", (changes.retries, task))
+
+
+def _change_lane(
+    session: Session, book: LaneBook, task: str, lane_id: int, changes: Changes, now: int
+) -> None:
+    lane = book.get(session, lane_id)
+    wanted = {
+        name: value
+        for name in ("type", "priority", "branch", "assignee", "requires")
+        if (value := getattr(changes, name)) is not None
+    }
+    moved = lane._replace(**wanted)
+    if moved != lane:
+        book.ensure(session, [moved])
+        place = (moved.id, rank(decode(task), moved.priority))
+        session.run(RELOCATE, (*place, now, task))
+        session.run(RELOCATE_KEYS, (*place, task))
