@@ -14,13 +14,15 @@ starts without them.
 
 from typing import TYPE_CHECKING, Any
 
+from hypervisor.domain.version import VERSION
+
 if TYPE_CHECKING:
     from hypervisor.api import Hypervisor, open
     from hypervisor.domain.errors import HypervisorError, LeaseLost, RequestError, StoreError
     from hypervisor.domain.task import Changes, NewTask
     from hypervisor.operations.claim import Done
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Changes", "Done", "Hypervisor", "HypervisorError", "LeaseLost", "NewTask", "RequestError",
     "StoreError", "open",

@@ -55,9 +55,7 @@ class Hypervisor(Context):
         self.close()
 
 
-def open(
-    store: str | os.PathLike[str] | None = None, *, relaxed: bool | None = None
-) -> Hypervisor:
+def open(store: str | os.PathLike[str] | None = None, *, relaxed: bool | None = None) -> Hypervisor:
     """Open a store: a path, a postgresql:// URL, or the project's own (made if missing).
 
     Claims made through it belong to this process: they are not taken away while

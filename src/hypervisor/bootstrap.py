@@ -111,7 +111,7 @@ def _relaxed(folder: str) -> bool:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
     durability = settings.get("durability", "full")
     if durability not in ("full", "relaxed"):
-        raise InvalidInput(f"{path}: store.durability must be \"full\" or \"relaxed\".")
+        raise InvalidInput(f'{path}: store.durability must be "full" or "relaxed".')
     return bool(durability == "relaxed")
 
 

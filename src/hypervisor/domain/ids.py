@@ -43,7 +43,9 @@ def clean(text: str) -> str:
     """The id or prefix a person meant, or InvalidInput."""
     plain = text.strip().lower().translate(_READ_AS)
     if not plain or len(plain) > LENGTH or not _VALID.issuperset(plain):
-        raise InvalidInput(f"{text[:60]!r} is not an id: expected up to {LENGTH} letters and digits.")
+        raise InvalidInput(
+            f"{text[:60]!r} is not an id: expected up to {LENGTH} letters and digits."
+        )
     return plain
 
 

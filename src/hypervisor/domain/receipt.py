@@ -42,9 +42,7 @@ class ChainReport(NamedTuple):
     problem: str | None
 
 
-def seal(
-    head: ChainHead, task: str, attempt: int, at: int, actor: str, text: str
-) -> Receipt:
+def seal(head: ChainHead, task: str, attempt: int, at: int, actor: str, text: str) -> Receipt:
     """The next receipt of the chain that ends at `head`."""
     number = head.number + 1
     content = [head.chain, number, task, attempt, at, actor, text]

@@ -39,7 +39,9 @@ def list_tasks(
     """List tasks, newest first, by state, batch, type, branch, priority, assignee or text."""
     for state in states:
         if state not in lifecycle.STATES:
-            raise InvalidInput(f"unknown state {state!r}: use one of {', '.join(lifecycle.STATES)}.")
+            raise InvalidInput(
+                f"unknown state {state!r}: use one of {', '.join(lifecycle.STATES)}."
+            )
     checks.number("the limit", limit, 1, MOST_LISTED)
     wanted = TaskFilter(
         tuple(states),

@@ -38,9 +38,9 @@ VERBS = {
 
 def operation(verb: str) -> Callable[..., Any]:
     """The function behind a verb, imported when asked for."""
-    found = getattr(import_module(f"hypervisor.operations.{VERBS[verb]}"), verb)
-    assert callable(found)
-    return found
+    module = import_module(f"hypervisor.operations.{VERBS[verb]}")
+    function: Callable[..., Any] = getattr(module, verb)
+    return function
 
 
 def summary(verb: str) -> str:

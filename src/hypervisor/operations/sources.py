@@ -32,6 +32,7 @@ def read_tasks(
     file: IO[bytes], form: str, base: NewTask, template: str = "{}", null: bool = False
 ) -> list[NewTask]:
     """All tasks of an open file; `base` gives what a row leaves out."""
+    rows: Iterator[tuple[int, NewTask]]
     if form == "lines":
         rows = ((n, item_task(item, base, template)) for n, item in _lines(file, null))
     elif form == "jsonl":

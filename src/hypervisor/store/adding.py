@@ -16,7 +16,9 @@ from hypervisor.store import dependencies, log, readiness, reading
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Session, chunks, marks, pad
 
-ADD_BATCH = "INSERT INTO batches (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING"
+ADD_BATCH = (
+    "INSERT INTO batches (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING"
+)
 BY_KEY = """
 SELECT d.key_hash, d.task, t.state FROM details d JOIN tasks t ON t.id = d.task
 WHERE d.batch = ? AND d.key_hash IN ({})
@@ -41,7 +43,11 @@ def batch_named(session: Session, name: str, now: int) -> Batch:
         found = session.rows(reading.BATCH_BY_NAME, (name,))
         batch = Batch(*found[0])
         if batch.id == fresh:
-            log.write(session, now, [log.Line("batch", "", fresh, None, None, "", log.dump({"name": name}))])
+            log.write(
+                session,
+                now,
+                [log.Line("batch", "", fresh, None, None, "", log.dump({"name": name}))],
+            )
     return Batch(*found[0])
 
 
@@ -157,7 +163,15 @@ def _insert(
     session.insert(
         "details",
         [
-            (p.id, batch, p.new.key, key_hash(p.new.key), p.new.title, p.new.body, log.dump(p.new.data))
+            (
+                p.id,
+                batch,
+                p.new.key,
+                key_hash(p.new.key),
+                p.new.title,
+                p.new.body,
+                log.dump(p.new.data),
+            )
             for p in planned
         ],
     )
@@ -170,7 +184,9 @@ def _insert(
             for key in p.new.exclusive
         ],
     )
-    log.write(session, now, [log.Line("add", p.id, batch, None, state, actor) for p, state in pairs])
+    log.write(
+        session, now, [log.Line("add", p.id, batch, None, state, actor) for p, state in pairs]
+    )
     readiness.promote(session, book, [p.id for p in planned if p.lane.keyed], now)
 
 

@@ -67,9 +67,7 @@ def heartbeat(session: Session, tokens: Sequence[Token], until: int) -> set[Toke
     return {
         token
         for token in tokens
-        if session.rows(
-            HEARTBEAT, (until, token.task, token.attempt, token.attempt, token.nonce)
-        )
+        if session.rows(HEARTBEAT, (until, token.task, token.attempt, token.attempt, token.nonce))
     }
 
 
@@ -80,13 +78,16 @@ def worker_seen(session: Session, worker: Worker, now: int) -> None:
 def holders(session: Session, boot: str, now: int) -> list[Holder]:
     """Claims that may be stale: lapsed ones, and those of processes on this host."""
     return [
-        Holder(row[0], row[1], row[2], Worker(*row[3:])) for row in session.rows(HOLDERS, (now, boot))
+        Holder(row[0], row[1], row[2], Worker(*row[3:]))
+        for row in session.rows(HOLDERS, (now, boot))
     ]
 
 
 def unchanged(session: Session, holder: Holder) -> bool:
     """Whether the claim is still as it was seen: same attempt, not renewed since."""
-    return bool(session.rows(UNCHANGED + session.for_update, (holder.task, holder.attempt, holder.until)))
+    return bool(
+        session.rows(UNCHANGED + session.for_update, (holder.task, holder.attempt, holder.until))
+    )
 
 
 def _lanes_for(session: Session, book: LaneBook, request: ClaimRequest) -> list[int]:

@@ -39,8 +39,12 @@ ORDER BY k.rank LIMIT 1
 """
 NEXT_LANE = "SELECT min(lane) FROM task_keys WHERE key = ? AND queued = 1 AND lane > ?"
 HELD = "SELECT 1 FROM key_holds WHERE key = ? AND (lane = ? OR lane = 0) LIMIT 1"
-HOLD = "INSERT INTO key_holds (key, lane, task) SELECT key, lane, task FROM task_keys WHERE task = ?"
-HOLD_RUNNING = "INSERT INTO key_holds (key, lane, task) SELECT key, 0, task FROM task_keys WHERE task = ?"
+HOLD = (
+    "INSERT INTO key_holds (key, lane, task) SELECT key, lane, task FROM task_keys WHERE task = ?"
+)
+HOLD_RUNNING = (
+    "INSERT INTO key_holds (key, lane, task) SELECT key, 0, task FROM task_keys WHERE task = ?"
+)
 DROP = "DELETE FROM key_holds WHERE task = ?"
 SET_QUEUED = "UPDATE task_keys SET queued = ? WHERE task = ?"
 KEYS_OF = "SELECT key FROM task_keys WHERE task = ? ORDER BY key"

@@ -24,7 +24,9 @@ class LaneBook:
         if lane_id not in self._known:
             for row in session.rows(ALL):
                 requires = tuple(row[5].split(" ")) if row[5] else ()
-                self._known[row[0]] = Lane(*row[1:5], requires, row[6], bool(row[7]))
+                self._known[row[0]] = Lane(
+                    row[1], row[2], row[3], row[4], requires, row[6], bool(row[7])
+                )
         return self._known[lane_id]
 
     @staticmethod

@@ -6,15 +6,25 @@ the clock that all users of the store share is asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
 from hypervisor.domain.receipt import ChainReport, Receipt
-from hypervisor.domain.task import Added, Batch, Changes, NewTask, Stats, Task, TaskDetail, TaskFilter
-from hypervisor.store import adding, claiming, reading, readiness, receipts, settling, steering
+from hypervisor.domain.task import (
+    Added,
+    Batch,
+    Changes,
+    NewTask,
+    Stats,
+    Task,
+    TaskDetail,
+    TaskFilter,
+)
+from hypervisor.store import adding, claiming, readiness, reading, receipts, settling, steering
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Conflict, Database, Session
 
@@ -44,11 +54,12 @@ class Ledger:
     ) -> Added:
         """Add tasks to a batch ("" for none), all or nothing."""
         at = self._at(now)
-        for attempt in range(20):
+        for later in range(20):
             try:
                 return self._db.write(
-                    lambda s: adding.add(s, self._book, tasks, batch, actor, at + attempt)
-                )
+                    partial(adding.add, book=self._book, new=tasks, batch=batch, actor=actor,
+                            now=at + later)
+                )  # fmt: skip
             except Conflict:  # another process drew the same ids in the same millisecond
                 continue
         raise StoreUnavailable("no free ids could be found; nothing was added. Try again.")
@@ -59,9 +70,7 @@ class Ledger:
 
     def cancel(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
         at = self._at(now)
-        return self._steer(
-            lambda s: steering.cancel(s, self._book, task, reason, actor, at)
-        )
+        return self._steer(lambda s: steering.cancel(s, self._book, task, reason, actor, at))
 
     def reopen(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
         at = self._at(now)
@@ -188,8 +197,8 @@ class Ledger:
     def _at(self, now: int | None) -> int:
         return self._db.now() if now is None else now
 
-    def _steer(self, work: Any) -> Any:
-        def locked(session: Session) -> Any:
+    def _steer(self, work: Callable[[Session], str]) -> str:
+        def locked(session: Session) -> str:
             session.lock("keys")  # before any row is locked, as in a claim
             return work(session)
 

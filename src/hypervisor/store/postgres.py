@@ -48,7 +48,8 @@ ORDER BY rank LIMIT ? FOR UPDATE
 """
 NUMBER_EVENTS = """
 UPDATE events SET seq = fresh.number FROM (
-    SELECT id, row_number() OVER (ORDER BY id) + (SELECT coalesce(max(seq), 0) FROM events) AS number
+    SELECT id, row_number() OVER (ORDER BY id)
+        + (SELECT coalesce(max(seq), 0) FROM events) AS number
     FROM (SELECT id FROM events WHERE seq IS NULL ORDER BY id LIMIT 10000) AS unnumbered) AS fresh
 WHERE events.id = fresh.id RETURNING 1
 """
@@ -172,7 +173,9 @@ class PostgresDatabase:
                 "database": f"PostgreSQL {version}",
                 "where": self.where,
                 "schema": session.rows("SELECT version FROM schema_version")[0][0],
-                "durability": "relaxed" if synchronous == "off" else "every acknowledged change on disk",
+                "durability": "relaxed"
+                if synchronous == "off"
+                else "every acknowledged change on disk",
                 "integrity": "ok",
             }
 
@@ -187,7 +190,7 @@ class PostgresDatabase:
     def _transaction(self, work: Callable[[Session], Answer], mode: str = "") -> Answer:
         try:
             connection = self._connected()
-            connection.execute(f"BEGIN {mode}")  # type: ignore[arg-type]
+            connection.execute(f"BEGIN {mode}")
             with connection.pipeline():
                 answer = work(PostgresSession(connection))
                 connection.execute("COMMIT")
@@ -215,7 +218,7 @@ class PostgresDatabase:
         if self._connection is None or self._connection.closed:
             connection = psycopg.connect(self._url, autocommit=True, connect_timeout=10)
             connection.adapters.register_dumper(int, Int8Dumper)
-            connection.execute(f"SET search_path TO {SCHEMA}; SET client_min_messages TO warning")  # type: ignore[arg-type]
+            connection.execute(f"SET search_path TO {SCHEMA}; SET client_min_messages TO warning")
             if self._relaxed:
                 connection.execute("SET synchronous_commit TO off")
             self._connection = connection
@@ -272,7 +275,9 @@ def _translate(error: BaseException, where: str) -> BaseException:
     if isinstance(error, pg.UniqueViolation):
         return Conflict(str(error))
     if isinstance(error, pg.ReadOnlySqlTransaction | pg.InsufficientPrivilege):
-        return StoreReadOnly(f"{where} cannot be written ({_line(error)}). {kept}; check its rights.")
+        return StoreReadOnly(
+            f"{where} cannot be written ({_line(error)}). {kept}; check its rights."
+        )
     if isinstance(error, pg.DiskFull):
         return StoreFull(f"no space left for {where}. {kept}; free some space and try again.")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

@@ -27,6 +27,7 @@ WHERE id IN ({1})
 ACTIVE_AMONG = "SELECT id, lane, batch FROM tasks WHERE id IN ({}) AND state = 'active'"
 DEACTIVATE = "UPDATE tasks SET state = 'waiting', updated_at = ? WHERE id IN ({})"
 COUNT_UP = "UPDATE tasks SET open_deps = open_deps + 1 WHERE id IN ({})"
+LEAVE_LINE = "UPDATE task_keys SET queued = 0 WHERE task IN ({}) AND queued = 1"
 DUE = """
 UPDATE tasks SET start_at = NULL WHERE id IN (
     SELECT id FROM tasks
@@ -65,9 +66,7 @@ def dependency_done(session: Session, book: LaneBook, done: Sequence[str], now: 
     dependents = [r[0] for r in session.rows(DEPENDENTS.format(in_done), pad(done))]
     for some in chunks(dependents):
         _lock(session, some)
-        session.run(
-            COUNT_DOWN.format(in_done, marks(len(some))), [*pad(done), *pad(some)]
-        )
+        session.run(COUNT_DOWN.format(in_done, marks(len(some))), [*pad(done), *pad(some)])
         promote(session, book, some, now)
 
 
@@ -76,13 +75,10 @@ def dependency_reopened(session: Session, book: LaneBook, needed: str, now: int)
     dependents = [r[0] for r in session.rows(DEPENDENTS.format("?"), (needed,))]
     for some in chunks(dependents):
         _lock(session, some)
+        # First, or a key that `hold` frees would go to one of them that must wait as well.
+        session.run(LEAVE_LINE.format(marks(len(some))), pad(some))
         hold(session, book, some, now)
         session.run(COUNT_UP.format(marks(len(some))), pad(some))
-        # a queued rival must not stay in line for keys that it cannot use
-        session.run(
-            f"UPDATE task_keys SET queued = 0 WHERE task IN ({marks(len(some))}) AND queued = 1",
-            pad(some),
-        )
 
 
 def hold(session: Session, book: LaneBook, tasks: Sequence[str], now: int) -> None:
@@ -99,7 +95,9 @@ def hold(session: Session, book: LaneBook, tasks: Sequence[str], now: int) -> No
     ]
     session.run(DEACTIVATE.format(marks(len(ids))), [now, *pad(ids)])
     log.write(
-        session, now, [log.Line("hold", task, batch, None, "waiting", "") for task, _, batch in rows]
+        session,
+        now,
+        [log.Line("hold", task, batch, None, "waiting", "") for task, _, batch in rows],
     )
     keys.offer(session, freed, now)
 

@@ -51,7 +51,9 @@ def tasks(session: Session, book: LaneBook, ids: Sequence[str]) -> list[Task]:
     return [
         _task(session, book, row)
         for some in chunks(ids)
-        for row in session.rows(TASK + f"WHERE t.id IN ({marks(len(some))}) ORDER BY t.id", pad(some))
+        for row in session.rows(
+            TASK + f"WHERE t.id IN ({marks(len(some))}) ORDER BY t.id", pad(some)
+        )
     ]
 
 
@@ -87,7 +89,9 @@ def resolve(session: Session, text: str) -> str:
     if not found:
         raise NotFound(f"no task has the id {text!r}. `hv ls` lists them.")
     if len(found) > 1:
-        raise AmbiguousId(f"{text!r} fits several tasks, {found[0][0]} among them. Type more of it.")
+        raise AmbiguousId(
+            f"{text!r} fits several tasks, {found[0][0]} among them. Type more of it."
+        )
     return str(found[0][0])
 
 
@@ -144,7 +148,7 @@ def _pace(session: Session, batch_id: str | None, now: int, window: int) -> dict
 
 
 def event(row: Row) -> Event:
-    return Event(*row[:8], log.load(row[8]))
+    return Event._make((*row[:8], log.load(row[8])))
 
 
 def _task(session: Session, book: LaneBook, row: Row) -> Task:

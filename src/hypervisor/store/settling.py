@@ -50,7 +50,7 @@ class _Ending(NamedTuple):
     """One attempt about to end, with what becomes of its task."""
 
     verdict: Verdict
-    worker: str
+    actor: str
     batch: str
     keyed: bool
     state: str
@@ -83,13 +83,15 @@ def settle(
 
 
 def end_without_token(
-    session: Session, book: LaneBook, task: str, attempt: int, event: str, reason: str, now: int
-) -> bool:
-    """End a live attempt on others' authority: its holder died, or a person decided."""
+    session: Session, book: LaneBook, task: str, attempt: int, event: str, reason: str, now: int,
+    actor: str | None = None,
+) -> bool:  # fmt: skip
+    """End a live attempt on others' authority: its holder died, or a person (`actor`) decided."""
     for row in session.rows(ATTEMPTS.format("?") + _of(session), (task,)):
         if row[1] == attempt and row[3] is None:
             verdict = Verdict(Token(task, attempt, row[2]), event, reason=reason)
-            apply(session, book, [_ending(session, book, verdict, row)], now)
+            ending = _ending(session, book, verdict, row)
+            apply(session, book, [ending._replace(actor=actor or ending.actor)], now)
             return True
     return False
 
@@ -151,7 +153,7 @@ def _end_tasks(session: Session, endings: list[_Ending], now: int) -> None:
         after = (e.state, e.failures, e.crashes, v.retry_at, v.reason, v.unblock)
         alike[(*after, OUTCOMES[v.event])].append(v.token.task)
     for values, tasks in alike.items():
-        *after, outcome = values
+        after, outcome = values[:-1], values[-1]
         for some in chunks(tasks):
             where = marks(len(some))
             session.run(END_TASKS.format(where), [*after, now, *pad(some)])
@@ -174,7 +176,7 @@ def _line(e: _Ending) -> log.Line:
     details = {"reason": v.reason, "unblock": v.unblock, "retry_at": v.retry_at}
     data = {name: value for name, value in details.items() if value is not None}
     return log.Line(
-        v.event, v.token.task, e.batch, v.token.attempt, e.state, e.worker, log.dump(data or None)
+        v.event, v.token.task, e.batch, v.token.attempt, e.state, e.actor, log.dump(data or None)
     )
 
 

@@ -15,8 +15,11 @@ from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Row, Session
 
 FIND = "SELECT state, lane, batch, attempt, open_deps, start_at FROM tasks WHERE id = ?"
-SET_STATE = """
-UPDATE tasks SET state = ?, reason = ?, unblock = ?, failures = ?, crashes = ?, start_at = ?,
+CANCEL = """
+UPDATE tasks SET state = 'cancelled', reason = ?, unblock = NULL, updated_at = ? WHERE id = ?
+"""
+ENQUEUE = """
+UPDATE tasks SET state = ?, reason = NULL, unblock = NULL, failures = 0, crashes = 0, start_at = ?,
     updated_at = ? WHERE id = ?
 """
 RELOCATE = "UPDATE tasks SET lane = ?, rank = ?, updated_at = ? WHERE id = ?"
@@ -29,10 +32,11 @@ def cancel(session: Session, book: LaneBook, task: str, reason: str, actor: str,
     before = row[0]
     lifecycle.next_state(before, "cancel", task)
     if before == lifecycle.IN_PROGRESS:
-        settling.end_without_token(session, book, task, row[3], "cancel", reason, now)
+        settling.end_without_token(session, book, task, row[3], "cancel", reason, now, actor)
     else:
         freed = _leave_queue(session, book, task, row)
-        _set(session, task, "cancel", lifecycle.CANCELLED, row, reason, actor, now)
+        session.run(CANCEL, (reason, now, task))
+        _log(session, task, "cancel", lifecycle.CANCELLED, row[2], reason, actor, now)
         keys.offer(session, freed, now)
     return lifecycle.CANCELLED
 
@@ -44,11 +48,11 @@ def requeue(
     row = _find(session, task)
     before = row[0]
     lifecycle.next_state(before, event, task)
-    if event == "reopen":
-        row = (*row[:5], None)
-    free = not book.get(session, row[1]).keyed and lifecycle.is_ready(row[4], _later(row[5], now), True)
+    start_at = None if event == "reopen" else _later(row[5], now)
+    free = not book.get(session, row[1]).keyed and lifecycle.is_ready(row[4], start_at, True)
     after = lifecycle.ACTIVE if free else lifecycle.WAITING
-    _set(session, task, event, after, (*row[:5], _later(row[5], now)), reason, actor, now)
+    session.run(ENQUEUE, (after, start_at, now, task))
+    _log(session, task, event, after, row[2], reason, actor, now)
     if before == lifecycle.DONE:
         readiness.dependency_reopened(session, book, task, now)
     readiness.promote(session, book, [task], now)
@@ -103,13 +107,18 @@ def _leave_queue(session: Session, book: LaneBook, task: str, row: Row) -> Seque
     return keys.drop(session, task) if book.get(session, row[1]).keyed else ()
 
 
-def _set(
-    session: Session, task: str, event: str, state: str, row: Row, reason: str, actor: str, now: int
+def _log(
+    session: Session,
+    task: str,
+    event: str,
+    state: str,
+    batch: str,
+    reason: str,
+    actor: str,
+    now: int,
 ) -> None:
-    kept = reason if state == lifecycle.CANCELLED else None
-    session.run(SET_STATE, (state, kept, None, 0, 0, row[5], now, task))
     data = log.dump({"reason": reason}) if reason else None
-    log.write(session, now, [log.Line(event, task, row[2], None, state, actor, data)])
+    log.write(session, now, [log.Line(event, task, batch, None, state, actor, data)])
 
 
 def _refuse_if_started(task: str, state: str) -> None:

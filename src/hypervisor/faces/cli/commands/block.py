@@ -1,0 +1,25 @@
+"""hv block"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.domain.errors import EXIT_OK
+from hypervisor.faces.cli.output import print_json
+from hypervisor.operations.claim import block
+from hypervisor.operations.context import Context
+
+EXAMPLE = "hv block 1q12deyb47df.1.z06d 'no access to the tracker' --unblock 'a tracker login'"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", metavar="TOKEN")
+    parser.add_argument("reason", metavar="REASON", help="why it cannot go on")
+    parser.add_argument("--unblock", metavar="TEXT", help="what would let it go on")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    answer = block(hv, args.token, args.reason, args.unblock)
+    if args.json:
+        print_json(answer)
+    return EXIT_OK

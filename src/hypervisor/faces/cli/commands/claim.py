@@ -1,0 +1,80 @@
+"""hv claim"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hypervisor.domain.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK
+from hypervisor.domain.lease import DEFAULT_LEASE, Lease
+from hypervisor.faces.cli.output import block, clock, one_line, print_json
+from hypervisor.faces.cli.values import duration
+from hypervisor.operations.claim import claim
+from hypervisor.operations.context import Context
+
+EXAMPLE = """hv claim --worker me --type review --can git
+  hv claim --worker "$0" --pid $$ --lease 5m --json"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--worker", metavar="NAME", help="who claims (default: you)")
+    add_claim_options(parser)
+
+
+def add_claim_options(parser: argparse.ArgumentParser) -> None:
+    """What a claim can ask for; `done --next` shares them."""
+    parser.add_argument("--limit", type=int, default=1, metavar="N", help="up to N tasks at once")
+    parser.add_argument(
+        "--lease", type=duration, default=DEFAULT_LEASE, metavar="DURATION",
+        help="how long without a heartbeat (default 15m)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pid",
+        type=int,
+        metavar="PID",
+        help="the process that works on it: claimed while it lives",
+    )
+    parser.add_argument("--batch", metavar="NAME")
+    parser.add_argument("--type", action="append", default=[], help="repeatable")
+    parser.add_argument("--branch")
+    parser.add_argument("--priority", action="append", default=[], help="repeatable")
+    parser.add_argument(
+        "--can", action="append", default=[], metavar="CAPABILITY", help="repeatable"
+    )
+    parser.add_argument("--assignee", help="only tasks assigned to this name")
+
+
+def claim_options(args: argparse.Namespace) -> dict[str, object]:
+    return {
+        "limit": args.limit,
+        "lease": args.lease,
+        "pid": args.pid,
+        "batch": args.batch,
+        "types": args.type,
+        "branch": args.branch,
+        "priorities": args.priority,
+        "capabilities": args.can,
+        "assignee": args.assignee,
+    }
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    leases = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
+    if args.json:
+        print_json(leases)
+    else:
+        print_leases(leases)
+    return EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
+
+
+def print_leases(leases: Sequence[Lease]) -> None:
+    """A line each: the token, then the title; on a terminal also what to do with it."""
+    for lease in leases:
+        print(f"{lease.token}  {one_line(lease.task.title)}")
+        if sys.stdout.isatty():
+            if lease.task.body:
+                print(block(lease.task.body))
+            print(f"  yours until {clock(lease.until)}; then `hv done {lease.token}`")
+    if not leases:
+        print("nothing to claim", file=sys.stderr)

@@ -1,0 +1,29 @@
+"""hv heartbeat"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from hypervisor.domain.errors import EXIT_CODES, EXIT_OK
+from hypervisor.domain.lease import DEFAULT_LEASE
+from hypervisor.faces.cli.output import print_json
+from hypervisor.faces.cli.values import duration
+from hypervisor.operations.claim import heartbeat
+from hypervisor.operations.context import Context
+
+EXAMPLE = "hv heartbeat 1q12deyb47df.1.z06d --lease 10m"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", nargs="+", metavar="TOKEN")
+    parser.add_argument("--lease", type=duration, default=DEFAULT_LEASE, metavar="DURATION")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    beat = heartbeat(hv, args.token, args.lease)
+    if args.json:
+        print_json(beat)
+    for token in beat.lost:
+        print(f"hv: the claim {token} has ended: stop working on it.", file=sys.stderr)
+    return EXIT_CODES["lease_lost"] if beat.lost else EXIT_OK

@@ -1,0 +1,33 @@
+"""hv release"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.domain.errors import EXIT_OK
+from hypervisor.faces.cli.output import print_json
+from hypervisor.operations.claim import release
+from hypervisor.operations.context import Context
+from hypervisor.operations.steer import take_back
+
+EXAMPLE = """hv release 1q12deyb47df.1.z06d
+  hv release --force 1q12deyb --reason 'the agent hangs'"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", metavar="TOKEN|TASK", help="your token; with --force the task")
+    parser.add_argument("--reason", default="", metavar="TEXT")
+    parser.add_argument(
+        "--force", action="store_true",
+        help="end somebody else's claim: only if you know that nobody works on it",
+    )  # fmt: skip
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.force:
+        answer: object = take_back(hv, args.token.partition(".")[0], args.reason)
+    else:
+        answer = release(hv, args.token, args.reason)
+    if args.json:
+        print_json(answer)
+    return EXIT_OK

@@ -1,0 +1,18 @@
+"""hv retry"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.faces.cli.commands import selecting
+from hypervisor.operations.context import Context
+from hypervisor.operations.steer import retry
+
+EXAMPLE = """hv retry 1q12deyb --reason 'the server is back'
+  hv retry --state failed --batch review --dry-run"""
+
+configure = selecting.configure
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    return selecting.run(hv, args, retry, ("failed", "blocked"))

@@ -1,0 +1,57 @@
+"""Several tasks at once for `retry` and `cancel`: named, or chosen by a filter."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from hypervisor.domain.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
+from hypervisor.faces.cli.output import one_line, print_json
+from hypervisor.operations.context import Context
+from hypervisor.operations.look import MOST_LISTED, list_tasks
+from hypervisor.operations.steer import Moved
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", nargs="*", metavar="TASK", help="ids, or the beginnings of them")
+    parser.add_argument("--reason", default="", metavar="TEXT")
+    parser.add_argument("--state", action="append", default=[], help="all tasks in this state")
+    parser.add_argument("--batch", metavar="NAME", help="… of this batch")
+    parser.add_argument("--type", help="… of this type")
+    parser.add_argument("--dry-run", action="store_true", help="show which, change nothing")
+
+
+def run(
+    hv: Context, args: argparse.Namespace, act: Callable[..., Moved], states: tuple[str, ...]
+) -> int:
+    chosen = _choose(hv, args, states)
+    if args.dry_run:
+        if args.json:
+            print_json(chosen)
+        else:
+            print("\n".join([*chosen, f"{len(chosen)} tasks (dry run: nothing was changed)"]))
+        return EXIT_OK
+    moved, code = [], EXIT_OK
+    for task in chosen:
+        try:
+            moved.append(act(hv, task, args.reason))
+        except RequestError as error:
+            code = code or EXIT_CODES[error.code]
+            print(f"hv: {one_line(str(error))}", file=sys.stderr)
+    if args.json:
+        print_json(moved)
+    else:
+        for each in moved:
+            print(f"{each.task} {each.state}")
+    return code
+
+
+def _choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> list[str]:
+    by_filter = args.state or args.batch or args.type
+    if bool(args.task) == bool(by_filter):
+        raise InvalidInput("name tasks, or choose them by --state, --batch or --type.")
+    if args.task:
+        return list(dict.fromkeys(args.task))
+    wanted = args.state or states
+    return [t.id for t in list_tasks(hv, wanted, args.batch, args.type, limit=MOST_LISTED)]

@@ -1,0 +1,80 @@
+"""hv show"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from hypervisor.domain.task import Attempt, Task
+from hypervisor.faces.cli.output import block, clock, colour, duration, one_line, print_json
+from hypervisor.operations.context import Context
+from hypervisor.operations.look import Shown, show
+
+EXAMPLE = "hv show 1q12deyb"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", metavar="TASK", help="its id, or the beginning of it")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    shown = show(hv, args.task)
+    if args.json:
+        print_json(shown)
+    else:
+        _print(shown)
+    return 0
+
+
+def _print(shown: Shown) -> None:
+    detail = shown.detail
+    task = detail.task
+    print(f"{task.id}  {colour(task.state, task.state)}  {one_line(task.title)}")
+    fields = {
+        "type": task.type,
+        "priority": task.priority,
+        "batch": task.batch,
+        "branch": task.branch,
+        "assignee": task.assignee,
+        "requires": ", ".join(task.requires),
+        "key": task.key or "",
+        "exclusive": ", ".join(detail.exclusive),
+        "after": ", ".join(detail.after),
+        "waits for": ", ".join(detail.waits_for),
+        "not before": clock(task.start_at),
+        "lease until": clock(task.lease_until),
+        "reason": task.reason or "",
+        "unblock": task.unblock or "",
+        "created": clock(task.created_at),
+        "tries": _tries(task),
+        "data": json.dumps(task.data, ensure_ascii=False) if task.data is not None else "",
+        "result": json.dumps(task.result, ensure_ascii=False) if task.result is not None else "",
+    }
+    for name, value in fields.items():
+        if value:
+            print(f"  {name:<12}{one_line(value)}")
+    if task.body:
+        print("\n" + block(task.body))
+    if detail.attempts:
+        print("\nattempts")
+        for attempt in detail.attempts:
+            print("  " + _attempt(attempt))
+    if shown.receipts:
+        print("\nreceipts")
+        for receipt in shown.receipts:
+            print(f"  {clock(receipt.at)}  {one_line(receipt.actor)}  {one_line(receipt.text)}")
+
+
+def _tries(task: Task) -> str:
+    if not task.attempts:
+        return ""
+    bad = f", {task.failures} failed of {task.retries + 1}" if task.failures else ""
+    return f"{task.attempts}{bad}" + (f", {task.crashes} crashed" if task.crashes else "")
+
+
+def _attempt(attempt: Attempt) -> str:
+    took = duration(attempt.ended_at - attempt.claimed_at) if attempt.ended_at else "running"
+    why = f": {one_line(attempt.reason)}" if attempt.reason else ""
+    outcome = attempt.outcome or "in progress"
+    head = f"{attempt.number}  {clock(attempt.claimed_at)}  {one_line(attempt.worker)}"
+    return f"{head}  {outcome} ({took}){why}"

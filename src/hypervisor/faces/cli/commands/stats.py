@@ -1,0 +1,52 @@
+"""hv stats"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.domain.errors import EXIT_OK
+from hypervisor.faces.cli.output import colour, one_line, plain, print_json
+from hypervisor.operations.context import Context
+from hypervisor.operations.look import batches, stats
+
+EXAMPLE = "hv stats --batch review"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--batch", metavar="NAME")
+    parser.add_argument("--batches", action="store_true", help="each batch, newest first")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.batches:
+        return _batches(hv, args)
+    counted = stats(hv, args.batch)
+    if args.json:
+        print_json(counted)
+        return EXIT_OK
+    print(f"{counted.total} tasks, {counted.remaining} remaining, {counted.claimed} claimed")
+    for state, count in counted.states.items():
+        if count:
+            print(colour(f"  {state:<12}{count:>8}", state))
+    minutes = counted.window_seconds // 60
+    print(
+        f"last {minutes} min: {counted.completed_per_minute:.1f} done and "
+        f"{counted.failed_per_minute:.1f} failed per minute"
+    )
+    if len(counted.types) > 1:
+        for kind, states in sorted(counted.types.items()):
+            done = states.get("done", 0)
+            print(f"  {one_line(kind):<20}{done} of {sum(states.values())} done")
+    return EXIT_OK
+
+
+def _batches(hv: Context, args: argparse.Namespace) -> int:
+    found = [(batch, stats(hv, batch.id)) for batch in batches(hv)]
+    if args.json:
+        print_json([{**plain(batch), "stats": plain(counted)} for batch, counted in found])
+        return EXIT_OK
+    for batch, counted in found:
+        done = counted.states["done"]
+        progress = f"{done} of {counted.total} done, {counted.remaining} left"
+        print(f"{batch.id}  {progress}  {one_line(batch.name)}")
+    return EXIT_OK

@@ -1,0 +1,55 @@
+"""All commands: which file presents them and which verb each is about.
+
+Only the module of the command that is called gets imported.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hypervisor.operations.registry import summary
+
+
+class Command(NamedTuple):
+    name: str
+    verb: str | None
+    store: str = "open"  # "open" an existing one, "make" one if missing, or "none"
+    about: str = ""
+
+    @property
+    def summary(self) -> str:
+        return self.about or summary(self.verb or "")
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command("run", None, "make", "Run work over items. For now: a demonstration on examples."),
+        Command("add", "add", "make"),
+        Command("ls", "list_tasks"),
+        Command("show", "show"),
+        Command("claim", "claim"),
+        Command("heartbeat", "heartbeat"),
+        Command("done", "complete"),
+        Command("block", "block"),
+        Command("fail", "fail"),
+        Command("release", "release"),
+        Command("retry", "retry"),
+        Command("cancel", "cancel"),
+        Command("update", "update"),
+        Command("receipt", "receipt"),
+        Command("stats", "stats"),
+        Command("events", "events"),
+        Command("doctor", "doctor"),
+        Command("completion", None, "none", "Print the tab completion for your shell."),
+    )
+}
+# Verbs that a command offers beside the one it is named for.
+ALSO = {
+    "done": ("complete_and_claim",),
+    "release": ("take_back",),
+    "update": ("accept",),
+    "receipt": ("receipts", "verify"),
+    "stats": ("batches",),
+    "doctor": ("sweep",),
+}

@@ -1,0 +1,95 @@
+"""Values people type: durations, times, JSON, files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from hypervisor.domain.errors import InvalidInput
+
+UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration(text: str) -> int:
+    """`90s`, `15m`, `2h`, `1d`, or plain seconds, in milliseconds."""
+    number = text.strip().rstrip("mshd")
+    unit = text.strip()[len(number) :] or "s"
+    try:
+        return int(float(number) * UNITS[unit])
+    except (KeyError, ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is no duration: try 30s, 15m, 2h"
+        ) from None
+
+
+def moment(text: str) -> int:
+    """A time in ISO form (local unless it says otherwise), in milliseconds since 1970."""
+    from datetime import datetime
+
+    try:
+        return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is no time: try 2027-01-31T09:00"
+        ) from None
+
+
+def json_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"not valid JSON ({error})") from None
+
+
+def read_text(path: str, what: str) -> str:
+    """The text of a file, or of standard input for `-`."""
+    try:
+        if path == "-":
+            raw = sys.stdin.buffer.read()
+        else:
+            with open(path, "rb") as file:
+                raw = file.read()
+        return raw.decode()
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be read: {error.strerror}. Nothing was changed."
+        ) from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{what} from {path} is not valid UTF-8. Nothing was changed.") from None
+
+
+def add_task_fields(parser: argparse.ArgumentParser, changing: bool) -> None:
+    """Options that `add` and `update` share; unset ones stay None when changing."""
+    default = None if changing else ""
+    parser.add_argument("--body", help="the full text; @FILE reads it from a file, @- from stdin")
+    parser.add_argument("--type", default=None if changing else "task", help="what kind of work")
+    parser.add_argument(
+        "--priority", choices=("critical", "high", "medium", "low"),
+        default=None if changing else "medium",
+    )  # fmt: skip
+    parser.add_argument("--branch", default=default, help="the context it belongs to")
+    parser.add_argument("--assignee", default=default, help="only this worker may claim it")
+    parser.add_argument(
+        "--requires", action="append", metavar="CAPABILITY", help="what a worker must be able to do"
+    )
+    parser.add_argument("--after", action="append", metavar="TASK", help="wait until that is done")
+    parser.add_argument("--at", type=moment, metavar="TIME", help="not before this time")
+    parser.add_argument(
+        "--in", dest="delay", type=duration, metavar="DURATION", help="not before then"
+    )
+    parser.add_argument("--retries", type=int, default=None if changing else 0)
+    parser.add_argument(
+        "--data", type=json_text, metavar="JSON", help="anything else worth keeping"
+    )
+
+
+def body(text: str | None) -> str | None:
+    return read_text(text[1:], "the body") if text is not None and text.startswith("@") else text
+
+
+def start_time(args: argparse.Namespace, now: int) -> int | None:
+    if args.delay is not None:
+        return now + int(args.delay)
+    return int(args.at) if args.at is not None else None
