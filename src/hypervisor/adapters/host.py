@@ -8,7 +8,6 @@ process namespace.
 from __future__ import annotations
 
 import os
-import socket
 from contextlib import suppress
 
 from hypervisor.domain.lease import Worker
@@ -21,7 +20,7 @@ class LocalHost:
         self._boot: str | None = None
 
     def host(self) -> str:
-        return socket.gethostname() or "localhost"
+        return os.uname().nodename or "localhost"
 
     def boot(self) -> str:
         if self._boot is None:
@@ -46,7 +45,7 @@ def _boot() -> str:
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
     import psutil
 
-    return f"{socket.gethostname()}/{int(psutil.boot_time())}"
+    return f"{os.uname().nodename}/{int(psutil.boot_time())}"
 
 
 def _start_from_proc(pid: int) -> int | None:

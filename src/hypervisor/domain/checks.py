@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from hypervisor.domain.errors import InvalidInput
@@ -82,6 +81,10 @@ def number(what: str, value: object, low: int, high: int) -> int:
 
 def json_value(what: str, value: Any) -> Any:
     """Anything JSON can hold, up to a size."""
+    if value is None:
+        return None
+    import json
+
     try:
         size = len(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

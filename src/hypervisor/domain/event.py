@@ -1,7 +1,5 @@
 """The event log: one numbered line for everything that changed."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hypervisor.domain.task import Json

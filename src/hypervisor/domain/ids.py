@@ -8,6 +8,8 @@ are read as those digits; upper case is read as lower case.
 
 from __future__ import annotations
 
+import os
+
 from hypervisor.domain.errors import InvalidInput
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -24,6 +26,11 @@ def new_numbers(count: int, now: int, entropy: int) -> range:
     """The numbers behind `count` fresh ids; `entropy` is any integer of 20 random bits."""
     first = (max(now - EPOCH, 0) << ENTROPY_BITS) + entropy % (1 << ENTROPY_BITS)
     return range(first, first + count)
+
+
+def entropy() -> int:
+    """Twenty random bits from the system's source."""
+    return int.from_bytes(os.urandom(3), "big") >> 4
 
 
 def encode(number: int) -> str:

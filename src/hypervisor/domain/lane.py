@@ -4,9 +4,6 @@ All ready tasks of one lane are equally claimable for a given caller, so a
 claim looks only at the head of each lane that has ready tasks.
 """
 
-from __future__ import annotations
-
-from hashlib import blake2b
 from typing import NamedTuple
 
 
@@ -22,6 +19,8 @@ class Lane(NamedTuple):
     @property
     def id(self) -> int:
         """A number made from the content, so that every process finds the same one."""
+        from hashlib import blake2b  # only adding needs it; it takes its time to load
+
         text = "\0".join((*self[:4], "\1".join(self.requires), self.assignee, str(int(self.keyed))))
         return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big") >> 1
 

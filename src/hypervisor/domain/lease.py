@@ -4,8 +4,6 @@ A token names task, attempt and a nonce. Every later call carries it; once the
 attempt has ended, the same token changes nothing any more.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hypervisor.domain import ids

@@ -6,11 +6,7 @@ kept beside the chain tells a cut-off tail. A task outside any batch has a
 chain of its own.
 """
 
-from __future__ import annotations
-
-import json
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import NamedTuple
 
 GENESIS = ""
@@ -71,4 +67,7 @@ def _broken(head: ChainHead, number: int, problem: str) -> ChainReport:
 
 
 def _hash(last: str, content: list[object]) -> str:
+    import json
+    from hashlib import sha256
+
     return sha256((last + json.dumps(content, ensure_ascii=True)).encode()).hexdigest()

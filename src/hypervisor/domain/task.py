@@ -1,7 +1,5 @@
 """Tasks, batches and attempts as callers see them."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 Json = Any

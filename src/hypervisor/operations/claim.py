@@ -1,10 +1,8 @@
 """Claiming work, keeping a claim alive, and ending it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import NamedTuple
+from zlib import crc32
 
 from hypervisor.domain import checks
 from hypervisor.domain.errors import InvalidInput, LeaseLost
@@ -210,5 +208,5 @@ def _identify(hv: Context, name: str, pid: int) -> Worker:
     if start is None:
         raise InvalidInput(f"there is no process {pid} that could hold the claim.")
     boot = hv.probe.boot()
-    mark = blake2b(f"{boot} {start}".encode(), digest_size=4).hexdigest()
+    mark = f"{crc32(f'{boot} {start}'.encode()):08x}"
     return Worker(f"{name}@{host}/{pid}.{mark}", name, host, boot, pid, start)

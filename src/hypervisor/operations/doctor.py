@@ -1,7 +1,5 @@
 """Checking the installation and the store, with what to do about each finding."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Looking: nothing here changes anything."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Steering tasks from outside a claim: what a person or a supervising agent decides."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hypervisor.domain import checks

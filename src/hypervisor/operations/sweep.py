@@ -5,8 +5,6 @@ proven gone; a holder elsewhere, or one that named no process, loses the claim
 when its lease has lapsed by the store's clock.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hypervisor.domain.lease import Holder

@@ -1,10 +1,6 @@
 """Adding tasks: all of a call or none, duplicates by key reported, not doubled."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from hashlib import blake2b
-from secrets import randbits
 from typing import NamedTuple
 
 from hypervisor.domain import ids, lifecycle
@@ -38,7 +34,7 @@ def batch_named(session: Session, name: str, now: int) -> Batch:
     """The batch of that name, made if it is new."""
     found = session.rows(reading.BATCH_BY_NAME, (name,))
     if not found:
-        fresh = ids.encode(ids.new_numbers(1, now, randbits(ids.ENTROPY_BITS))[0])
+        fresh = ids.encode(ids.new_numbers(1, now, ids.entropy())[0])
         session.run(ADD_BATCH, (fresh, name, now))
         found = session.rows(reading.BATCH_BY_NAME, (name,))
         batch = Batch(*found[0])
@@ -54,7 +50,7 @@ def batch_named(session: Session, name: str, now: int) -> Batch:
 def add(
     session: Session, book: LaneBook, new: Sequence[NewTask], batch: str, actor: str, now: int
 ) -> Added:
-    numbers = ids.new_numbers(len(new), now, randbits(ids.ENTROPY_BITS))
+    numbers = ids.new_numbers(len(new), now, ids.entropy())
     if any(task.key is not None for task in new):
         session.lock(f"add {batch}")  # two calls with the same keys must see each other
     known = _known_keys(session, batch, new)
@@ -77,7 +73,11 @@ def add(
 
 def key_hash(key: str | None) -> str | None:
     """Keys can be long paths; an index cannot hold those, their digest it can."""
-    return None if key is None else blake2b(key.encode(), digest_size=16).hexdigest()
+    if key is None:
+        return None
+    from hashlib import blake2b
+
+    return blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def _known_keys(

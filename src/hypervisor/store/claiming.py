@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from secrets import randbits
 
 from hypervisor.domain import ids
 from hypervisor.domain.lane import may_claim
@@ -124,7 +123,7 @@ def _lease(
     worker = request.worker.id
     task_ids = [row[0] for row in taken]
     session.run(LEASE.format(marks(len(taken))), [until, now, *pad(task_ids)])
-    tokens = [Token(task, last + 1, ids.short_hash(randbits(20))) for task, _, _, last in taken]
+    tokens = [Token(task, last + 1, ids.short_hash(ids.entropy())) for task, _, _, last in taken]
     session.insert("attempts", [(*token, worker, now) for token in tokens])
     batches = [book.get(session, row[1]).batch for row in taken]
     log.write(

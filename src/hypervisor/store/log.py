@@ -1,8 +1,5 @@
 """Writing the event log: every change leaves its line in the same transaction."""
 
-from __future__ import annotations
-
-import json
 from typing import Any, NamedTuple
 
 from hypervisor.store.session import Session
@@ -25,8 +22,16 @@ def write(session: Session, now: int, lines: list[Line]) -> None:
 
 def dump(value: Any) -> str | None:
     """JSON text for a column, None for nothing."""
-    return None if value is None else json.dumps(value, separators=(",", ":"))
+    if value is None:
+        return None
+    import json  # the commands that agents call most often can do without
+
+    return json.dumps(value, separators=(",", ":"))
 
 
 def load(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    if text is None:
+        return None
+    import json
+
+    return json.loads(text)

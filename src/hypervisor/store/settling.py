@@ -4,8 +4,6 @@ The first verdict on a token decides; the same token again gets that first
 answer and changes nothing; a token whose attempt ended otherwise is lost.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple

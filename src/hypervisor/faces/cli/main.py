@@ -55,7 +55,7 @@ def make_parser(command: Command) -> tuple[Parser, Any]:
         prog=f"hv {command.name}",
         description=command.summary,
         epilog=f"example:\n  {module.EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
         allow_abbrev=False,
     )
     if command.store != "none":
@@ -63,6 +63,15 @@ def make_parser(command: Command) -> tuple[Parser, Any]:
     parser.add_argument("--json", action="store_true", help="answer as JSON")
     module.configure(parser)
     return parser, module
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """As the usual one, but it need not load shutil to learn the terminal's width."""
+    try:
+        width = os.get_terminal_size(1).columns - 2
+    except OSError:
+        width = 98
+    return argparse.RawDescriptionHelpFormatter(prog, width=max(width, 40))
 
 
 def _dispatch(argv: list[str], connect: Connect) -> int:

@@ -3,8 +3,6 @@
 Only the module of the command that is called gets imported.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hypervisor.operations.registry import summary

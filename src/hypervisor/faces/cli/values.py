@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any
 
@@ -37,6 +36,8 @@ def moment(text: str) -> int:
 
 
 def json_text(text: str) -> Any:
+    import json
+
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
