@@ -175,13 +175,20 @@ def _wanted(
     assignee: str | None,
 ) -> ClaimFilter:
     return ClaimFilter(
-        batch=None if batch is None else hv.store.batch(batch).id,
+        batch=None if batch is None else _batch_id(hv, batch),
         types=checks.names("types", types) if types else (),
         branch=branch,
         priorities=tuple(check_priority(p) for p in priorities),
         capabilities=checks.names("capabilities", capabilities) if capabilities else (),
         assignee=assignee,
     )
+
+
+def _batch_id(hv: Context, name: str) -> str:
+    """A batch keeps its id for ever: a worker that asks for it a thousand times looks once."""
+    if name not in hv.batch_ids:
+        hv.batch_ids[name] = hv.store.batch(name).id
+    return hv.batch_ids[name]
 
 
 def _request(

@@ -18,6 +18,7 @@ class Context:
         self.actor = actor
         self.pid = pid  # the process that claims belong to unless a claim names another
         self.swept_at = 0
+        self.batch_ids: dict[str, str] = {}
         self.workers: dict[tuple[str, int], Worker] = {}
 
     def close(self) -> None:

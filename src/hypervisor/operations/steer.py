@@ -41,7 +41,7 @@ def take_back(hv: Context, task: str, reason: str = "", now: int | None = None) 
     found = hv.store.resolve(task)
     checks.text("the reason", reason)
     why = f"taken back by {hv.actor}" + (f": {reason}" if reason else "")
-    return Moved(found, hv.store.take_back(found, why, now))
+    return Moved(found, hv.store.take_back(found, why, hv.actor, now))
 
 
 def update(hv: Context, task: str, changes: Changes, now: int | None = None) -> Moved:

@@ -53,12 +53,13 @@ SELECT 1 FROM tasks WHERE id = ? AND attempt = ? AND deadline = ? AND state = 'i
 
 def claim(session: Session, book: LaneBook, request: ClaimRequest, now: int) -> list[Lease]:
     """Take up to `limit` tasks under a lease, best first."""
-    lanes = _lanes_for(session, book, request)
-    if not lanes:
-        return []
-    picked = session.pick(lanes, request.limit)
-    taken = _take_keys(session, book, picked, now)
-    return _lease(session, book, taken, request, now) if taken else []
+    while lanes := _lanes_for(session, book, request):
+        # Rivals may have emptied these lanes since we looked: look again, so that
+        # no answer is 'nothing' while other tasks or lanes are ready.
+        if picked := session.pick(lanes, request.limit):
+            taken = _take_keys(session, book, picked, now)
+            return _lease(session, book, taken, request, now)
+    return []
 
 
 def heartbeat(session: Session, tokens: Sequence[Token], until: int) -> set[Token]:

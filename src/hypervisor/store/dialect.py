@@ -6,7 +6,7 @@ SQLITE_WORDS = {
     "text": "TEXT",
     "bigint": "INTEGER",
     "clustered": " WITHOUT ROWID",
-    "event_number": "id INTEGER PRIMARY KEY AUTOINCREMENT",
+    "event_number": "id INTEGER PRIMARY KEY",
     "event_index": "",
 }
 # Ids compare byte by byte on both. PostgreSQL hands out `id` before the commit,

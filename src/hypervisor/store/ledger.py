@@ -82,9 +82,9 @@ class Ledger:
         at = self._at(now)
         return self._steer(lambda s: steering.requeue(s, self._book, task, "accept", "", actor, at))
 
-    def take_back(self, task: str, reason: str, now: int | None = None) -> str:
+    def take_back(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
         at = self._at(now)
-        return self._steer(lambda s: steering.take_back(s, self._book, task, reason, at))
+        return self._steer(lambda s: steering.take_back(s, self._book, task, reason, actor, at))
 
     def update(self, task: str, changes: Changes, actor: str, now: int | None = None) -> str:
         at = self._at(now)

@@ -190,8 +190,8 @@ class PostgresDatabase:
     def _transaction(self, work: Callable[[Session], Answer], mode: str = "") -> Answer:
         try:
             connection = self._connected()
-            connection.execute(f"BEGIN {mode}")
             with connection.pipeline():
+                connection.execute(f"BEGIN {mode}")
                 answer = work(PostgresSession(connection))
                 connection.execute("COMMIT")
             return answer

@@ -150,7 +150,6 @@ CREATE TABLE attempts (
     PRIMARY KEY (task, number),
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
 ){clustered};
-CREATE UNIQUE INDEX attempts_live ON attempts (task) WHERE ended_at IS NULL;
 
 CREATE TABLE receipt_chains (
     chain {text} PRIMARY KEY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 Row = tuple[Any, ...]
@@ -71,6 +72,7 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
+@lru_cache(maxsize=1000)
 def marks(count: int) -> str:
     """Placeholders for an IN list, rounded up so that few distinct statements arise."""
     return ",".join("?" * _padded(count))
@@ -78,14 +80,17 @@ def marks(count: int) -> str:
 
 def pad(values: Sequence[Any]) -> list[Any]:
     """Values for `marks(len(values))`: the last one repeated."""
-    return [*values, *[values[-1]] * (_padded(len(values)) - len(values))]
+    missing = _padded(len(values)) - len(values)
+    return [*values, *[values[-1]] * missing] if missing else list(values)
 
 
 def chunks(values: Sequence[Any], size: int = 512) -> Iterable[Sequence[Any]]:
     """Slices short enough for one IN list."""
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
+    if len(values) <= size:
+        return (values,) if values else ()
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
+@lru_cache(maxsize=1000)
 def _padded(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()

@@ -59,12 +59,14 @@ def requeue(
     return str(_find(session, task)[0])
 
 
-def take_back(session: Session, book: LaneBook, task: str, reason: str, now: int) -> str:
+def take_back(
+    session: Session, book: LaneBook, task: str, reason: str, actor: str, now: int
+) -> str:
     """End a claim on a person's word: the task goes back into the queue unharmed."""
     row = _find(session, task)
     if row[0] != lifecycle.IN_PROGRESS:
         raise WrongState(f"{task} is {row[0]}, nobody holds it. Nothing was changed.")
-    settling.end_without_token(session, book, task, row[3], "release", reason, now)
+    settling.end_without_token(session, book, task, row[3], "release", reason, now, actor)
     return str(_find(session, task)[0])
 
 
