@@ -24,15 +24,21 @@ def connect(
     from hypervisor.adapters.host import LocalHost
     from hypervisor.operations.context import Context
 
+    if store is not None and not store.strip():
+        raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
     where = store or os.environ.get("HYPERVISOR_STORE") or ""
     return Context(_open(where, create, relaxed), LocalHost(), _actor(), pid)
 
 
 def main() -> None:
     """Entry point of the command line."""
-    from hypervisor.faces.cli.main import run
+    try:
+        from hypervisor.faces.cli.main import run
 
-    sys.exit(run(sys.argv[1:], connect))
+        code = run(sys.argv[1:], connect)
+    except KeyboardInterrupt:  # before the command line could catch it
+        code = 130
+    sys.exit(code)
 
 
 def _open(where: str, create: bool, relaxed: bool | None) -> Store:
@@ -46,6 +52,9 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
                 "a PostgreSQL store needs psycopg: pip install 'hypervisor[cluster]'."
             ) from None
         return Ledger(PostgresDatabase(where, bool(relaxed)))
+    if "://" in where:
+        kind = where.partition("://")[0]
+        raise InvalidInput(f"no store of the kind {kind!r}: name a path or a postgresql:// URL.")
     from hypervisor.store.sqlite import SqliteDatabase
 
     path = _path(where, create)
@@ -54,6 +63,7 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
         if not create:
             raise NotFound(f"there is no store at {path}. `hv add` makes one.")
         _make_folder(folder)
+        _make_private(path)
     return Ledger(SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed))
 
 
@@ -61,7 +71,10 @@ def _path(where: str, create: bool) -> str:
     if where:
         path = os.path.abspath(os.path.expanduser(where))
         return path if path.endswith(".db") or os.path.isfile(path) else os.path.join(path, FILE)
-    here = os.getcwd()
+    try:
+        here = os.getcwd()
+    except OSError:
+        raise NotFound("the current folder is gone. `cd` elsewhere or use --store.") from None
     found = _upwards(here, FOLDER)
     if found is None and not create:
         raise NotFound(f"there is no {FOLDER} folder here or above. `hv add` makes one.")
@@ -97,6 +110,12 @@ def _make_folder(folder: str) -> None:
         ) from None
 
 
+def _make_private(path: str) -> None:
+    """An empty file is a store to be; SQLite gives the files beside it the same mode."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
 def _relaxed(folder: str) -> bool:
     """What config.toml beside the store says about durability."""
     path = os.path.join(folder, "config.toml")
@@ -107,8 +126,10 @@ def _relaxed(folder: str) -> bool:
     try:
         with open(path, "rb") as file:
             settings = tomllib.load(file).get("store", {})
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}.") from None
+    if not isinstance(settings, dict):
+        raise InvalidInput(f"{path}: store must be a table, as in [store].")
     durability = settings.get("durability", "full")
     if durability not in ("full", "relaxed"):
         raise InvalidInput(f'{path}: store.durability must be "full" or "relaxed".')

@@ -35,7 +35,10 @@ class LocalHost:
     def is_gone(self, worker: Worker) -> bool | None:
         if worker.pid <= 0 or not worker.boot or worker.boot != self.boot():
             return None
-        return self.process_start(worker.pid) != worker.pid_start
+        start = self.process_start(worker.pid)
+        if start is None and _is_hidden(worker.pid):
+            return None
+        return start != worker.pid_start
 
 
 def _boot() -> str:
@@ -55,6 +58,17 @@ def _start_from_proc(pid: int) -> int | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if after_name[0].decode() in DEAD_STATES else int(after_name[19])
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether another user's process lives that /proc does not show us (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False
 
 
 def _start_from_psutil(pid: int) -> int | None:

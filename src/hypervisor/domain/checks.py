@@ -11,6 +11,7 @@ LONGEST_TITLE = 2_000
 LONGEST_KEY = 8_192
 LONGEST_TEXT = 4_000_000
 MOST_NAMES = 100
+MOST_LEVELS = 100
 
 
 def text(what: str, value: object, longest: int = LONGEST_TEXT, empty: bool = True) -> str:
@@ -91,4 +92,20 @@ def json_value(what: str, value: Any) -> Any:
         raise InvalidInput(f"{what} cannot be kept as JSON: {error}.") from None
     if size > LONGEST_TEXT:
         raise InvalidInput(f"{what} is too large: {size:,} characters, at most {LONGEST_TEXT:,}.")
+    _refuse_deep(what, value)
     return value
+
+
+def _refuse_deep(what: str, value: Any) -> None:
+    """Deep JSON can be written but no longer be read back, depending on who reads."""
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        containers = [each for each in level if isinstance(each, (dict, list, tuple))]
+        if not containers:
+            return
+        level = [
+            inner
+            for each in containers
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    raise InvalidInput(f"{what} is nested too deeply: at most {MOST_LEVELS} levels.")

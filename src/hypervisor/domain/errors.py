@@ -24,9 +24,15 @@ from __future__ import annotations
 
 
 class HypervisorError(Exception):
-    """Something went wrong that Hypervisor can name."""
+    """Something went wrong that Hypervisor can name, in one line whatever names it quotes."""
 
     code = "error"
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class RequestError(HypervisorError):

@@ -16,9 +16,10 @@ _WEEK = 7 * 24 * 3600 * 1000
 HEAD_START = {"critical": 0, "high": 4 * _WEEK, "medium": 5 * _WEEK, "low": 6 * _WEEK}
 
 
-def check_priority(text: str) -> str:
-    if text not in HEAD_START:
-        raise InvalidInput(f"priority {text!r} is unknown: use one of {', '.join(PRIORITIES)}.")
+def check_priority(text: object) -> str:
+    if not isinstance(text, str) or text not in HEAD_START:
+        given = str(text)[:60]
+        raise InvalidInput(f"priority {given!r} is unknown: use one of {', '.join(PRIORITIES)}.")
     return text
 
 

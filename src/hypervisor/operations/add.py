@@ -41,6 +41,8 @@ def check_task(task: NewTask) -> NewTask:
         checks.text("the key", task.key, checks.LONGEST_KEY, empty=False)
     if task.start_at is not None:
         checks.number("the start time", task.start_at, 0, LATEST)
+    if not isinstance(task.inbox, bool):
+        raise InvalidInput("inbox must be true or false.")
     return task._replace(
         title=checks.title(task.title),
         body=checks.text("the body", task.body),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from hypervisor.domain import checks
-from hypervisor.domain.errors import InvalidInput, LeaseLost
+from hypervisor.domain.errors import InvalidInput, LeaseLost, NotFound
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import (
     DEFAULT_LEASE,
@@ -104,7 +104,10 @@ def fail(
     checks.text("the reason", reason, empty=False)
     parsed = parse_token(token)
     at = hv.store.now() if now is None else now
-    task = hv.store.task(hv.store.resolve(parsed.task))
+    try:
+        task = hv.store.task(hv.store.resolve(parsed.task))
+    except NotFound:
+        raise LeaseLost(token, "no such claim") from None
     if not final and (retry_in is not None or task.failures < task.retries):
         delay = back_off(task.failures + 1) if retry_in is None else retry_in
         checks.number("the delay", delay, 0, LONGEST_LEASE)
@@ -187,7 +190,7 @@ def _wanted(
 def _batch_id(hv: Context, name: str) -> str:
     """A batch keeps its id for ever: a worker that asks for it a thousand times looks once."""
     if name not in hv.batch_ids:
-        hv.batch_ids[name] = hv.store.batch(name).id
+        hv.batch_ids[name] = hv.store.batch(checks.text("the batch", name)).id
     return hv.batch_ids[name]
 
 

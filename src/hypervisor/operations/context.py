@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hypervisor.domain import checks
+
 if TYPE_CHECKING:
     from hypervisor.domain.lease import Worker
     from hypervisor.ports import HostProbe, Store
@@ -23,3 +25,8 @@ class Context:
 
     def close(self) -> None:
         self.store.close()
+
+
+def batch_id(hv: Context, text: str | None) -> str | None:
+    """The id of the batch that is meant, None for any."""
+    return None if text is None else hv.store.batch(checks.text("the batch", text)).id

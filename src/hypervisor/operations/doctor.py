@@ -39,12 +39,12 @@ def doctor(hv: Context) -> tuple[Check, ...]:
 
 def _files(path: str) -> list[Check]:
     folder = os.path.dirname(os.path.abspath(path))
-    mode = os.stat(folder).st_mode & 0o777
+    shut = any(not os.stat(each).st_mode & 0o077 for each in (folder, path))
     free = shutil.disk_usage(folder).free
     return [
         Check(
-            "permissions", not mode & 0o077, f"{folder} has mode {mode:03o}",
-            f"others can look in: chmod 700 '{folder}'",
+            "permissions", shut, "only you can look in" if shut else "others can look in",
+            f"chmod 600 '{path}'",
         ),
         Check("writable", os.access(path, os.W_OK), path, "check the owner of the file"),
         Check("disk", free > LOW_DISK, f"{free / 1e9:.1f} GB free", "free some space"),

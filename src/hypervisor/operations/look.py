@@ -10,7 +10,7 @@ from hypervisor.domain.ids import clean
 from hypervisor.domain.priority import check_priority
 from hypervisor.domain.receipt import Receipt
 from hypervisor.domain.task import Batch, Stats, Task, TaskDetail, TaskFilter
-from hypervisor.operations.context import Context
+from hypervisor.operations.context import Context, batch_id
 
 MOST_LISTED = 100_000
 
@@ -41,9 +41,12 @@ def list_tasks(
                 f"unknown state {state!r}: use one of {', '.join(lifecycle.STATES)}."
             )
     checks.number("the limit", limit, 1, MOST_LISTED)
+    for what, value in {"type": type, "branch": branch, "assignee": assignee, "text": text}.items():
+        if value is not None:
+            checks.text(f"the {what}", value)
     wanted = TaskFilter(
         tuple(states),
-        None if batch is None else hv.store.batch(batch).id,
+        batch_id(hv, batch),
         type,
         branch,
         None if priority is None else check_priority(priority),
@@ -61,7 +64,7 @@ def show(hv: Context, task: str) -> Shown:
 
 def stats(hv: Context, batch: str | None = None, now: int | None = None) -> Stats:
     """Count tasks by state and type, with the pace of the last minutes."""
-    return hv.store.stats(None if batch is None else hv.store.batch(batch).id, now)
+    return hv.store.stats(batch_id(hv, batch), now)
 
 
 def batches(hv: Context, limit: int = 100) -> tuple[Batch, ...]:

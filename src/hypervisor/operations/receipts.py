@@ -27,6 +27,7 @@ def receipt(
 
 def receipts(hv: Context, of: str) -> tuple[Receipt, ...]:
     """List the receipts of a batch or of a task, oldest first."""
+    checks.text("the batch or task", of)
     try:
         return tuple(hv.store.receipts_of_chain(hv.store.batch(of).id))
     except NotFound:
@@ -39,6 +40,7 @@ def verify(hv: Context, of: str | None = None) -> tuple[ChainReport, ...]:
 
 
 def _chain(hv: Context, of: str) -> str:
+    checks.text("the batch or task", of)
     try:
         return hv.store.batch(of).id
     except NotFound:

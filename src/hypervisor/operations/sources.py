@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
+from hypervisor.domain.checks import LONGEST_TEXT
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.task import NewTask
 from hypervisor.operations.add import check_task
@@ -85,24 +86,27 @@ def _from_json(number: int, line: str, base: NewTask) -> NewTask:
         return item_task(row, base, "{}")
     if not isinstance(row, dict):
         raise _bad(number, "expected a JSON object or string.")
-    return _from_row(row, base)
+    return _from_row(number, row, base)
 
 
 def _from_csv(file: IO[bytes], base: NewTask) -> Iterator[tuple[int, NewTask]]:
     import csv
     import io
 
+    csv.field_size_limit(LONGEST_TEXT + 1)
     with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         reader = csv.DictReader(text, strict=True)
         try:
             for row in reader:
                 if None in row or None in row.values():
                     raise _bad(reader.line_num, "its number of cells differs from the header's.")
-                yield reader.line_num, _from_row(_cells(reader.line_num, row), base)
+                cells = _cells(reader.line_num, row)
+                yield reader.line_num, _from_row(reader.line_num, cells, base)
         except UnicodeDecodeError:
             raise _bad(reader.line_num + 1, "not valid UTF-8.") from None
         except csv.Error as error:
-            raise _bad(reader.line_num, f"not valid CSV ({error}).") from None
+            # DictReader counts a line only once it has read it; its reader knows better.
+            raise _bad(reader.reader.line_num, f"not valid CSV ({error}).") from None
 
 
 def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
@@ -114,9 +118,10 @@ def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
         if name in LISTS:
             values[name] = [part.strip() for part in cell.split(";") if part.strip()]
         elif name in ("retries", "start_at"):
-            if not cell.strip().lstrip("-").isdecimal():
-                raise _bad(line, f"{name} must be a whole number, not {cell[:40]!r}.")
-            values[name] = int(cell)
+            try:
+                values[name] = int(cell)
+            except ValueError:
+                raise _bad(line, f"{name} must be a whole number, not {cell[:40]!r}.") from None
         elif name == "inbox":
             values[name] = cell.strip().lower() in ("1", "true", "yes")
         else:
@@ -124,7 +129,7 @@ def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
     return values
 
 
-def _from_row(row: dict[str, Any], base: NewTask) -> NewTask:
+def _from_row(line: int, row: dict[str, Any], base: NewTask) -> NewTask:
     """Known columns are the task's fields, all others become its data."""
     known = {name: value for name, value in row.items() if name in FIELDS and value is not None}
     extra = {name: value for name, value in row.items() if name not in FIELDS}
@@ -134,7 +139,7 @@ def _from_row(row: dict[str, Any], base: NewTask) -> NewTask:
     if extra:
         given = known.get("data", base.data)
         if given is not None and not isinstance(given, dict):
-            raise InvalidInput("data must be an object where there are further columns.")
+            raise _bad(line, "data must be an object where there are further columns.")
         known["data"] = {**(given or {}), **extra}
     if "title" not in known:
         named = [row[n] for n in ("item", "path", "name", "key") if isinstance(row.get(n), str)]

@@ -11,6 +11,8 @@ from hypervisor.store import keys, log, reading
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Row, Session, marks, pad
 
+LOOKS = 100
+
 # Hops from lane to lane through the index of ready tasks: its cost is the
 # number of lanes that have any, not the number of tasks.
 READY_LANES = """
@@ -23,7 +25,8 @@ SELECT lane, (SELECT min(rank) FROM tasks WHERE state = 'active' AND tasks.lane 
 FROM heads WHERE lane IS NOT NULL
 """
 LEASE = """
-UPDATE tasks SET state = 'in_progress', attempt = attempt + 1, deadline = ?, updated_at = ?
+UPDATE tasks SET state = 'in_progress', attempt = attempt + 1, deadline = ?, updated_at = ?,
+    reason = NULL, unblock = NULL
 WHERE id IN ({})
 """
 HEARTBEAT = """
@@ -53,7 +56,10 @@ SELECT 1 FROM tasks WHERE id = ? AND attempt = ? AND deadline = ? AND state = 'i
 
 def claim(session: Session, book: LaneBook, request: ClaimRequest, now: int) -> list[Lease]:
     """Take up to `limit` tasks under a lease, best first."""
-    while lanes := _lanes_for(session, book, request):
+    for _ in range(LOOKS):
+        lanes = _lanes_for(session, book, request)
+        if not lanes:
+            break
         # Rivals may have emptied these lanes since we looked: look again, so that
         # no answer is 'nothing' while other tasks or lanes are ready.
         if picked := session.pick(lanes, request.limit):

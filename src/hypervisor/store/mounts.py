@@ -18,7 +18,7 @@ def network_file_system(path: str, table: str | None = None) -> str | None:
             table = file.read()
     path = os.path.realpath(path)
     best, kind = "", ""
-    for line in table.splitlines():
+    for line in table.split("\n"):
         left, _, right = line.partition(" - ")
         if not right:
             continue

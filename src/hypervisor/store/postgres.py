@@ -7,6 +7,7 @@ Deadlocks are resolved by running the transaction again.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +31,10 @@ from hypervisor.domain.errors import (
 from hypervisor.store import schema
 from hypervisor.store.dialect import POSTGRES_WORDS
 from hypervisor.store.session import Answer, Conflict, Row, Session
+
+# A lost connection is told by our own error; unless an application wants to
+# know more, psycopg shall not write a second line about it.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 SCHEMA = "hypervisor"
 TRIES = 10
@@ -243,13 +248,16 @@ class PostgresDatabase:
 def _version(session: Session) -> int:
     """0 where there is nothing yet, -1 where there is something foreign."""
     there = session.rows(
-        "SELECT table_name FROM information_schema.tables WHERE table_schema = ?", (SCHEMA,)
+        "SELECT table_name, column_name, data_type FROM information_schema.columns "
+        "WHERE table_schema = ?",
+        (SCHEMA,),
     )
     if not there:
         return 0
-    if ("schema_version",) not in there:
+    if ("schema_version", "version", "bigint") not in there:
         return -1
-    return int(session.rows("SELECT version FROM schema_version")[0][0])
+    found = session.rows("SELECT version FROM schema_version")
+    return int(found[0][0]) if len(found) == 1 else -1
 
 
 def _migrate(session: Session) -> None:

@@ -107,7 +107,7 @@ def batch(session: Session, text: str) -> Batch:
             low, high = prefix.ljust(LENGTH, "0"), prefix.ljust(LENGTH, "z")
             found = session.rows(BATCH_BY_PREFIX, (low, high))
     if not found:
-        raise NotFound(f"no batch is called {text[:60]!r}. `hv stats` lists them.")
+        raise NotFound(f"no batch is called {text[:60]!r}. `hv stats --batches` lists them.")
     if len(found) > 1:
         raise AmbiguousId(f"{text!r} fits several batches, {found[0][0]} among them.")
     return Batch(*found[0])

@@ -30,6 +30,8 @@ END_ATTEMPTS = """
 UPDATE attempts SET ended_at = ?, outcome = ?, state_after = ?, reason = ?
 WHERE task IN ({}) AND ended_at IS NULL
 """
+IS_ACTIVE = "SELECT 1 FROM tasks WHERE id = ? AND state = 'active'"
+LEFT_ACTIVE = "UPDATE attempts SET state_after = 'active' WHERE task = ? AND number = ?"
 SET_RESULT = "UPDATE details SET result = ? WHERE task = ?"
 
 OUTCOMES = {
@@ -76,8 +78,14 @@ def settle(
             seen[verdict.token.task] = index
             endings[index] = _ending(session, book, verdict, row)
             answers[index] = _answer(endings[index])
-    apply(session, book, list(endings.values()), now)
-    return [answers[index] for index in range(len(verdicts))]
+    active = apply(session, book, list(endings.values()), now)
+    tokens = {str(verdicts[seen[task]].token) for task in active}
+    return [
+        answer._replace(state=lifecycle.ACTIVE)
+        if answer.token in tokens and not answer.lost
+        else answer
+        for _, answer in sorted(answers.items())
+    ]
 
 
 def end_without_token(
@@ -94,9 +102,10 @@ def end_without_token(
     return False
 
 
-def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) -> None:
+def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) -> set[str]:
+    """Write the endings down. Returns the waiting tasks that could become active at once."""
     if not endings:
-        return
+        return set()
     _end_tasks(session, endings, now)
     results = [
         (log.dump(e.verdict.result), e.verdict.token.task)
@@ -106,10 +115,11 @@ def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) ->
     if results:
         session.run_many(SET_RESULT, results)
     log.write(session, now, [_line(e) for e in endings])
-    _requeue_keyed(session, book, endings, now)
+    requeued = _requeue_keyed(session, book, endings, now)
     done = [e.verdict.token.task for e in endings if e.state == lifecycle.DONE]
     for some in chunks(done):
         readiness.dependency_done(session, book, some, now)
+    return requeued
 
 
 def _attempts(session: Session, verdicts: Sequence[Verdict]) -> dict[tuple[str, int], Any]:
@@ -158,15 +168,22 @@ def _end_tasks(session: Session, endings: list[_Ending], now: int) -> None:
             session.run(END_ATTEMPTS.format(where), [now, outcome, after[0], after[4], *pad(some)])
 
 
-def _requeue_keyed(session: Session, book: LaneBook, endings: list[_Ending], now: int) -> None:
+def _requeue_keyed(
+    session: Session, book: LaneBook, endings: list[_Ending], now: int
+) -> set[str]:
     """Free the keys; a task that goes back into the queue may take its own again first."""
+    active: set[str] = set()
     for e in endings:
         if e.keyed:
             task = e.verdict.token.task
             freed = keys.drop(session, task)
             if e.state == lifecycle.WAITING:
                 readiness.promote(session, book, [task], now)
+                if session.rows(IS_ACTIVE, (task,)):
+                    session.run(LEFT_ACTIVE, (task, e.verdict.token.attempt))
+                    active.add(task)
             keys.offer(session, freed, now)
+    return active
 
 
 def _line(e: _Ending) -> log.Line:

@@ -10,6 +10,7 @@ docs/decisions/0003.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -34,6 +35,7 @@ from hypervisor.store.mounts import network_file_system
 from hypervisor.store.session import Answer, Conflict, Row, Session
 
 BUSY_TIMEOUT = 30_000
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PICK = """
 SELECT id, lane, rank, attempt FROM tasks
 WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT ?
@@ -110,7 +112,7 @@ class SqliteDatabase:
 
     def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
         self._refuse_after_fork()
-        with self._mutex, _Errors(self.where):
+        with self._mutex, _Errors(self.where, self._connection):
             fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             try:
                 answer = self._transaction(work)
@@ -216,17 +218,19 @@ class SqliteDatabase:
 class _Errors:
     """Turns the database's errors into ours."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, connection: apsw.Connection | None = None) -> None:
         self._where = where
+        self._connection = connection
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, apsw.Error):
-            raise _translate(error, self._where) from error
+            number = self._connection.system_errno if self._connection else 0
+            raise _translate(error, self._where, number) from error
 
 
-def _translate(error: apsw.Error, where: str) -> Exception:
+def _translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
     kept = "Nothing was changed"
     if isinstance(error, apsw.ConstraintError):
         return Conflict(str(error))
@@ -237,7 +241,8 @@ def _translate(error: apsw.Error, where: str) -> Exception:
         )
     if isinstance(error, apsw.ReadOnlyError):
         return StoreReadOnly(f"{where} cannot be written. {kept}; check its permissions and disk.")
-    if isinstance(error, apsw.FullError):
+    out_of_room = isinstance(error, apsw.IOError) and number in NO_ROOM
+    if isinstance(error, apsw.FullError) or out_of_room:
         return StoreFull(f"no space left for {where}. {kept}; free some space and try again.")
     if isinstance(error, apsw.BusyError):
         return StoreUnavailable(f"{where} is locked by another program. {kept}; try again.")

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hypervisor.domain.errors import EXIT_CODES, EXIT_UNEXPECTED, HypervisorError
+from hypervisor.domain.errors import (
+    EXIT_CODES,
+    EXIT_OK,
+    EXIT_UNEXPECTED,
+    HypervisorError,
+    InvalidInput,
+)
 from hypervisor.faces.cli.table import COMMANDS, Command
 
 if TYPE_CHECKING:
@@ -17,18 +23,45 @@ if TYPE_CHECKING:
 
 Connect = Callable[..., "Context"]
 INTERRUPTED = 130
+LONGEST_COMPLAINT = 500
 
 
 class Parser(argparse.ArgumentParser):
     """Says in one line what is wrong with the words of a command."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message}. `{self.prog} --help` shows how.", file=sys.stderr)
-        raise SystemExit(EXIT_CODES["invalid_input"])
+        raise InvalidInput(f"{message[:LONGEST_COMPLAINT]}. `{self.prog} --help` shows how.")
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Wraps the summary, not the example; need not load shutil to learn the terminal's width."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_width())
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("example:"):
+            return super()._fill_text(text, width, indent)
+        return _wrapped(text, width)
 
 
 def run(argv: list[str], connect: Connect) -> int:
     """Run one command and return its exit code."""
+    _open_missing_streams()
+    try:
+        code = _guarded(argv, connect)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader has seen enough
+        _drop_output()
+        return EXIT_OK
+    except OSError as error:
+        _drop_output()
+        print(f"hv: the answer could not be written: {error.strerror}.", file=sys.stderr)
+        return EXIT_UNEXPECTED
+
+
+def _guarded(argv: list[str], connect: Connect) -> int:
     try:
         return _dispatch(argv, connect)
     except SystemExit as stop:
@@ -37,14 +70,15 @@ def run(argv: list[str], connect: Connect) -> int:
         return _report(error, "--json" in argv)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if os.environ.get("HV_DEBUG"):
             raise
-        kind = type(error).__name__
-        print(f"hv: unexpected {kind}: {error}. HV_DEBUG=1 shows where.", file=sys.stderr)
+        from hypervisor.faces.cli.output import one_line
+
+        what = one_line(f"{type(error).__name__}: {error}")
+        print(f"hv: unexpected {what}. HV_DEBUG=1 shows where.", file=sys.stderr)
         return EXIT_UNEXPECTED
 
 
@@ -55,7 +89,7 @@ def make_parser(command: Command) -> tuple[Parser, Any]:
         prog=f"hv {command.name}",
         description=command.summary,
         epilog=f"example:\n  {module.EXAMPLE}",
-        formatter_class=_formatter,
+        formatter_class=Formatter,
         allow_abbrev=False,
     )
     if command.store != "none":
@@ -65,13 +99,11 @@ def make_parser(command: Command) -> tuple[Parser, Any]:
     return parser, module
 
 
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    """As the usual one, but it need not load shutil to learn the terminal's width."""
+def _width() -> int:
     try:
-        width = os.get_terminal_size(1).columns - 2
+        return max(os.get_terminal_size(1).columns - 2, 40)
     except OSError:
-        width = 98
-    return argparse.RawDescriptionHelpFormatter(prog, width=max(width, 40))
+        return 98
 
 
 def _dispatch(argv: list[str], connect: Connect) -> int:
@@ -85,24 +117,21 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
         return 0
     command = COMMANDS.get(rest[0])
     if command is None:
-        print(
-            f"hv: no command {rest[0]!r}.{_nearest(rest[0])} `hv --help` lists them.",
-            file=sys.stderr,
-        )
-        return EXIT_CODES["invalid_input"]
+        word = rest[0][:60]
+        raise InvalidInput(f"no command {word!r}.{_nearest(word)} `hv --help` lists them.")
     parser, module = make_parser(command)
     args = parser.parse_args([*leading, *rest[1:]])
     if command.store == "none":
         return int(module.run(args))
-    return _with_store(command, module, args, connect)
+    # What can be checked without a store is: a mistake must not leave an empty one behind.
+    settled = module.prepare(args) if hasattr(module, "prepare") else None
+    return _with_store(command, module, args, connect) if settled is None else int(settled)
 
 
 def _with_store(command: Command, module: Any, args: argparse.Namespace, connect: Connect) -> int:
     hv = connect(args.store, create=command.store == "make")
     try:
-        code = int(module.run(hv, args))
-        sys.stdout.flush()
-        return code
+        return int(module.run(hv, args))
     finally:
         hv.close()
 
@@ -124,9 +153,22 @@ def _overview(rest: list[str]) -> int:
         return 0
     print("usage: hv COMMAND …\n\nOne durable queue for agents, commands and functions.\n")
     for name, command in COMMANDS.items():
-        print(f"  {name:<11}{command.summary}")
-    print("\n`hv COMMAND --help` shows options and an example. HYPERVISOR_STORE names the store.")
+        print(_wrapped(f"  {name:<11}{command.summary}", _width(), " " * 13))
+    print()
+    print(
+        _wrapped(
+            "`hv COMMAND --help` shows options and an example. HYPERVISOR_STORE names the store.",
+            _width(),
+        )
+    )
     return 0
+
+
+def _wrapped(line: str, width: int, indent: str = "") -> str:
+    """Broken between words."""
+    from textwrap import fill
+
+    return fill(line, width, subsequent_indent=indent)
 
 
 def _nearest(word: str) -> str:
@@ -145,3 +187,15 @@ def _report(error: HypervisorError, as_json: bool) -> int:
         print(json.dumps({"error": {"code": error.code, "message": str(error)}}))
     print(f"hv: {one_line(str(error))}", file=sys.stderr)
     return EXIT_CODES.get(error.code, EXIT_UNEXPECTED)
+
+
+def _open_missing_streams() -> None:
+    """A caller may have closed them (`>&-`); files opened later must not take their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _drop_output() -> None:
+    """What could not be written must not be tried again when the program ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,6 +16,9 @@ COLOURS = {
     "review": "35;1", "blocked": "31", "done": "32", "failed": "31;1", "cancelled": "90",
 }  # fmt: skip
 
+JOINERS = "\u200c\u200d"  # invisible, but part of how words and emoji are written
+WIDEST_CELL = 20
+
 
 def plain(value: Any) -> Any:
     """Values as JSON knows them: a named tuple becomes an object."""
@@ -31,14 +34,19 @@ def plain(value: Any) -> Any:
 def print_json(value: Any) -> None:
     import json
 
-    print(json.dumps(plain(value), ensure_ascii=False).encode("utf-8", "replace").decode())
+    text = json.dumps(plain(value), ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:  # half a surrogate pair, or a terminal that is not UTF-8
+        text = json.dumps(plain(value))
+    print(text)
 
 
 def one_line(text: str) -> str:
     """Text for one terminal line: line breaks and control characters made visible."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in JOINERS else repr(c)[1:-1] for c in text)
 
 
 def block(text: str, indent: str = "  ") -> str:
@@ -53,25 +61,43 @@ def colour(text: str, state: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], states: Sequence[str] = ()) -> None:
-    """Columns as wide as needed; the last one gets what the terminal has left."""
+    """Columns as wide as needed; on a terminal each row stays on one line."""
     lines = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-    room = _columns() - sum(widths[:-1]) - 2 * (len(widths) - 1)
     if sys.stdout.isatty():
-        print(
-            colour(
-                "  ".join(h.ljust(w) for h, w in zip(head, widths, strict=True)).rstrip(),
-                "cancelled",
-            )
-        )
+        lines = [[*(cut(cell, WIDEST_CELL) for cell in line[:-1]), line[-1]] for line in lines]
+    widths = [max(map(width, column)) for column in zip(head, *lines, strict=True)][:-1]
+    room = max(_columns() - sum(widths) - 2 * len(widths), WIDEST_CELL)
+    if sys.stdout.isatty():
+        print(colour(_row(head, widths), "cancelled"))
+        lines = [[*line[:-1], cut(line[-1], room)] for line in lines]
     for index, line in enumerate(lines):
-        *cells, last = line
-        if sys.stdout.isatty() and len(last) > max(room, 20):
-            last = last[: max(room, 20) - 1] + "…"
-        text = "  ".join(
-            [*(c.ljust(w) for c, w in zip(cells, widths, strict=False)), last]
-        ).rstrip()
-        print(colour(text, states[index]) if states else text)
+        print(colour(_row(line, widths), states[index]) if states else _row(line, widths))
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell + " " * (w - width(cell)) for cell, w in zip(cells, widths, strict=False)]
+    return "  ".join([*padded, cells[-1]]).rstrip()
+
+
+def width(text: str) -> int:
+    """How many columns a terminal gives the text: wide letters take two, accents none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(
+        0 if combining(c) or c in JOINERS else 2 if east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def cut(text: str, columns: int) -> str:
+    """The text, shortened to fit."""
+    if width(text) <= columns:
+        return text
+    kept = text[: columns - 1]
+    while width(kept) > columns - 1:
+        kept = kept[:-1]
+    return kept + "…"
 
 
 def clock(ms: int | None) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
+from hypervisor.domain import checks
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.task import NewTask
 from hypervisor.faces.cli import values
 from hypervisor.faces.cli.output import one_line, print_json
-from hypervisor.operations.add import add
+from hypervisor.operations.add import add, check_task
 from hypervisor.operations.context import Context
 
 EXAMPLE = """hv add "Fix the login page" --priority high
@@ -43,11 +44,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     values.add_task_fields(parser, changing=False)
 
 
+def prepare(args: argparse.Namespace) -> int | None:
+    """Read and check everything; a rehearsal ends here, without a store."""
+    if args.batch is not None:
+        checks.label("the batch's name", args.batch)
+    args.tasks = _tasks(args)
+    return _preview(args.tasks, args) if args.dry_run else None
+
+
 def run(hv: Context, args: argparse.Namespace) -> int:
-    tasks = _tasks(hv, args)
-    if args.dry_run:
-        return _preview(tasks, args)
-    added = add(hv, tasks, args.batch)
+    added = add(hv, _delayed(args.tasks, args, hv.store.now()), args.batch)
     if args.json:
         print_json(added)
         return 0
@@ -66,7 +72,13 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     return 0
 
 
-def _tasks(hv: Context, args: argparse.Namespace) -> list[NewTask]:
+def _delayed(tasks: list[NewTask], args: argparse.Namespace, now: int) -> list[NewTask]:
+    """`--in` counts from the store's clock, for every task that names no time itself."""
+    start_at = values.start_time(args, now)
+    return [t._replace(start_at=start_at) if t.start_at is None else t for t in tasks]
+
+
+def _tasks(args: argparse.Namespace) -> list[NewTask]:
     given = [args.title is not None, args.source is not None, args.glob is not None]
     if sum(given) != 1:
         raise InvalidInput("give a TITLE, or --from FILE, or --glob PATTERN (one of them).")
@@ -81,13 +93,12 @@ def _tasks(hv: Context, args: argparse.Namespace) -> list[NewTask]:
         requires=tuple(args.requires or ()),
         exclusive=tuple(args.exclusive or ()),
         after=tuple(args.after or ()),
-        start_at=values.start_time(args, hv.store.now()),
         retries=args.retries,
         data=args.data,
         inbox=args.inbox,
     )
     if args.title is not None:
-        return [base]
+        return [check_task(base)]
     if args.data is not None and not isinstance(args.data, dict):
         raise InvalidInput("--data must be a JSON object where many tasks are added.")
     return _many(args, base)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
-from hypervisor.domain.errors import EXIT_OK, LeaseLost
+from hypervisor.domain.errors import EXIT_CODES, EXIT_OK, LeaseLost
 from hypervisor.faces.cli.commands.claim import add_claim_options, claim_options, print_leases
-from hypervisor.faces.cli.output import print_json
+from hypervisor.faces.cli.output import one_line, print_json
 from hypervisor.faces.cli.values import json_text
 from hypervisor.operations.claim import Done, complete, complete_and_claim
 from hypervisor.operations.context import Context
@@ -41,5 +42,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     else:
         print_leases(turn.leases)
     if turn.settled[0].lost:
-        raise LeaseLost(args.token, turn.settled[0].lost)
+        lost = LeaseLost(args.token, turn.settled[0].lost)
+        print(f"hv: {one_line(str(lost))}", file=sys.stderr)
+        return EXIT_CODES[lost.code]
     return EXIT_OK

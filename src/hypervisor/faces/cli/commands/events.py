@@ -7,6 +7,7 @@ import json
 import sys
 import time
 
+from hypervisor.domain import checks
 from hypervisor.domain.errors import EXIT_OK
 from hypervisor.domain.event import Event
 from hypervisor.faces.cli.output import clock, one_line, print_json
@@ -26,6 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.limit is not None:
+        checks.number("the limit", args.limit, 1, 2**62)
     task = None if args.task is None else hv.store.resolve(args.task)
     last, left = args.since, args.limit
     while left is None or left > 0:

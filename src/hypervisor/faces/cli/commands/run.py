@@ -33,9 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="example", help="the demonstration to run")
 
 
-def run(hv: Context, args: argparse.Namespace) -> int:
+def prepare(args: argparse.Namespace) -> None:
     if args.what != BATCH:
         raise InvalidInput("so far only the demonstration can be run: `hv run example`.")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
     started = hv.store.now()
     added = add(hv, TASKS, BATCH)
     say = (lambda *_: None) if args.json else print
@@ -49,7 +52,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if not done:
         say("everything is already complete; `hv retry --batch example --state done` starts over")
     took = duration(hv.store.now() - started)
-    say(f"{counted.states['done']} of {counted.total} done, {done} now in {took}, receipts hold")
+    proof = "receipts hold" if held else "RECEIPTS BROKEN (`hv receipt verify`)"
+    say(f"{counted.states['done']} of {counted.total} done, {done} now in {took}, {proof}")
     say("look around: hv ls · hv show ID · hv stats · hv events")
     return EXIT_OK
 

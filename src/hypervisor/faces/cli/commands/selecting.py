@@ -52,6 +52,8 @@ def _choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> l
     if bool(args.task) == bool(by_filter):
         raise InvalidInput("name tasks, or choose them by --state, --batch or --type.")
     if args.task:
-        return list(dict.fromkeys(args.task))
+        # Only a rehearsal looks them up first: in earnest, one bad id must not stop the rest.
+        meant = map(hv.store.resolve, args.task) if args.dry_run else args.task
+        return list(dict.fromkeys(meant))
     wanted = args.state or states
     return [t.id for t in list_tasks(hv, wanted, args.batch, args.type, limit=MOST_LISTED)]

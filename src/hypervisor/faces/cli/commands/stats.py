@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from hypervisor.domain.errors import EXIT_OK
-from hypervisor.faces.cli.output import colour, one_line, plain, print_json
+from hypervisor.faces.cli.output import colour, cut, one_line, plain, print_json, width
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import batches, stats
 
@@ -34,9 +34,12 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         f"{counted.failed_per_minute:.1f} failed per minute"
     )
     if len(counted.types) > 1:
-        for kind, states in sorted(counted.types.items()):
-            done = states.get("done", 0)
-            print(f"  {one_line(kind):<20}{done} of {sum(states.values())} done")
+        names = {kind: cut(one_line(kind), 40) for kind in sorted(counted.types)}
+        longest = max(map(width, names.values()))
+        for kind, name in names.items():
+            states = counted.types[kind]
+            done = f"{states.get('done', 0)} of {sum(states.values())} done"
+            print(f"  {name}{' ' * (longest - width(name))}  {done}")
     return EXIT_OK
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 
 from hypervisor.domain.errors import EXIT_OK
+from hypervisor.domain.lifecycle import next_state
 from hypervisor.domain.task import Changes
 from hypervisor.faces.cli import values
 from hypervisor.faces.cli.output import print_json
 from hypervisor.operations.context import Context
+from hypervisor.operations.look import show
 from hypervisor.operations.steer import accept, update
 
 EXAMPLE = """hv update 1q12deyb --priority high --after 1q12ddxa
@@ -37,6 +39,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         data=args.data,
     )
     moved = None
+    if args.accept:  # the changes must not be kept if it cannot be accepted
+        task = show(hv, args.task).detail.task
+        next_state(task.state, "accept", task.id)
     if any(value is not None for value in changes) or not args.accept:
         moved = update(hv, args.task, changes)
     if args.accept:

@@ -1,0 +1,303 @@
+"""Hostile and broken input: kept and read back exactly, or refused in one line with no trace."""
+
+import json
+
+import pytest
+
+HOSTILE = {
+    "escapes": "\x1b[31m\x1b]0;title\x07\x1b[2J\r\b\x7f\x9b31m",
+    "shell": "$(rm -rf /) `reboot` ; | & > < \\ ' \" * ? ~ !",
+    "sql": "'; DROP TABLE tasks; --",
+    "formats": "%s %d %(x)s {} {0} {title} {{}} $HOME \\n \\x00",
+    "json": '{"title": "inner", "x": [1, null]}',
+    "html": "<script>alert(1)</script>&amp;<!--",
+    "right to left": "abc \u202e\u2067 עברית \u200f x",
+    "combining": "Z\u0351\u036b\u0343a\u030al\u0323go",
+    "emoji": "👩‍👩‍👧 🚀 🇩🇪 \U0010ffff",
+    "line breaks": "a\nb\r\nc\u2028d\u2029e\x85f\x0bg\x0ch",
+    "spaces": "  \t leading and trailing \u00a0\u3000 ",
+    "long word": "x" * 1000,
+    "byte order mark": "\ufeffx",
+    "noncharacter": "\ufffe\uffff\ufdd0",
+    "like an id": "1q13dmzm50c0",
+    "like a token": "1q13dmzm50c0.1.abcd",
+    "like an option": "--json",
+    "like a number": "-1",
+    "like a path": "../../etc/passwd",
+}
+
+
+def assert_safe(out):
+    """No control character but the ends of lines reaches a terminal."""
+    assert all(line.isprintable() for line in out.replace("\u200d", "").split("\n")), repr(out)
+
+
+def test_hostile_text_comes_back_as_it_went_in(hv):
+    texts = list(HOSTILE.values())
+    for text in texts:
+        hv.ok(
+            "add", f"--body={text}", f"--key={text}", f"--exclusive={text}",
+            f"--data={json.dumps({text: [text]})}", "--", text,
+        )  # fmt: skip
+    leases = hv.json("claim", "--limit", str(len(texts)))
+    assert [lease["task"]["title"] for lease in leases] == texts
+    for lease, text in zip(leases, texts, strict=True):
+        task = lease["task"]["id"]
+        hv.ok("block", f"--unblock={text}", "--", lease["token"], text)
+        shown = hv.json("show", task)
+        kept = shown["detail"]["task"]
+        for field in ("title", "body", "key", "reason", "unblock"):
+            assert kept[field] == text, field
+        assert kept["data"] == {text: [text]}
+        assert shown["detail"]["exclusive"] == [text]
+        assert_safe(hv.ok("show", task))
+    for kind in ("escapes", "sql", "formats", "line breaks"):
+        assert len(hv.json("ls", f"--text={HOSTILE[kind]}")) == 1
+        assert_safe(hv("add", "again", f"--key={HOSTILE[kind]}").err)
+    for command in ("ls", "events", "stats", "doctor"):
+        assert_safe(hv.ok(command))
+
+
+def test_hostile_receipts(hv):
+    task, texts = hv.add("x"), list(HOSTILE.values())
+    hv.ok("receipt", "add", task, "--", *texts)
+    assert [line["text"] for line in hv.json("receipt", "ls", task)] == texts
+    assert_safe(hv.ok("receipt", "ls", task))
+    assert_safe(hv.ok("show", task))
+    assert hv.json("receipt", "verify")[0]["problem"] is None
+
+
+def test_hostile_text_as_a_result(hv):
+    hv.add("x")
+    texts = list(HOSTILE.values())
+    hv.ok("done", hv.claim(), f"--result={json.dumps(texts)}")
+    assert hv.json("ls")[0]["result"] == texts
+    assert_safe(hv.ok("show", "1"))
+
+
+@pytest.mark.parametrize("option", ["--type", "--branch", "--assignee", "--requires", "--batch"])
+def test_hostile_names_are_kept_or_refused(hv, option):
+    """Types, branches and such are names; names of batches may contain spaces."""
+    for kind, text in HOSTILE.items():
+        before = hv.content()
+        code, _, err = hv("add", f"{option}={text}", "x")
+        spaces = any(map(str.isspace, text)) and option != "--batch"
+        assert code == (2 if spaces or not text.isprintable() or len(text) > 200 else 0), kind
+        if code:
+            assert hv.content() == before
+            assert_safe(err)
+        elif option == "--batch":
+            assert hv.json("stats", "--batches")[0]["name"] == text
+        else:
+            kept = hv.json("ls", "--limit", "1")[0][option[2:]]
+            assert kept == ([text] if option == "--requires" else text)
+
+
+def test_hostile_text_where_an_id_or_token_is_expected(hv):
+    hv.add("x"), hv.add("y")
+    for kind in ("escapes", "shell", "sql", "line breaks", "like a path"):
+        text = HOSTILE[kind]
+        for args in (
+            ["show", "--", text], ["heartbeat", "--", text], ["cancel", "--", text],
+            ["update", "--title=t", "--", text], ["release", "--force", "--", text],
+            ["events", f"--task={text}"], ["ls", f"--before={text}"], ["ls", f"--batch={text}"],
+            ["receipt", "ls", "--", text],
+        ):  # fmt: skip
+            result = hv(*args)
+            assert result.code in (2, 4), (args, result)
+            assert_safe(result.err)
+            assert len(result.err.splitlines()) == 1
+
+
+def test_invalid_utf8_in_every_argument(hv):
+    bad = b"caf\xe9\xff"
+    token = "0q13dmzm50c0.1.abcd"
+    task = hv.add("x")
+    for args in (
+        ["add", bad], ["add", "x", "--body", bad], ["add", "x", "--key", bad],
+        ["add", "x", "--type", bad], ["add", "x", "--branch", bad], ["add", "x", "--batch", bad],
+        ["add", "x", "--assignee", bad], ["add", "x", "--requires", bad],
+        ["add", "x", "--exclusive", bad], ["add", "x", "--after", bad],
+        ["add", "--from", bad], ["add", "x", "--in", bad],
+        ["ls", "--type", bad], ["ls", "--batch", bad], ["ls", "--branch", bad],
+        ["ls", "--assignee", bad], ["ls", "--text", bad], ["ls", "--state", bad],
+        ["ls", "--before", bad], ["ls", "--limit", bad], ["show", bad], ["claim", "--worker", bad],
+        ["claim", "--batch", bad], ["claim", "--type", bad], ["claim", "--can", bad],
+        ["claim", "--priority", bad], ["claim", "--lease", bad], ["done", bad],
+        ["heartbeat", bad], ["fail", token, bad], ["block", token, bad],
+        ["block", token, "why", "--unblock", bad], ["release", token, "--reason", bad],
+        ["cancel", task, "--reason", bad], ["cancel", "--batch", bad], ["retry", bad],
+        ["update", task, "--title", bad], ["update", task, "--body", bad],
+        ["update", task, "--after", bad], ["receipt", "add", task, bad], ["receipt", "ls", bad],
+        ["receipt", "verify", bad], ["stats", "--batch", bad], ["events", "--task", bad],
+        [bad], ["ls", bad], ["run", bad], ["completion", bad],
+    ):  # fmt: skip
+        hv.refused(2, *args)
+
+
+def test_half_characters_inside_json_are_kept(hv):
+    task = hv.ok("add", "x", "--data", '["\\ud800", "\\u0000", "é"]').strip()
+    assert hv.task(task)["data"] == ["\ud800", "\0", "é"]
+    assert_safe(hv.ok("show", task))
+
+
+BIG = "x" * 10_000_000
+
+
+def test_ten_megabytes_are_too_much(hv):
+    (hv.folder / "big").write_text(BIG)
+    (hv.folder / "big.jsonl").write_text(json.dumps({"title": BIG}))
+    (hv.folder / "data.jsonl").write_text(json.dumps({"title": "x", "more": BIG}))
+    assert "10,000,000 characters" in hv.refused(2, "add", "x", "--body", "@big")
+    assert "10,000,000 characters" in hv.refused(2, "add", "x", "--body", "@-", stdin=BIG)
+    assert "10,000,000 characters" in hv.refused(2, "add", "--from", "big.jsonl")
+    assert "too large" in hv.refused(2, "add", "--from", "data.jsonl")
+    assert "10,000,000 characters" in hv.refused(2, "add", "--from", "-", stdin=BIG)
+    assert "10,000,000 characters" in hv.refused(2, "add", "--from", "-", "-0", stdin=BIG)
+
+
+def test_ten_megabytes_through_the_python_api(hv):
+    import hypervisor
+
+    hv.add("x")
+    with hypervisor.open(hv.folder / ".hypervisor") as ledger:
+        (lease,) = ledger.claim("me")
+        before = hv.content()
+        for call in (
+            lambda: ledger.add([hypervisor.NewTask(BIG)]),
+            lambda: ledger.add([hypervisor.NewTask("x", body=BIG)]),
+            lambda: ledger.add([hypervisor.NewTask("x")], batch=BIG),
+            lambda: ledger.complete(lease.token, BIG),
+            lambda: ledger.receipt(lease.token, [BIG]),
+            lambda: ledger.fail(lease.token, BIG),
+            lambda: ledger.block(lease.token, "why", BIG),
+            lambda: ledger.complete(BIG),
+            lambda: ledger.show(BIG),
+            lambda: ledger.claim(BIG),
+        ):
+            with pytest.raises(hypervisor.RequestError) as caught:
+                call()
+            assert len(str(caught.value)) < 500
+        assert hv.content() == before
+
+
+def test_large_but_allowed_text_comes_back(hv):
+    body = "é" * 1_000_000
+    task = hv.ok("add", "t" * 2000, "--body", "@-", stdin=body).strip()
+    assert hv.task(task)["body"] == body
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["ls", "--limit", "0"], ["ls", "--limit", "-1"], ["ls", "--limit", "1" * 30],
+        ["ls", "--limit", "1" * 5000], ["ls", "--limit", "ten"], ["ls", "--limit", ""],
+        ["ls", "--limit", "1.5"], ["ls", "--state", "unknown"], ["ls", "--state", ""],
+        ["ls", "--priority", "urgent"], ["ls", "--before", "?"], ["ls", "--before", ""],
+        ["events", "--limit", "0"], ["events", "--limit", "-1"], ["events", "--since", "-1"],
+        ["events", "--since", str(2**70)], ["events", "--since", "x"],
+        ["claim", "--limit", "0"], ["claim", "--limit", "-5"], ["claim", "--limit", "1001"],
+        ["claim", "--lease", "0"], ["claim", "--lease=-5m"], ["claim", "--lease", "8d"],
+        ["claim", "--lease", "soon"], ["claim", "--lease", ""], ["claim", "--lease", "nan"],
+        ["claim", "--lease", "inf"], ["claim", "--lease", "1e400s"], ["claim", "--lease", "5y"],
+        ["claim", "--lease", "5msm"], ["claim", "--pid", "x"], ["claim", "--pid", "-1"],
+        ["claim", "--pid", str(2**40)], ["claim", "--pid", str(2**70)],
+        ["claim", "--priority", "urgent"], ["claim", "--priority", ""],
+        ["claim", "--worker", "two words"], ["claim", "--worker", "\n"],
+        ["claim", "--type", ""], ["claim", "--can", "a b"],
+        ["add", ""], ["add", " \t\n"], ["add", "\u3000"], ["add", "x", "--key", ""],
+        ["add", "x", "--key", " "], ["add", "x", "--type", ""], ["add", "x", "--batch", ""],
+        ["add", "x", "--retries", "-1"], ["add", "x", "--retries", "1001"],
+        ["add", "x", "--retries", "x"], ["add", "x", "--at", "tomorrow"], ["add", "x", "--at", ""],
+        ["add", "x", "--at", "1900-01-01"], ["add", "x", "--at", "2027-13-01"],
+        ["add", "x", "--at", "0001-01-01"], ["add", "x", "--in", "99999999d"],
+        ["add", "x", "--in", "x"], ["add", "x", "--data", "{"], ["add", "x", "--data", ""],
+        ["add", "x", "--data", "NaN"], ["add", "x", "--data", "[-Infinity]"],
+        ["add", "x", "--data", "[" * 5000], ["add", "x", "--data", "[" * 101 + "]" * 101],
+        ["add", "x", "--data", "1" * 5000], ["add", "x", "--requires", "a b"],
+        ["add", "x", "--requires", ""], ["add", "x", "--exclusive", " "],
+        ["add", "x", "y"], ["add", "x", "--glob", "*"], ["add", "--from", "-", "--glob", "*"],
+        ["add", "--from", ""], ["add", "--from", "-", "--data", "5"],
+        ["add", "--from", "-", "--format", "xml"], ["add", "x", "--after", "no key, no id"],
+        ["heartbeat"], ["heartbeat", "x", "--lease", "0"], ["done"], ["fail", "x"],
+        ["receipt"], ["receipt", "add"], ["receipt", "ls"], ["receipt", "nonsense"],
+        ["completion", "tcsh"], ["completion"], ["--store"[:5], "ls"],
+    ],
+    ids=lambda args: " ".join(args)[:40],
+)  # fmt: skip
+def test_values_out_of_range_or_shape(hv, args):
+    hv.refused(2, *args)
+
+
+MALFORMED = [
+    "", ".", "..", "x", "1q13dmzm50c0", "1q13dmzm50c0.", "1q13dmzm50c0.1", "1q13dmzm50c0.1.",
+    "1q13dmzm50c0.x.abcd", "1q13dmzm50c0.-1.abcd", "1q13dmzm50c0.1.abcde", "1q13dmzm50c0.1.abc!",
+    "1q13dmzm50cu.1.abcd", "1q13dmzm50c0.1.abcd.1", "q13.1.abcd", "1q13dmzm50c0.1.ab\nd",
+    "1q13dmzm50c0.9999999999.abcd", "\x1b[31m.1.abcd", "1q13dmzm50c0 .1.abcd", "../../etc.1.abcd",
+]  # fmt: skip
+
+
+def test_malformed_tokens(hv):
+    for token in MALFORMED:
+        hv.refused(2, "done", "--", token)
+    for token in MALFORMED[::5]:
+        hv.refused(2, "heartbeat", "--", token)
+        hv.refused(2, "fail", "--", token, "why")
+
+
+def test_tokens_that_are_only_nearly_right(hv):
+    hv.add("x")
+    token = hv.claim()
+    task, attempt, nonce = token.split(".")
+    other = "0000" if nonce != "0000" else "1111"
+    for wrong in (f"{task}.{attempt}.{other}", f"{task}.2.{nonce}", f"{task}.0.{nonce}"):
+        for args in (
+            ["done", wrong], ["heartbeat", wrong], ["release", wrong], ["fail", wrong, "x"],
+            ["block", wrong, "x"], ["receipt", "add", wrong, "x"],
+        ):  # fmt: skip
+            hv.refused(6, *args)
+    assert hv.ok("done", f" {token.upper()} ") == ""
+
+
+def test_empty_reasons_and_receipts(hv):
+    task = hv.add("x")
+    token = hv.claim()
+    for blank in ("", " \n\t"):
+        hv.refused(2, "fail", token, blank)
+        hv.refused(2, "block", token, blank)
+        hv.refused(2, "receipt", "add", token, blank)
+        hv.refused(2, "update", task, "--title", blank)
+    hv.refused(2, "receipt", "add", token)
+    hv.refused(2, "update", task)
+    hv.refused(2, "receipt", "add", token, "fine", "")
+
+
+def test_keys_that_look_like_ids_and_ids_that_look_like_keys(hv):
+    first = hv.add("first", "--key", "plain")
+    impostor = hv.add("impostor", "--key", first)
+    by_key = hv.add("x", "--after", first)
+    assert hv.json("show", by_key)["detail"]["after"] == [impostor]  # a key comes first
+    assert hv.json("show", first)["detail"]["task"]["title"] == "first"
+    other = hv.ok("add", "y", "--after", first, "--batch", "b").strip()
+    assert hv.json("show", other)["detail"]["after"] == [first]  # no such key in that batch
+
+
+def test_a_batch_named_like_an_id(hv):
+    task = hv.add("x")
+    hv.add("y", "--batch", task)
+    assert [t["title"] for t in hv.json("ls", "--batch", task)] == ["y"]
+    assert hv.task(task)["title"] == "x"
+
+
+def test_too_many_names(hv):
+    options = [f"--requires=c{n}" for n in range(101)]
+    assert "at most 100" in hv.refused(2, "add", "x", *options)
+    options = [f"--exclusive=c{n}" for n in range(101)]
+    assert "at most 100" in hv.refused(2, "add", "x", *options)
+
+
+def test_an_actor_with_control_characters(hv):
+    task = hv.ok("add", "x", HV_ACTOR="\x1b[31m evil\n").strip()
+    assert_safe(hv.ok("events"))
+    hv.ok("receipt", "add", task, "seen", HV_ACTOR="\x1b[31m evil\n")
+    assert_safe(hv.ok("receipt", "ls", task))

@@ -1,0 +1,364 @@
+"""Each command end to end: what people see, and the shapes that programs rely on."""
+
+import json
+import re
+
+import pytest
+
+TASK_FIELDS = {
+    "id", "title", "state", "type", "priority", "batch", "branch", "assignee", "requires", "key",
+    "body", "data", "start_at", "retries", "attempts", "failures", "crashes",
+    "open_dependencies", "lease_until", "result", "reason", "unblock", "created_at", "updated_at",
+}  # fmt: skip
+SETTLED_FIELDS = {"token", "task", "state", "outcome", "repeated", "lost"}
+TOKEN = r"[0-9a-z]{12}\.\d+\.[0-9a-z]{4}"
+
+
+def test_add_prints_the_id_for_people_and_programs(hv):
+    first = hv.ok("add", "Fix the login page")
+    second = hv.json("add", "Fix it again")
+
+    assert re.fullmatch(r"[0-9a-z]{12}\n", first)
+    assert set(second) == {"ids", "duplicates"} and second["duplicates"] == []
+    assert hv.ok("ls", "--ids").split() == [second["ids"][0], first.strip()]
+
+
+def test_add_reports_a_duplicate_key_instead_of_doubling_it(hv):
+    task = hv.add("one", "--key", "k")
+    code, out, err = hv("add", "two", "--key", "k")
+    answer = hv.json("add", "three", "--key", "k")
+
+    assert (code, out) == (0, "0 added\n")
+    assert err == f"1 already there, e.g. k ({task}, active)\n"
+    assert answer == {"ids": [], "duplicates": [{"key": "k", "task": task, "state": "active"}]}
+    assert len(hv.json("ls")) == 1
+    assert len(hv.json("add", "four", "--key", "k", "--batch", "other")["ids"]) == 1
+
+
+def test_add_keeps_every_field(hv):
+    first = hv.add("first")
+    task = hv.add(
+        "all of it", "--body", "long text", "--type", "review", "--priority", "high", "--branch",
+        "main", "--assignee", "ann", "--requires", "git", "--requires", "docker", "--exclusive",
+        "src/a b.py", "--after", first[:12], "--at", "2090-01-31T09:00", "--retries", "3",
+        "--data", '{"a": [1, null]}', "--key", "the key", "--batch", "my batch",
+    )  # fmt: skip
+    shown = hv.json("show", task)
+
+    assert set(shown) == {"detail", "receipts"}
+    detail = shown["detail"]
+    assert set(detail) == {"task", "exclusive", "after", "waits_for", "attempts"}
+    assert set(detail["task"]) == TASK_FIELDS
+    expected = {
+        "title": "all of it", "body": "long text", "type": "review", "priority": "high",
+        "branch": "main", "assignee": "ann", "requires": ["docker", "git"], "retries": 3,
+        "data": {"a": [1, None]}, "key": "the key", "state": "waiting", "open_dependencies": 1,
+        "start_at": 3_789_536_400_000,
+    }  # fmt: skip
+    assert {name: detail["task"][name] for name in expected} == expected
+    assert (detail["exclusive"], detail["after"], detail["waits_for"]) == (
+        ["src/a b.py"], [first], [first],
+    )  # fmt: skip
+    text = hv.ok("show", task)
+    for piece in ("all of it", "long text", "docker, git", "src/a b.py", "2090-01-31 09:00"):
+        assert piece in text
+
+
+def test_ls_lists_newest_first_and_pages_by_id(hv):
+    tasks = [hv.add(f"task {n}") for n in range(3)]
+
+    assert [task["id"] for task in hv.json("ls")] == tasks[::-1]
+    assert hv.ok("ls", "--ids", "--limit", "2").split() == tasks[:0:-1]
+    assert hv.ok("ls", "--ids", "--before", tasks[1]).split() == [tasks[0]]
+    assert hv.ok("ls").splitlines()[0] == f"{tasks[2]}  active  medium    task  task 2"
+    assert set(hv.json("ls")[0]) == TASK_FIELDS
+
+
+def test_ls_filters(hv):
+    bug = hv.add("Fix 100% of_it", "--type", "bug", "--priority", "low", "--branch", "dev")
+    other = hv.add("Fix 100 of it", "--batch", "b", "--assignee", "ann", "--inbox")
+
+    def ids(*options):
+        return hv.ok("ls", "--ids", *options).split()
+
+    assert ids("--type", "bug") == ids("--priority", "low") == ids("--branch", "dev") == [bug]
+    assert ids("--batch", "b") == ids("--assignee", "ann") == ids("--state", "inbox") == [other]
+    assert ids("--text", "100%") == ids("--text", "OF_IT") == [bug]
+    assert ids("--state", "inbox", "--state", "active") == [other, bug]
+    assert ids("--state", "done") == []
+    assert hv.ok("ls", "--state", "done") == "" and hv.json("ls", "--state", "done") == []
+
+
+def test_a_claim_prints_its_token_first(hv):
+    task = hv.add("do it")
+    out = hv.ok("claim", "--worker", "me")
+
+    assert re.fullmatch(rf"{task}\.1\.[0-9a-z]{{4}}  do it\n", out)
+    assert hv.task(task)["state"] == "in_progress"
+
+
+def test_a_claim_as_json_is_a_list_of_leases(hv):
+    tasks = [hv.add(f"t{n}") for n in range(3)]
+    leases = hv.json("claim", "--limit", "2", "--lease", "60s")
+
+    assert [lease["task"]["id"] for lease in leases] == tasks[:2]
+    for lease in leases:
+        assert set(lease) == {"token", "until", "task"}
+        assert re.fullmatch(TOKEN, lease["token"])
+        assert lease["until"] - lease["task"]["updated_at"] == 60_000
+
+
+@pytest.mark.parametrize(
+    "task, wanted, gets",
+    [
+        (["--type", "bug"], ["--type", "bug"], True),
+        (["--type", "bug"], ["--type", "x", "--type", "bug"], True),
+        (["--type", "bug"], ["--type", "other"], False),
+        (["--requires", "git"], [], False),
+        (["--requires", "git"], ["--can", "git", "--can", "docker"], True),
+        (["--assignee", "ann"], ["--worker", "bob"], False),
+        (["--assignee", "ann"], ["--worker", "ann"], True),
+        (["--assignee", "ann"], ["--worker", "bob", "--assignee", "ann"], True),
+        (["--branch", "dev"], ["--branch", "dev"], True),
+        (["--branch", "dev"], ["--branch", "main"], False),
+        (["--priority", "low"], ["--priority", "high"], False),
+        (["--priority", "low"], ["--priority", "high", "--priority", "low"], True),
+        (["--batch", "b"], ["--batch", "b"], True),
+    ],
+)
+def test_claim_filters(hv, task, wanted, gets):
+    hv.add("x", *task)
+    assert hv("claim", *wanted).code == (0 if gets else 3)
+
+
+def test_done_is_quiet_and_twice_is_the_same(hv):
+    task = hv.add()
+    token = hv.claim()
+
+    assert hv.ok("done", token, "--result", '{"verdict": "fine"}') == ""
+    again = hv.json("done", token, "--result", '"other"')
+
+    assert set(again) == SETTLED_FIELDS
+    assert (again["task"], again["state"], again["outcome"]) == (task, "done", "done")
+    assert again["repeated"] is True and again["lost"] is None
+    assert hv.task(task)["result"] == {"verdict": "fine"}
+
+
+def test_done_next_finishes_and_claims_in_one_step(hv):
+    first, second = hv.add("one"), hv.add("two")
+    turn = hv.json("done", hv.claim(), "--next", "me")
+
+    assert set(turn) == {"settled", "leases"}
+    assert [s["task"] for s in turn["settled"]] == [first]
+    assert [lease["task"]["id"] for lease in turn["leases"]] == [second]
+    code, out, err = hv("done", turn["leases"][0]["token"], "--next", "me")
+    assert (code, out, err) == (0, "", "nothing to claim\n")
+    assert {hv.task(t)["state"] for t in (first, second)} == {"done"}
+
+
+def test_done_next_with_a_lost_token_still_hands_out_what_it_claimed(hv):
+    hv.add("one")
+    second = hv.add("two")
+    token = hv.claim()
+    hv.ok("release", token)
+    hv.claim("--worker", "other")
+    code, out, err = hv("done", token, "--next", "me", "--json")
+
+    assert code == 6 and token in err
+    turn = json.loads(out)  # one document, though it also is an error
+    assert turn["settled"][0]["lost"]
+    assert [lease["task"]["id"] for lease in turn["leases"]] == [second]
+
+
+def test_block_says_why_and_what_would_help(hv):
+    task = hv.add()
+    answer = hv.json("block", hv.claim(), "no access", "--unblock", "a login")
+
+    assert answer["state"] == answer["outcome"] == "blocked"
+    kept = hv.task(task)
+    assert (kept["reason"], kept["unblock"]) == ("no access", "a login")
+    assert "no access" in hv.ok("ls") and "a login" in hv.ok("show", task)
+
+
+def test_fail_tries_again_later_while_retries_are_left(hv):
+    task = hv.add("x", "--retries", "1")
+    assert hv.ok("fail", hv.claim(), "first try") == f"{task} will be tried again\n"
+    waiting = hv.task(task)
+    assert waiting["state"] == "waiting" and waiting["failures"] == 1
+    assert waiting["start_at"] - waiting["updated_at"] == 10_000
+
+    hv.ok("update", task, "--at", "2000-01-01")
+    assert hv.ok("fail", hv.claim(), "second try") == f"{task} failed\n"
+    assert hv.task(task)["reason"] == "second try"
+
+
+def test_fail_may_be_final_or_name_its_own_delay(hv):
+    final, later = hv.add("a", "--retries", "5"), hv.add("b")
+    assert hv.json("fail", hv.claim(), "hopeless", "--final")["state"] == "failed"
+    assert hv.json("fail", hv.claim(), "busy", "--retry-in", "2h")["state"] == "waiting"
+    assert hv.task(final)["state"] == "failed"
+    kept = hv.task(later)
+    assert kept["start_at"] - kept["updated_at"] == 7_200_000
+
+
+def test_release_gives_back_unharmed(hv):
+    task = hv.add()
+    answer = hv.json("release", hv.claim(), "--reason", "lunch")
+
+    assert set(answer) == SETTLED_FIELDS
+    kept = hv.task(task)
+    assert (kept["state"], kept["failures"], kept["crashes"]) == ("active", 0, 0)
+
+
+def test_release_force_ends_somebody_elses_claim(hv):
+    task = hv.add()
+    token = hv.claim("--worker", "stuck")
+
+    assert hv.json("release", "--force", task[:10]) == {"task": task, "state": "active"}
+    assert hv("done", token).code == 6
+
+
+def test_heartbeat_extends_and_names_what_has_ended(hv):
+    hv.add("a"), hv.add("b")
+    alive, ended = hv.claim(), hv.claim()
+    hv.ok("release", ended)
+
+    assert hv.ok("heartbeat", alive) == ""
+    code, out, err = hv("heartbeat", alive, ended, "--json", "--lease", "1h")
+    beat = json.loads(out)
+    assert (code, beat["alive"], beat["lost"]) == (6, [alive], [ended])
+    assert ended in err and alive not in err
+    assert hv.task(alive.split(".")[0])["lease_until"] == beat["until"]
+
+
+def test_update_changes_what_is_named_and_nothing_else(hv):
+    first, task = hv.add("first"), hv.add("old", "--priority", "low", "--data", "1")
+    answer = hv.ok("update", task, "--title", "new", "--priority", "high", "--after", first)
+
+    assert answer == f"{task} waiting\n"
+    kept = hv.task(task)
+    assert (kept["title"], kept["priority"], kept["data"]) == ("new", "high", 1)
+    assert hv.json("update", task, "--after", "") == {"task": task, "state": "active"}
+
+
+def test_a_task_leaves_the_inbox_only_when_accepted(hv):
+    task = hv.add("idea", "--inbox")
+    assert hv("claim").code == 3
+    assert hv.ok("update", task, "--accept", "--priority", "high") == f"{task} active\n"
+    assert hv.task(task)["priority"] == "high"
+
+    line = hv.refused(5, "update", task, "--title", "not kept", "--accept")
+    assert "cannot accept" in line
+
+
+def test_receipts_are_written_listed_and_verified(hv):
+    task = hv.add("x", "--batch", "mail")
+    token = hv.claim()
+    assert hv.ok("receipt", "add", token, "archived: A", "archived: B") == ""
+    (written,) = hv.json("receipt", "add", task[:11], "seen by a person")
+
+    assert set(written) == {
+        "chain", "number", "task", "attempt", "at", "actor", "text", "hash",
+    }  # fmt: skip
+    assert (written["number"], written["actor"], written["attempt"]) == (3, "tester", 0)
+    lines = hv.ok("receipt", "ls", "mail").splitlines()
+    assert [line.split()[0] for line in lines] == ["1", "2", "3"]
+    assert hv.json("receipt", "ls", "mail") == hv.json("receipt", "ls", task)
+    (report,) = hv.json("receipt", "verify")
+    assert set(report) == {"chain", "receipts", "head", "problem"}
+    assert (report["receipts"], report["problem"]) == (3, None)
+    assert hv.ok("receipt", "verify", "mail").startswith("3 receipts in 1 chains: all hold\nhead ")
+
+
+def test_stats_count_by_state_and_batch(hv):
+    hv.add("a", "--batch", "b1"), hv.add("b", "--type", "bug"), hv.add("c", "--inbox")
+    hv.ok("done", hv.claim())
+    counted = hv.json("stats")
+
+    assert set(counted) == {
+        "total", "states", "types", "remaining", "claimed", "completed_per_minute",
+        "failed_per_minute", "window_seconds",
+    }  # fmt: skip
+    assert (counted["total"], counted["remaining"], counted["claimed"]) == (3, 2, 0)
+    assert counted["states"]["done"] == counted["states"]["inbox"] == 1
+    assert counted["types"] == {"task": {"done": 1, "inbox": 1}, "bug": {"active": 1}}
+    assert hv.ok("stats").splitlines()[0] == "3 tasks, 2 remaining, 0 claimed"
+    (batch,) = hv.json("stats", "--batches")
+    assert set(batch) == {"id", "name", "created_at", "stats"} and batch["name"] == "b1"
+    assert hv.ok("stats", "--batches").endswith("1 of 1 done, 0 left  b1\n")
+    assert hv.json("stats", "--batch", "b1") == batch["stats"]
+
+
+def test_events_are_a_json_line_each(hv):
+    task = hv.add("a", "--batch", "b")
+    hv.ok("done", hv.claim())
+    events = [json.loads(line) for line in hv.ok("events", "--json").splitlines()]
+
+    assert [event["kind"] for event in events] == ["batch", "add", "claim", "complete"]
+    for event in events:
+        assert set(event) == {
+            "seq", "at", "kind", "task", "batch", "attempt", "state", "actor", "data",
+        }  # fmt: skip
+    numbers = [event["seq"] for event in events]
+    assert numbers == sorted(set(numbers))
+    since = hv.ok("events", "--json", "--since", str(numbers[1]), "--limit", "1")
+    assert json.loads(since) == events[2]
+    assert len(hv.ok("events", "--task", task[:11]).splitlines()) == 3
+
+
+def test_doctor_finds_a_healthy_store_healthy(hv):
+    hv.add()
+    checks = hv.json("doctor")
+
+    assert all(set(check) == {"name", "ok", "found", "fix"} for check in checks)
+    assert {check["name"] for check in checks} >= {
+        "python", "store", "database", "integrity", "permissions", "writable", "receipts", "claims",
+    }  # fmt: skip
+    assert all(check["ok"] for check in checks if check["name"] != "disk")
+
+
+def test_doctor_names_what_is_wrong_and_what_to_do(hv):
+    hv.store.chmod(0o644)
+    hv.store.parent.chmod(0o755)
+    code, out, _ = hv("doctor")
+
+    assert code == 7
+    assert re.search(r"BAD permissions .*\n +→ chmod 600 '", out)
+
+
+def test_the_demonstration_runs_and_can_be_repeated(bare):
+    first, again = bare.ok("run", "example"), bare.ok("run", "example")
+
+    assert "6 of 6 done, 6 now" in first and "receipts hold" in first
+    assert "6 already there" in again and "already complete" in again
+    assert bare.json("run", "example")["receipts_hold"] is True
+
+
+def test_help_shows_every_command_with_an_example(bare):
+    from hypervisor.faces.cli.table import COMMANDS
+
+    overview = bare.ok("--help")
+    assert bare.ok() == bare.ok("help") == overview
+    assert max(map(len, overview.splitlines())) <= 100
+    for name in COMMANDS:
+        assert f"\n  {name} " in overview
+    assert "example:\n  hv claim" in bare.ok("claim", "--help") == bare.ok("help", "claim")
+    assert re.fullmatch(r"hv \d+\.\d+\.\d+\n", bare.ok("--version"))
+
+
+def test_every_command_has_help_with_an_example():
+    from hypervisor.faces.cli.main import make_parser
+    from hypervisor.faces.cli.table import COMMANDS
+
+    for command in COMMANDS.values():
+        text = make_parser(command)[0].format_help()
+        assert "example:\n  " in text and command.summary.split()[0] in text
+
+
+def test_every_verb_has_a_command():
+    from hypervisor.faces.cli.table import ALSO, COMMANDS
+    from hypervisor.operations.registry import VERBS
+
+    offered = {c.verb for c in COMMANDS.values()} | {v for verbs in ALSO.values() for v in verbs}
+    assert offered >= set(VERBS)
+    assert ALSO.keys() <= COMMANDS.keys()

@@ -1,0 +1,160 @@
+"""Pipes, terminals, colours, closed streams: a command that behaves."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+
+import pytest
+
+from tests.cli.conftest import PROGRAM
+
+
+def on_a_terminal(hv, *args, columns=80, **env):
+    """What a person sees: the program on a terminal of that width."""
+    leader, follower = pty.openpty()
+    import fcntl
+    import struct
+    import termios
+
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen(
+        [*PROGRAM, *args], cwd=hv.folder, env={**hv.env, **env}, stdin=follower, stdout=follower,
+        stderr=follower,
+    )  # fmt: skip
+    os.close(follower)
+    seen = b""
+    while select.select([leader], [], [], 30)[0]:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # the other side has been closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(leader)
+    assert process.wait(30) is not None
+    return seen.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def furnished(hv):
+    hv.add("Fix the login page", "--priority", "high")
+    hv.add("A title that is much too long " * 10, "--type", "a-type-of-an-unusual-length")
+    hv.add(
+        "日本語のタイトルを直す、とても長いタイトルで端末の幅を超えてしまう 👩‍👩‍👧",
+        "--body",
+        "b\x1b[31m\nc",
+    )
+    return hv
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_a_list_stays_on_its_lines(furnished, columns):
+    from hypervisor.faces.cli.output import width
+
+    lines = on_a_terminal(furnished, "ls", columns=columns, NO_COLOR="1").splitlines()
+
+    assert len(lines) == 4
+    assert lines[0].split() == ["ID", "STATE", "PRIORITY", "TYPE", "TITLE"]
+    assert max(map(width, lines)) <= columns
+    starts = {width(line[: line.rindex("  ")]) for line in lines[:1]}
+    for line, title in zip(lines[1:], ("日本", "A title", "Fix"), strict=True):
+        assert width(line[: line.index(title)]) - 2 in starts
+    assert lines[2].endswith("…")
+
+
+def test_colours_are_for_terminals_only(furnished):
+    assert "\033[36m" in on_a_terminal(furnished, "ls")
+    assert "\033" not in on_a_terminal(furnished, "ls", NO_COLOR="1")
+    assert "\033" not in furnished.ok("ls")
+    assert "\033" not in furnished.ok("stats") and "\033" not in furnished.ok("doctor")
+
+
+def test_text_for_people_has_no_raw_control_characters(furnished):
+    task = furnished.ok("ls", "--ids", "--limit", "1").strip()
+    shown = on_a_terminal(furnished, "show", task, NO_COLOR="1")
+    assert "b\\x1b[31m\n" in shown and "\033" not in shown
+    claimed = on_a_terminal(furnished, "claim", "--limit", "3", NO_COLOR="1")
+    assert "b\\x1b[31m\n" in claimed and "\033" not in claimed
+
+
+def test_help_fits_a_narrow_terminal(bare):
+    for args in (["--help"], ["add", "--help"], ["ls", "--help"]):
+        seen = on_a_terminal(bare, *args, columns=80).split("example:")[0]
+        assert max(map(len, seen.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", [["ls"], ["events"], ["--help"], ["completion", "bash"]])
+def test_a_reader_that_has_seen_enough_is_no_error(hv, command):
+    rows = "".join(json.dumps({"title": "x" * 1900}) + "\n" for _ in range(40))
+    hv.ok("add", "--from", "-", "--format", "jsonl", stdin=rows)
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = hv.start(*command, stdout=writing)
+    os.close(writing)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_an_answer_that_cannot_be_written_is_one_line(hv):
+    hv.add()
+    with open("/dev/full", "w") as full:
+        process = hv.start("ls", stdout=full)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err == "hv: the answer could not be written: No space left on device.\n"
+
+
+def test_closed_streams_do_no_harm(hv):
+    hv.add()
+    program = (
+        " ".join(f"'{word}'" for word in PROGRAM[:3]) + f' "{PROGRAM[3].replace(chr(34), chr(39))}"'
+    )
+    for redirection in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
+        done = subprocess.run(
+            ["sh", "-c", f"{program} add x {redirection}"], cwd=hv.folder, env=hv.env,
+            capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+    assert len(hv.ok("ls", "--ids").split()) == 5
+    assert all(check["ok"] for check in hv.json("doctor") if check["name"] == "integrity")
+
+
+def test_follow_delivers_while_others_write(hv):
+    following = hv.start("events", "--follow", "--json")
+    try:
+        for n in range(3):
+            task = hv.add(f"task {n}")
+            event = json.loads(following.stdout.readline())
+            assert (event["kind"], event["task"]) == ("add", task)
+    finally:
+        following.send_signal(signal.SIGINT)
+    out, err = following.communicate(timeout=30)
+    assert (following.returncode, out, err) == (130, "", "")
+
+
+def test_follow_ends_by_itself_at_its_limit(hv):
+    following = hv.start("events", "--follow", "--limit", "2")
+    hv.add("a"), hv.add("b"), hv.add("c")
+    out, err = following.communicate(timeout=30)
+    assert (following.returncode, err, len(out.splitlines())) == (0, "", 2)
+
+
+def test_no_python_settings_of_the_caller_leak_in(hv):
+    (hv.folder / "json.py").write_text("raise SystemExit('shadowed')\n")
+    assert hv.exec("ls", "--json", PYTHONPATH=str(hv.folder)) == (0, "[]\n", "")
+
+
+def test_an_unexpected_error_is_one_line_too(hv, monkeypatch):
+    def broken(*_args, **_more):
+        raise RuntimeError("two\nlines \x1b[31m")
+
+    monkeypatch.setattr("hypervisor.faces.cli.commands.ls.list_tasks", broken)
+    code, out, err = hv("ls")
+    assert (code, out) == (1, "")
+    assert err == "hv: unexpected RuntimeError: two\\nlines \\x1b[31m. HV_DEBUG=1 shows where.\n"
+    assert "Traceback" in hv("ls", HV_DEBUG="1").err

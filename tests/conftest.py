@@ -1,0 +1,82 @@
+"""Fixtures for all tests: a PostgreSQL server for the session, a ledger on either database."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.databases import DATABASES, Postgres, PostgresServer, Sqlite
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also run what takes minutes")
+    parser.addoption("--machine-seed", type=int, help="repeat the state machine from this seed")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--long"):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="runs with --long only"))
+
+
+@pytest.fixture(scope="session")
+def long(request):
+    """Whether --long was given."""
+    return request.config.getoption("--long")
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    server = PostgresServer()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_server):
+    """A fresh database of its own for this test."""
+    url = postgres_server.new_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def shared_postgres(postgres_server):
+    """One store for all tests that start by wiping it, which is quicker than making one."""
+    made = Postgres(postgres_server.new_database())
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=DATABASES)
+def store(request, tmp_path):
+    """An empty store, once on each database, with a direct connection to look behind."""
+    if request.param == "sqlite":
+        made = Sqlite(tmp_path / "store.db")
+        yield made
+        made.close()
+    else:
+        made = request.getfixturevalue("shared_postgres")
+        made.wipe()
+        yield made
+
+
+@pytest.fixture
+def open_ledger(store):
+    """Opens further ledgers on the same store."""
+    opened = []
+
+    def opener():
+        opened.append(store.open())
+        return opened[-1]
+
+    yield opener
+    for ledger in opened:
+        ledger.close()
+
+
+@pytest.fixture
+def ledger(open_ledger):
+    return open_ledger()

@@ -1,0 +1,80 @@
+"""The hot statements meet only what they serve: they use their partial index, never all tasks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hypervisor.store import claiming, keys, readiness
+from hypervisor.store.postgres import PICK as POSTGRES_PICK
+from hypervisor.store.postgres import numbered
+from hypervisor.store.sqlite import PICK as SQLITE_PICK
+from tests.support.databases import Postgres, Sqlite
+
+# statement, values, the indexes it has to use
+HOT = {
+    "READY_LANES": (claiming.READY_LANES, (), {"tasks_ready"}),
+    "PICK": (SQLITE_PICK, (1, 1), {"tasks_ready"}),
+    "HOLDERS": (claiming.HOLDERS, (1, "boot"), {"tasks_leased"}),
+    "DUE": (readiness.DUE, (1, 1, 1), {"tasks_delayed"}),
+    "ANY_DUE": (readiness.ANY_DUE, (1,), {"tasks_delayed"}),
+    "BEST_IN_LANE": (keys.BEST_IN_LANE, ("k", 1), {"task_keys_queue"}),
+    "NEXT_LANE": (keys.NEXT_LANE, ("k", 1), {"task_keys_queue"}),
+}
+TABLES = "tasks|task_keys|key_holds|attempts|workers|t|k|o|h|a|w"
+
+FILL = [
+    """INSERT INTO lanes SELECT n, '', 'type ' || n, '', 'medium', '', '', 0
+    FROM generate_series(1, 5) AS n""",
+    """INSERT INTO tasks (id, state, lane, rank, batch, created_at, updated_at, deadline)
+    SELECT 'task' || n, CASE WHEN n % 4 = 0 THEN 'active' WHEN n % 100 = 1 THEN 'in_progress'
+        WHEN n % 4 = 2 THEN 'done' ELSE 'waiting' END, n % 5 + 1, n, '', 1, 1,
+        CASE WHEN n % 4 <> 0 AND n % 100 = 1 THEN n END
+    FROM generate_series(1, 20000) AS n""",
+]
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    store = Sqlite(tmp_path / "store.db")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def postgres(postgres_url):
+    store = Postgres(postgres_url)
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_sqlite_uses_the_partial_index_and_scans_no_table(sqlite, name):
+    sql, values, indexes = HOT[name]
+    plan = [row[3] for row in sqlite.query_with("EXPLAIN QUERY PLAN " + sql, values)]
+    for index in indexes:
+        assert any(f"INDEX {index} " in f"{line} " for line in plan), plan
+    # Walking a partial index is fine, if it is the one that holds only what is looked for.
+    scans = [
+        line
+        for line in plan
+        if re.match(rf"SCAN ({TABLES})\b", line) and not any(f"INDEX {i}" in line for i in indexes)
+    ]
+    assert scans == [], plan
+
+
+@pytest.mark.parametrize("name", ["READY_LANES", "PICK"])
+def test_postgres_uses_the_partial_index(postgres, name):
+    for statement in (*FILL, "ANALYZE"):
+        postgres.run(statement)
+    sql = {"READY_LANES": claiming.READY_LANES, "PICK": POSTGRES_PICK}[name]
+    values = () if name == "READY_LANES" else ([1, 2, 3], 68, 68, 1)
+    text = numbered(sql).decode()
+    for plan in (
+        postgres.query_with(f"EXPLAIN {text}", values),
+        postgres.query_with(f"EXPLAIN (GENERIC_PLAN) {text}", ()),
+    ):
+        lines = "\n".join(row[0] for row in plan)
+        assert "using tasks_ready on tasks" in lines, lines
+        assert "Seq Scan on tasks" not in lines, lines

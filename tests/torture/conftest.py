@@ -1,0 +1,21 @@
+"""Real processes for the torture tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torture.nursery import Nursery
+
+
+@pytest.fixture(scope="session")
+def shared_nursery():
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def nursery(shared_nursery):
+    """Starts child processes, all of which end with the test."""
+    yield shared_nursery
+    shared_nursery.clear()

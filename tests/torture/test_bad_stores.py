@@ -1,0 +1,355 @@
+"""Whatever is wrong with a store: one clear line, and the data as they were."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+
+import hypervisor
+from hypervisor.domain import errors
+from hypervisor.store import schema
+from hypervisor.store.mounts import network_file_system
+
+
+def _refused(where, kind):
+    """Opening it is refused in one clear line that says what was kept."""
+    with pytest.raises(errors.StoreError) as caught:
+        hypervisor.open(where).close()
+    assert type(caught.value) is kind, repr(caught.value)
+    _clear(str(caught.value))
+    return str(caught.value)
+
+
+def _clear(message):
+    assert message.isprintable(), repr(message)
+    assert "Nothing was changed;" in message, message
+    assert message.endswith(".")
+
+
+def _contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A store with some tasks, closed."""
+    folder = tmp_path / "made"
+    with hypervisor.open(folder / "store.db") as hv:
+        hv.add([hypervisor.NewTask(f"task {n}", body="x" * 500) for n in range(100)])
+    return folder / "store.db"
+
+
+# Files that are not what they should be
+
+
+def test_empty_file_is_a_new_store(tmp_path):
+    path = tmp_path / "store.db"
+    path.touch()
+    with hypervisor.open(path) as hv:
+        assert hv.add([hypervisor.NewTask("first")]).ids
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        os.urandom(10_000),
+        b"#!/bin/sh\necho this is a text file\n" * 200,
+        b"ten bytes\n",
+        b"SQLite format 3\0" + os.urandom(5_000),
+        bytes(8_192),
+    ],
+    ids=["random", "text", "ten bytes", "header then random", "zeros"],
+)
+def test_no_database_at_all(tmp_path, content):
+    path = tmp_path / "store.db"
+    path.write_bytes(content)
+    message = _refused(path, errors.StoreBroken)
+    assert str(path) in message and "--store" in message
+    assert _contents(tmp_path) == {"store.db": content}
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_foreign_database(tmp_path, mode):
+    path = tmp_path / "store.db"
+    foreign = apsw.Connection(str(path))
+    foreign.pragma("journal_mode", mode)
+    foreign.execute("CREATE TABLE recipes (name); INSERT INTO recipes VALUES ('soup')")
+    foreign.close()
+    before = _contents(tmp_path)
+    assert "not a Hypervisor store" in _refused(path, errors.StoreBroken)
+    assert _contents(tmp_path) == before
+
+
+def test_foreign_database_that_only_says_whose_it_is(tmp_path):
+    path = tmp_path / "store.db"
+    foreign = apsw.Connection(str(path))
+    foreign.pragma("application_id", 77)
+    foreign.close()
+    before = _contents(tmp_path)
+    _refused(path, errors.StoreBroken)
+    assert _contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("kept", [0.05, 0.3, 0.6, 0.95])
+def test_truncated_store(made, kept):
+    """Cut anywhere: refused when opened, or when the missing part is asked for."""
+    whole = made.read_bytes()
+    os.truncate(made, int(len(whole) * kept))
+    before = made.read_bytes()
+    with pytest.raises(errors.StoreBroken) as caught, hypervisor.open(made) as hv:
+        hv.list_tasks(limit=1_000)
+        hv.events(limit=1_000)
+        hv.add([hypervisor.NewTask(f"more {n}", body="x" * 5_000) for n in range(200)])
+    _clear(str(caught.value))
+    assert made.read_bytes() == before
+
+
+def test_store_with_overwritten_pages(made):
+    data = bytearray(made.read_bytes())
+    for at in range(8_192, len(data), 4_096):
+        data[at : at + 200] = os.urandom(200)
+    made.write_bytes(data)
+    with pytest.raises(errors.StoreBroken) as caught, hypervisor.open(made) as hv:
+        hv.list_tasks(limit=1_000)
+    _clear(str(caught.value))
+    assert made.read_bytes() == data
+
+
+def test_newer_store(made):
+    direct = apsw.Connection(str(made))
+    direct.pragma("user_version", schema.VERSION + 1)
+    direct.pragma("wal_checkpoint(truncate)")
+    direct.close()
+    before = _contents(made.parent)
+    message = _refused(made, errors.StoreNewer)
+    assert "upgrade" in message
+    assert _contents(made.parent) == before
+
+
+# Places where a store cannot be
+
+
+def test_folder_in_place_of_the_file(tmp_path):
+    path = tmp_path / "store.db"
+    path.mkdir()
+    _refused(path, errors.StoreUnavailable)
+    assert list(path.iterdir()) == []
+
+
+def test_missing_folders_are_made_but_not_through_a_file(tmp_path):
+    with hypervisor.open(tmp_path / "a" / "b" / "store.db") as hv:
+        assert hv.stats().total == 0
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").write_text("mine")
+    _refused(tmp_path / "file" / "b" / "store.db", errors.StoreUnavailable)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["with space", "two\nlines", "ünï ☃ 名", "a?b=c#d%20", "'\"`$(x)"])
+def test_any_name_will_do(tmp_path, name):
+    path = tmp_path / name / f"{name}.db"
+    with hypervisor.open(path) as hv:
+        hv.add([hypervisor.NewTask("first")])
+    with hypervisor.open(path) as hv:
+        assert hv.stats().total == 1
+    assert path.is_file()
+    path.write_bytes(b"spoiled")
+    for beside in path.parent.glob("*-*"):
+        beside.unlink()
+    _refused(path, errors.StoreBroken)
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that nobody can reach as well (a test's own is private)."""
+    folder = Path(tempfile.mkdtemp(prefix="hv", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody without rights")
+@pytest.mark.parametrize("what", ["file", "folder", "new file", "unreadable"])
+def test_store_without_the_right_to_write(open_folder, tmp_path, nursery, what):
+    path = open_folder / "store.db"
+    if what != "new file":
+        with hypervisor.open(path) as hv:
+            hv.add([hypervisor.NewTask("first")])
+        path.chmod({"file": 0o444, "folder": 0o666, "unreadable": 0o600}[what])
+    if what == "file":
+        open_folder.chmod(0o777)
+        for beside in open_folder.glob("store.db?*"):
+            beside.chmod(0o666)
+    before = _contents(open_folder)
+    answer = nursery.start("as_nobody", str(path), str(tmp_path)).hear()
+    kinds = ("store_unavailable",) if what in ("new file", "unreadable") else ()
+    assert answer["code"] in ("store_read_only", *kinds), answer
+    _clear(answer["message"])
+    left = _contents(open_folder)
+    assert {name: left.get(name) for name in before} == before
+
+
+# Too little space
+
+
+@pytest.mark.parametrize("completing", [False, True], ids=["adding", "completing"])
+@pytest.mark.parametrize("limit", ["full_disk", "short_files"])
+def test_no_space_left(nursery, tmp_path, limit, completing):
+    child = nursery.start(limit, str(tmp_path), 1_000_000, completing)
+    told = child.hear()
+    assert child.wait() == 0
+    if "skip" in told:
+        pytest.skip(told["skip"])
+    assert told["code"] == "store_full", told
+    _clear(told["message"])
+    assert told["kept"], "the refused change left something behind"
+    assert told["acknowledged"] > 3 and told["integrity"] == "ok"
+    assert sum(told["after"].values()) == sum(told["before"].values()) + 1
+
+
+# Network file systems
+
+
+TABLE = r"""
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / /home rw,relatime shared:2 - nfs4 server:/home rw,vers=4.2
+31 30 8:2 / /home/me/local rw,relatime - xfs /dev/sdb1 rw
+32 22 0:41 / /mnt/my\040share rw master:3 propagate_from:2 - cifs //server/share rw
+33 22 0:42 / /mnt/back\134slash rw - fuse.sshfs me@host:/ rw
+34 22 0:43 / /over rw - nfs server:/a rw
+35 34 8:3 / /over rw - ext4 /dev/sdc1 rw
+36 22 8:4 / /under rw - ext4 /dev/sdd1 rw
+37 36 0:44 / /under rw - nfs server:/b rw
+38 22 0:45 / /mnt/new\012line rw - 9p share rw
+39 22 0:46 / /fuse rw - fuse.mergerfs pool rw
+garbage
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/lib/project", None),
+        ("/home", "nfs4"),
+        ("/home/me/project", "nfs4"),
+        ("/homework", None),
+        ("/home/me/local/project", None),
+        ("/mnt/my share/project", "cifs"),
+        ("/mnt/my", None),
+        ("/mnt/back\\slash", "fuse.sshfs"),
+        ("/mnt/new\nline/x", "9p"),
+        ("/over/x", None),
+        ("/under/x", "nfs"),
+        ("/fuse/x", None),
+    ],
+)
+def test_network_file_system(path, kind):
+    assert network_file_system(path, TABLE) == kind
+
+
+def test_mount_with_an_odd_name_hides_no_other():
+    odd = "40 22 8:5 / /odd\u2028 - name rw - ext4 /dev/sde rw\n"
+    assert network_file_system("/home/me", odd + TABLE) == "nfs4"
+
+
+def test_store_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("hypervisor.store.sqlite.network_file_system", lambda folder: "nfs4")
+    message = _refused(tmp_path / "store.db", errors.StoreUnavailable)
+    assert "nfs4" in message and "postgresql://" in message
+
+
+# Processes
+
+
+def test_use_after_fork_is_refused(nursery, tmp_path):
+    child = nursery.start("use_after_fork", str(tmp_path / "store.db"))
+    *refused, own, parent = child.hear_all()
+    assert [each["code"] for each in refused] == ["store_unavailable"] * 3
+    for each in refused:
+        _clear(each["message"])
+    assert (own, parent) == ({"own": 1}, {"parent": 2})
+
+
+# PostgreSQL
+
+
+def test_newer_postgres_store(postgres_url):
+    hypervisor.open(postgres_url).close()
+    with psycopg.connect(postgres_url, autocommit=True) as direct:
+        direct.execute("UPDATE hypervisor.schema_version SET version = version + 1")
+    before = _catalogue(postgres_url)
+    assert "upgrade" in _refused(postgres_url, errors.StoreNewer)
+    assert _catalogue(postgres_url) == before
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "CREATE TABLE hypervisor.recipes (name text)",
+        "CREATE TABLE hypervisor.schema_version (version text); "
+        "INSERT INTO hypervisor.schema_version VALUES ('3.1-beta')",
+        "CREATE TABLE hypervisor.schema_version (version bigint)",
+        "CREATE TABLE hypervisor.schema_version (name text)",
+        "CREATE VIEW hypervisor.tasks AS SELECT 1 AS id",
+    ],
+    ids=["table", "text version", "no version", "other column", "view"],
+)
+def test_foreign_schema_in_postgres(postgres_url, foreign):
+    with psycopg.connect(postgres_url, autocommit=True) as direct:
+        direct.execute("CREATE SCHEMA hypervisor")
+        direct.execute(foreign)
+    before = _catalogue(postgres_url)
+    assert "another database" in _refused(postgres_url, errors.StoreBroken)
+    assert _catalogue(postgres_url) == before
+
+
+def test_postgres_without_the_right_to_create(postgres_url):
+    with psycopg.connect(postgres_url, autocommit=True) as direct:
+        direct.execute("CREATE ROLE visitor LOGIN")
+    try:
+        _refused(postgres_url.replace("postgres:@", "visitor:@"), errors.StoreReadOnly)
+    finally:
+        with psycopg.connect(postgres_url, autocommit=True) as direct:
+            direct.execute("DROP ROLE visitor")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:s3cr3t@localhost:1/none",
+        "postgresql://me:s3cr3t@/none?host=/nowhere",
+        "postgresql://me@/none?host=/nowhere&password=s3cr3t",
+        "postgresql://me:s3cr3t@host.invalid/none",
+        "postgresql://me:s3cr3t@localhost:99999/none",
+        "postgresql://me:s3cr3t@localhost:port/none",
+        "postgresql://me:s3cr3t@localhost/none?nonsense=1",
+        "postgresql://me:s3cr3t%zz@localhost/none",
+    ],
+)
+def test_unreachable_postgres(url, caplog):
+    with pytest.raises(errors.StoreUnavailable) as caught:
+        hypervisor.open(url)
+    told = f"{caught.value} {caplog.text}"
+    assert str(caught.value).isprintable() and len(str(caught.value)) > 20
+    assert "s3cr3t" not in told
+
+
+def test_no_such_postgres_database(postgres_url):
+    name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
+    with pytest.raises(errors.StoreUnavailable) as caught:
+        hypervisor.open(postgres_url.replace(f"/{name}?", "/no_such_database?"))
+    assert "does not exist" in str(caught.value) and str(caught.value).isprintable()
+
+
+def _catalogue(url):
+    with psycopg.connect(url) as direct:
+        return direct.execute(
+            "SELECT table_name, column_name, data_type FROM information_schema.columns "
+            "WHERE table_schema = 'hypervisor' ORDER BY 1, 2"
+        ).fetchall()

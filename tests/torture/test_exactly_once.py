@@ -1,0 +1,66 @@
+"""Many processes on one queue: every task is claimed once, finished once, and none is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import hypervisor
+from tests.torture.lookout import query
+
+PROCESSES = 16
+TASKS = 20_000
+K = 10
+
+
+def test_sixteen_processes_on_twenty_thousand_tasks(store, nursery):
+    with hypervisor.open(store.where, relaxed=True) as hv:
+        added = hv.add([hypervisor.NewTask(f"task {n}") for n in range(TASKS)])
+    said = _drain(nursery, store, PROCESSES, K)
+    logs = {f"worker{n}": done for n, (done, _) in enumerate(said)}
+
+    done = Counter(token.split(".")[0] for log in logs.values() for token in log)
+    assert set(done) == set(added.ids), "claimed by nobody, or never added"
+    assert set(done.values()) == {1}, "claimed twice"
+    assert all(logs.values()), "a process got nothing at all"
+    assert {left for _, left in said} == {0}, "told 'nothing to claim' while there was some"
+    _ledger_agrees(store, logs)
+
+
+def test_no_claim_is_told_nothing_while_there_is_some(store, nursery):
+    """Many kinds of tasks, few of each: whoever comes too late for one kind gets another."""
+    with hypervisor.open(store.where, relaxed=True) as hv:
+        hv.add([hypervisor.NewTask(f"task {n}", type=f"type{n // 4}") for n in range(600)])
+    said = _drain(nursery, store, 8, 1)
+    assert sum(len(done) for done, _ in said) == 600
+    assert {left for _, left in said} == {0}
+
+
+def _drain(nursery, store, processes, k):
+    """Let so many processes empty the queue. Each tells what it did, and what was left then."""
+    relaxed = store.kind == "sqlite"
+    crew = [nursery.start("drain", store.where, f"worker{n}", k, relaxed) for n in range(processes)]
+    for child in crew:
+        assert child.hear() == "open"
+    for child in crew:
+        child.tell("go")
+    said = [child.hear(120) for child in crew]
+    assert [child.wait() for child in crew] == [0] * processes
+    return said
+
+
+def _ledger_agrees(store, logs):
+    """What the ledger says happened is what the workers say they did."""
+    kinds, completions, states, attempts = query(
+        store.where,
+        "SELECT kind, count(*) FROM events GROUP BY kind",
+        "SELECT count(*), count(DISTINCT task) FROM events WHERE kind = 'complete'",
+        "SELECT state, attempt, count(*) FROM tasks GROUP BY state, attempt",
+        "SELECT a.task, a.number, a.nonce, a.outcome, w.name FROM attempts a "
+        "JOIN workers w ON w.id = a.worker",
+    )
+    assert dict(kinds) == {"add": TASKS, "claim": TASKS, "complete": TASKS}
+    assert completions == [(TASKS, TASKS)]
+    assert states == [("done", 1, TASKS)]
+    told = {(token, name) for name, log in logs.items() for token in log}
+    assert {(f"{task}.{n}.{nonce}", name) for task, n, nonce, _, name in attempts} == told
+    assert {outcome for _, _, _, outcome, _ in attempts} == {"done"}
