@@ -54,9 +54,11 @@ def record(path: str) -> Recorder:
     """Note what this process does to files from now on. Nothing is really synced: no need."""
     recorder = Recorder(path)
     _Layer.kept = _Layer(recorder)
-    os.fdatasync = lambda descriptor: recorder.note(  # type: ignore[assignment]
-        "sync", os.fstat(descriptor).st_ino
-    )
+
+    def note_sync(fd: Any) -> None:
+        recorder.note("sync", os.fstat(fd).st_ino)
+
+    os.fdatasync = note_sync
     return recorder
 
 

@@ -131,7 +131,7 @@ def recorded(where: str, log: str, name: str, seed: int, turns: int, sync: bool)
         if sync:
             really_sync(database)
 
-    SqliteDatabase._sync = late_sync  # type: ignore[method-assign]
+    SqliteDatabase._sync = late_sync  # type: ignore[method-assign,assignment]
     with hypervisor.open(where) as one, hypervisor.open(where) as two:
         for hv in (one, two):
             hv.store._db._connection.wal_autocheckpoint(dice.choice((5, 20)))  # type: ignore[attr-defined]

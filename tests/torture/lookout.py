@@ -27,7 +27,8 @@ SNAPSHOT = {
 def query(where: str, *statements: str) -> list[Rows]:
     """The rows of each statement, all from one consistent view."""
     with closing(hypervisor.open(where)) as hv:
-        return _database(hv).read(lambda s: [s.rows(sql) for sql in statements])
+        found: list[Rows] = _database(hv).read(lambda s: [s.rows(sql) for sql in statements])
+        return found
 
 
 def everything(where: str) -> dict[str, Rows]:
@@ -72,7 +73,7 @@ def _check_readiness(found: dict[str, Rows], state: dict[str, str]) -> None:
 def _check_holds(found: dict[str, Rows], state: dict[str, str]) -> None:
     """One live attempt and all its keys for what is in progress, none for anything else."""
     attempt = {row[0]: row[2] for row in found["tasks"]}
-    live = dict(found["live"])
+    live = {row[0]: row[1] for row in found["live"]}
     assert len(live) == len(found["live"]), "two live attempts on one task"
     assert live == {task: attempt[task] for task in state if state[task] == "in_progress"}
     running = {(key, task) for key, lane, task in found["holds"] if lane == 0}

