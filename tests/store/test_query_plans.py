@@ -25,13 +25,12 @@ HOT = {
 TABLES = "tasks|task_keys|key_holds|attempts|workers|t|k|o|h|a|w"
 
 FILL = [
-    """INSERT INTO lanes SELECT n, '', 'type ' || n, '', 'medium', '', '', 0
-    FROM generate_series(1, 5) AS n""",
     """INSERT INTO tasks (id, state, lane, rank, batch, created_at, updated_at, deadline)
     SELECT 'task' || n, CASE WHEN n % 4 = 0 THEN 'active' WHEN n % 100 = 1 THEN 'in_progress'
         WHEN n % 4 = 2 THEN 'done' ELSE 'waiting' END, n % 5 + 1, n, '', 1, 1,
         CASE WHEN n % 4 <> 0 AND n % 100 = 1 THEN n END
     FROM generate_series(1, 20000) AS n""",
+    "INSERT INTO details (task, batch, title, body) SELECT id, '', 'title', '' FROM tasks",
 ]
 
 

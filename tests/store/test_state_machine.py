@@ -38,7 +38,7 @@ from tests.support.databases import Store
 STEPS = 20_000
 STEPS_LONG = 200_000
 STEPS_PER_EXAMPLE = 60
-EXAMPLES_PER_ROUND = 50
+EXAMPLES_PER_ROUND = 25
 READ_EVERY = 5
 MOST_TASKS = 14
 START = 1_800_000_000_000
@@ -203,7 +203,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.unread = self.seen.events
         self.told = 0
         self.turn = 0
-        self.ended = False
+        self.agreed = False
 
     @property
     def ledger(self) -> Ledger:
@@ -213,6 +213,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def step(self, data):
+        self.agreed = False
         name = data.draw(_choice(self._possible()))
         getattr(self, name)(**data.draw(ACTIONS[name][2], name))
 
@@ -483,6 +484,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.turn % READ_EVERY == 0:
             self.read_events()
         self.model.events.clear()
+        self.agreed = True
         self.now += 1
         if self.turn:
             LedgerMachine.steps += 1
@@ -494,7 +496,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.unread = []
 
     def teardown(self):
-        self.read_events()
+        if self.agreed:  # otherwise the step that went wrong is the thing to report
+            self.read_events()
 
     # Helpers
 

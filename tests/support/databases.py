@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -29,6 +30,8 @@ class PostgresServer:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="hv", dir="/tmp"))
+        # Runs after the server's own farewell, which writes its lock file anew.
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         os.chmod(self._folder, 0o755)
         runtime = self._folder / "run"
         (runtime / "python_PostgresServer").mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import shlex
@@ -125,6 +126,7 @@ class Cluster:
             self._pg_ctl("-m", "fast", "-w", "stop")
         self._server._postmaster_info = None  # it knows only the first of our servers
         self._server.cleanup()
+        atexit.unregister(self._server._cleanup)  # it would make its folders again
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _pg_ctl(self, *args: str, check: bool = True) -> int:

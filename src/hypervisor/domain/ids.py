@@ -33,6 +33,12 @@ def entropy() -> int:
     return int.from_bytes(os.urandom(3), "big") >> 4
 
 
+def nonces(count: int) -> list[str]:
+    """Four random characters each, for tokens."""
+    raw = os.urandom(3 * count)
+    return [short_hash(raw[i] << 16 | raw[i + 1] << 8 | raw[i + 2]) for i in range(0, 3 * count, 3)]
+
+
 def encode(number: int) -> str:
     """The id for a number below 2**60."""
     return "".join([_PAIRS[(number >> shift) & 1023] for shift in (50, 40, 30, 20, 10, 0)])
@@ -48,6 +54,8 @@ def decode(text: str) -> int:
 
 def clean(text: str) -> str:
     """The id or prefix a person meant, or InvalidInput."""
+    if _VALID.issuperset(text) and 0 < len(text) <= LENGTH:
+        return text
     plain = text.strip().lower().translate(_READ_AS)
     if not plain or len(plain) > LENGTH or not _VALID.issuperset(plain):
         raise InvalidInput(

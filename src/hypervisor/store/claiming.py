@@ -1,17 +1,18 @@
 """Claiming: the best ready tasks a caller can do, each to exactly one owner."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hypervisor.domain import ids
-from hypervisor.domain.lane import may_claim
+from hypervisor.domain.lane import Lane, may_claim
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Token, Worker
 from hypervisor.store import keys, log, reading
 from hypervisor.store.lanes import LaneBook
+from hypervisor.store.reading import ATTEMPT, RANK, YOUNGEST_LANE
 from hypervisor.store.session import Row, Session, marks, pad
 
 LOOKS = 100
+MOST_TRIED = 16
 
 # Hops from lane to lane through the index of ready tasks: its cost is the
 # number of lanes that have any, not the number of tasks.
@@ -24,6 +25,7 @@ WITH RECURSIVE heads(lane) AS (
 SELECT lane, (SELECT min(rank) FROM tasks WHERE state = 'active' AND tasks.lane = heads.lane)
 FROM heads WHERE lane IS NOT NULL
 """
+PICK = reading.TASK + "WHERE t.state = 'active' AND t.lane = ? ORDER BY t.rank LIMIT ?"
 LEASE = """
 UPDATE tasks SET state = 'in_progress', attempt = attempt + 1, deadline = ?, updated_at = ?,
     reason = NULL, unblock = NULL
@@ -54,18 +56,43 @@ SELECT 1 FROM tasks WHERE id = ? AND attempt = ? AND deadline = ? AND state = 'i
 """
 
 
-def claim(session: Session, book: LaneBook, request: ClaimRequest, now: int) -> list[Lease]:
+class Claimed(NamedTuple):
+    """A task just taken, as it was the moment before."""
+
+    token: Token
+    lane: Lane
+    row: Row
+
+
+def claim(session: Session, book: LaneBook, request: ClaimRequest, now: int) -> list[Claimed]:
     """Take up to `limit` tasks under a lease, best first."""
     for _ in range(LOOKS):
         lanes = _lanes_for(session, book, request)
+        picked = _pick(session, lanes, request.limit)
+        # A lane that we have not met may hold better tasks, or the only ones left.
+        fresh = picked and picked[0][YOUNGEST_LANE] == book.latest
+        if not fresh and book.refresh(session):
+            continue
+        if picked:
+            return _lease(session, book, picked, request, now)
+        lanes = _ready_lanes(session, book, request)
         if not lanes:
             break
-        # Rivals may have emptied these lanes since we looked: look again, so that
-        # no answer is 'nothing' while other tasks or lanes are ready.
-        if picked := session.pick(lanes, request.limit):
-            taken = _take_keys(session, book, picked, now)
-            return _lease(session, book, taken, request, now)
+        # All that is ready is just being taken by others: wait for what they leave,
+        # so that no answer is 'nothing' while there is something.
+        if left := session.rows(PICK + session.wait_locked, (lanes[0], 1)):
+            return _lease(session, book, left, request, now)
     return []
+
+
+def lease(claimed: Claimed, request: ClaimRequest, now: int) -> Lease:
+    """What the caller gets; made after the commit, when nobody waits for us any more."""
+    until = now + request.lease
+    task = reading.task(claimed.lane, claimed.row)._replace(
+        state="in_progress", attempts=claimed.token.attempt, lease_until=until, updated_at=now,
+        reason=None, unblock=None,
+    )  # fmt: skip
+    return Lease(str(claimed.token), until, task)
 
 
 def heartbeat(session: Session, tokens: Sequence[Token], until: int) -> set[Token]:
@@ -97,49 +124,75 @@ def unchanged(session: Session, holder: Holder) -> bool:
 
 
 def _lanes_for(session: Session, book: LaneBook, request: ClaimRequest) -> list[int]:
-    """The lanes worth looking at, best head first."""
-    heads = [
-        (rank, lane_id)
-        for lane_id, rank in session.rows(READY_LANES)
-        if may_claim(book.get(session, lane_id), request.wanted, request.worker.name)
-    ]
-    heads.sort()
-    lanes = [lane_id for _, lane_id in heads[: request.limit]]
-    if any(book.get(session, lane_id).keyed for lane_id in lanes):
+    """The lanes worth looking at. Few known ones are simply all tried; of many, those that
+    have ready tasks are found first, which also tells whether keys come into play."""
+    known = book.matching(request.wanted, request.worker.name)
+    if len(known) <= MOST_TRIED and not any(book.get(session, lane).keyed for lane in known):
+        return known
+    lanes = _ready_lanes(session, book, request)
+    if any(book.get(session, lane).keyed for lane in lanes):
         session.lock("keys")  # before any row is locked, as everywhere
     return lanes
 
 
-def _take_keys(session: Session, book: LaneBook, picked: list[Row], now: int) -> list[Row]:
-    """Drop what another task of the same claim has just shut out."""
-    taken: list[Row] = []
-    out: set[str] = set()
-    for row in picked:
-        if row[0] in out:
-            continue
-        if book.get(session, row[1]).keyed:
-            out |= keys.take(session, row[0], now)
-        taken.append(row)
-    return taken
+def _pick(session: Session, lanes: list[int], limit: int) -> list[Row]:
+    """The best of all lanes; a lane whose head comes too late needs no look."""
+    best: list[Row] = []
+    for head, lane in sorted(session.heads(lanes)) if len(lanes) > 1 else [(0, i) for i in lanes]:
+        if len(best) == limit and head > best[-1][RANK]:
+            break
+        rows = session.rows(PICK + session.skip_locked, (lane, limit))
+        best = sorted([*best, *rows], key=lambda row: row[RANK])[:limit] if best else rows
+    return best
+
+
+def _ready_lanes(session: Session, book: LaneBook, request: ClaimRequest) -> list[int]:
+    """The lanes with ready tasks for this caller, best head first, as many as could matter."""
+    heads = [
+        (rank, lane)
+        for lane, rank in session.rows(READY_LANES)
+        if may_claim(book.get(session, lane), request.wanted, request.worker.name)
+    ]
+    return [lane for _, lane in sorted(heads)[: request.limit]]
 
 
 def _lease(
-    session: Session, book: LaneBook, taken: list[Row], request: ClaimRequest, now: int
-) -> list[Lease]:
-    until = now + request.lease
+    session: Session, book: LaneBook, picked: list[Row], request: ClaimRequest, now: int
+) -> list[Claimed]:
+    taken = _take_keys(session, book, picked, now)
     worker = request.worker.id
-    task_ids = [row[0] for row in taken]
-    session.run(LEASE.format(marks(len(taken))), [until, now, *pad(task_ids)])
-    tokens = [Token(task, last + 1, ids.short_hash(ids.entropy())) for task, _, _, last in taken]
-    session.insert("attempts", [(*token, worker, now) for token in tokens])
-    batches = [book.get(session, row[1]).batch for row in taken]
+    task_ids = [row[0] for row, _ in taken]
+    nonces = ids.nonces(len(taken))
+    claimed = [
+        Claimed(Token(row[0], row[ATTEMPT] + 1, nonce), lane, row)
+        for (row, lane), nonce in zip(taken, nonces, strict=True)
+    ]
     log.write(
         session,
         now,
         [
-            log.Line("claim", token.task, batch, token.attempt, "in_progress", worker)
-            for token, batch in zip(tokens, batches, strict=True)
+            log.Line("claim", c.token.task, c.lane.batch, c.token.attempt, "in_progress", worker)
+            for c in claimed
         ],
     )
-    tasks = {task.id: task for task in reading.tasks(session, book, task_ids)}
-    return [Lease(str(token), until, tasks[token.task]) for token in tokens]
+    session.together(
+        [(LEASE.format(marks(len(taken))), [now + request.lease, now, *pad(task_ids)])],
+        [("attempts", [(*c.token, worker, now) for c in claimed]), ("events", log.take(session))],
+    )
+    return claimed
+
+
+def _take_keys(
+    session: Session, book: LaneBook, picked: list[Row], now: int
+) -> list[tuple[Row, Lane]]:
+    """Leave out what another task of the same claim has just shut out."""
+    taken: list[tuple[Row, Lane]] = []
+    out: set[str] = set()
+    for row in picked:
+        if row[0] in out:
+            continue
+        lane = book.get(session, row[3])
+        if lane.keyed:
+            out |= keys.take(session, row[0], now)
+        taken.append((row, lane))
+    return taken

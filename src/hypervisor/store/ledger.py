@@ -26,7 +26,7 @@ from hypervisor.domain.task import (
 )
 from hypervisor.store import adding, claiming, readiness, reading, receipts, settling, steering
 from hypervisor.store.lanes import LaneBook
-from hypervisor.store.session import Conflict, Database, Session
+from hypervisor.store.session import Answer, Conflict, Database, Session
 
 PACE_WINDOW = 300_000
 
@@ -56,7 +56,7 @@ class Ledger:
         at = self._at(now)
         for later in range(20):
             try:
-                return self._db.write(
+                return self._write(
                     partial(adding.add, book=self._book, new=tasks, batch=batch, actor=actor,
                             now=at + later)
                 )  # fmt: skip
@@ -66,7 +66,7 @@ class Ledger:
 
     def batch_named(self, name: str, now: int | None = None) -> Batch:
         at = self._at(now)
-        return self._db.write(lambda s: adding.batch_named(s, name, at))
+        return self._write(lambda s: adding.batch_named(s, name, at))
 
     def cancel(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
         at = self._at(now)
@@ -106,17 +106,18 @@ class Ledger:
         if request is not None:
             self._introduce(request.worker, at)
 
-        def work(session: Session) -> tuple[list[Settled], list[Lease]]:
+        def work(session: Session) -> tuple[list[Settled], list[claiming.Claimed]]:
             settled = settling.settle(session, self._book, verdicts, at) if verdicts else []
-            leases = claiming.claim(session, self._book, request, at) if request else []
-            return settled, leases
+            claimed = claiming.claim(session, self._book, request, at) if request else []
+            return settled, claimed
 
-        return self._db.write(work)
+        settled, claimed = self._write(work)
+        return settled, [claiming.lease(c, request, at) for c in claimed if request]
 
     def heartbeat(self, tokens: Sequence[Token], lease: int, now: int | None = None) -> set[Token]:
         """Extend leases. Returns the tokens that still hold; the others have ended."""
         until = self._at(now) + lease
-        return self._db.write(lambda s: claiming.heartbeat(s, tokens, until), durable=False)
+        return self._write(lambda s: claiming.heartbeat(s, tokens, until), durable=False)
 
     def holders(self, boot: str, now: int | None = None) -> list[Holder]:
         at = self._at(now)
@@ -133,7 +134,7 @@ class Ledger:
                 session, self._book, holder.task, holder.attempt, "crash", reason, at
             )
 
-        return self._db.write(work)
+        return self._write(work)
 
     def due(self, now: int | None = None) -> bool:
         """Whether `promote_due` has anything to do."""
@@ -142,7 +143,7 @@ class Ledger:
 
     def promote_due(self, now: int | None = None) -> int:
         at = self._at(now)
-        return self._db.write(lambda s: readiness.promote_due(s, self._book, at))
+        return self._write(lambda s: readiness.promote_due(s, self._book, at))
 
     # Receipts
 
@@ -150,13 +151,13 @@ class Ledger:
         self, token: Token, texts: list[str], now: int | None = None
     ) -> list[Receipt]:
         at = self._at(now)
-        return self._db.write(lambda s: receipts.append_under_claim(s, token, texts, at))
+        return self._write(lambda s: receipts.append_under_claim(s, token, texts, at))
 
     def append(
         self, task: str, actor: str, texts: list[str], now: int | None = None
     ) -> list[Receipt]:
         at = self._at(now)
-        return self._db.write(lambda s: receipts.append(s, task, actor, texts, at))
+        return self._write(lambda s: receipts.append(s, task, actor, texts, at))
 
     def receipts_of_task(self, task: str) -> list[Receipt]:
         return self._db.read(lambda s: receipts.of_task(s, task))
@@ -197,15 +198,31 @@ class Ledger:
     def _at(self, now: int | None) -> int:
         return self._db.now() if now is None else now
 
+    def _write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
+        """A write that fails may have shown us lanes that no longer exist: forget them."""
+
+        def guarded(session: Session) -> Answer:
+            try:
+                return work(session)
+            except BaseException:
+                self._book.forget()
+                raise
+
+        try:
+            return self._db.write(guarded, durable)
+        except BaseException:
+            self._book.forget()
+            raise
+
     def _steer(self, work: Callable[[Session], str]) -> str:
         def locked(session: Session) -> str:
             session.lock("keys")  # before any row is locked, as in a claim
             return work(session)
 
-        return self._db.write(locked)
+        return self._write(locked)
 
     def _introduce(self, worker: Worker, now: int) -> None:
         """A worker is written down once per process, before its first claim."""
         if worker.id not in self._seen:
-            self._db.write(lambda s: claiming.worker_seen(s, worker, now), durable=False)
+            self._write(lambda s: claiming.worker_seen(s, worker, now), durable=False)
             self._seen.add(worker.id)

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from hypervisor.store.session import Session
+from hypervisor.store.session import Row, Session
 
 
 class Line(NamedTuple):
@@ -16,8 +16,18 @@ class Line(NamedTuple):
 
 
 def write(session: Session, now: int, lines: list[Line]) -> None:
-    if lines:
-        session.insert("events", [(now, *line) for line in lines])
+    session.pending += [(now, *line) for line in lines]
+
+
+def take(session: Session) -> list[Row]:
+    """The lines that are still to be written; whoever takes them writes them."""
+    lines, session.pending = session.pending, []
+    return lines
+
+
+def flush(session: Session) -> None:
+    """The lines of a transaction are written at its end, all at once."""
+    session.insert("events", take(session))
 
 
 def dump(value: Any) -> str | None:

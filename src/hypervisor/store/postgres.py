@@ -28,9 +28,9 @@ from hypervisor.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.store import schema
+from hypervisor.store import log, schema
 from hypervisor.store.dialect import POSTGRES_WORDS
-from hypervisor.store.session import Answer, Conflict, Row, Session
+from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 # A lost connection is told by our own error; unless an application wants to
 # know more, psycopg shall not write a second line about it.
@@ -40,16 +40,18 @@ SCHEMA = "hypervisor"
 TRIES = 10
 CLOCK_TRUSTED = 10.0  # seconds until the offset to the database's clock is measured again
 
-# A plain LIMIT would let every claimer wait for or skip the same few rows:
-# look at more than are wanted, then lock the first free ones.
-PICK = """
-SELECT id, lane, rank, attempt FROM tasks
-WHERE state = 'active' AND id = ANY (ARRAY(
-    SELECT head.id FROM unnest(?::bigint[]) AS wanted(lane) CROSS JOIN LATERAL (
-        SELECT id, rank FROM tasks
-        WHERE state = 'active' AND lane = wanted.lane ORDER BY rank LIMIT ?) AS head
-    ORDER BY head.rank LIMIT ?))
-ORDER BY rank LIMIT ? FOR UPDATE
+HEADS = """
+SELECT rank, lane FROM (
+    SELECT lane, (SELECT min(rank) FROM tasks WHERE state = 'active' AND tasks.lane = wanted.lane)
+        AS rank
+    FROM unnest(?::bigint[]) AS wanted(lane)) AS heads
+WHERE rank IS NOT NULL
+"""
+# A queue's tables change faster than their statistics: the planner is told to
+# go by index always, and to plan each statement once.
+SETTINGS = f"""
+SET search_path TO {SCHEMA}; SET client_min_messages TO warning; SET jit TO off;
+SET plan_cache_mode TO force_generic_plan; SET enable_seqscan TO off; SET enable_bitmapscan TO off
 """
 NUMBER_EVENTS = """
 UPDATE events SET seq = fresh.number FROM (
@@ -63,10 +65,13 @@ SELECT seq, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE seq > ? ORDER BY seq LIMIT ?
 """
 VERSION_TABLE = "CREATE TABLE schema_version (version BIGINT NOT NULL)"
-INSERT = {
-    table: f"INSERT INTO {table} ({', '.join(name for name, _ in columns)}) SELECT * FROM unnest("
-    + ", ".join(f"?::{kind}[]" for _, kind in columns)
-    + ")"
+FEW = 20
+INTO = {
+    table: f"INSERT INTO {table} ({', '.join(name for name, _ in columns)})"
+    for table, columns in schema.COLUMNS.items()
+}
+FROM_ARRAYS = {
+    table: f"SELECT * FROM unnest({', '.join(f'?::{kind}[]' for _, kind in columns)})"
     for table, columns in schema.COLUMNS.items()
 }
 
@@ -80,9 +85,12 @@ def numbered(sql: str) -> bytes:
 
 class PostgresSession:
     for_update = " FOR UPDATE"
+    skip_locked = " FOR UPDATE OF t SKIP LOCKED"
+    wait_locked = " FOR UPDATE OF t"
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self._connection = connection
+        self.pending: list[Row] = []
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._execute(sql, values).fetchall()
@@ -96,24 +104,42 @@ class PostgresSession:
 
     def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
-            self._execute(INSERT[table], [list(column) for column in zip(*rows, strict=True)])
+            self._execute(*_insertion(table, rows))
+
+    def together(
+        self, statements: Sequence[Statement], inserts: Sequence[tuple[str, Sequence[Row]]] = ()
+    ) -> list[Row]:
+        """One statement with the others as its WITH clauses: one round trip for all."""
+        *others, (last, last_values) = statements
+        others += [_insertion(table, rows) for table, rows in inserts if rows]
+        clauses = ", ".join(f"w{i} AS ({sql})" for i, (sql, _) in enumerate(others))
+        values = [value for _, part in others for value in part] + list(last_values)
+        cursor = self._execute(f"WITH {clauses} {last}" if clauses else last, values)
+        return cursor.fetchall() if "RETURNING" in last else []
 
     def lock(self, name: str) -> None:
         self._execute(
             "SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (schema.APPLICATION_ID, name)
         )
 
-    def pick(self, lanes: Sequence[int], limit: int) -> list[Row]:
-        """Tasks that others are claiming this moment are skipped; only when nothing else
-        is left are they waited for, so that no answer is 'nothing' while there is some."""
-        slack = 4 * limit + 64
-        values = (list(lanes), slack, slack, limit)
-        return self.rows(PICK + " SKIP LOCKED", values) or self.rows(PICK, values)
+    def heads(self, lanes: Sequence[int]) -> list[Row]:
+        return self.rows(HEADS, (list(lanes),))
 
     def _execute(self, sql: str, values: Sequence[Any]) -> psycopg.RawCursor[Row]:
         cursor = psycopg.RawCursor(self._connection)
         cursor.execute(numbered(sql), values)
         return cursor
+
+
+def _insertion(table: str, rows: Sequence[Sequence[Any]]) -> Statement:
+    if len(rows) > FEW:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return f"{INTO[table]} {FROM_ARRAYS[table]}", columns
+    # plain values are cheaper to send than arrays
+    row = f"({', '.join('?' * len(rows[0]))})"
+    return f"{INTO[table]} VALUES {', '.join([row] * len(rows))}", [
+        v for each in rows for v in each
+    ]
 
 
 class PostgresDatabase:
@@ -196,9 +222,13 @@ class PostgresDatabase:
         try:
             connection = self._connected()
             with connection.pipeline():
-                connection.execute(f"BEGIN {mode}")
-                answer = work(PostgresSession(connection))
-                connection.execute("COMMIT")
+                if mode:
+                    connection.execute(f"BEGIN {mode}")
+                session = PostgresSession(connection)
+                answer = work(session)
+                log.flush(session)
+                if mode:
+                    connection.execute("COMMIT")
             return answer
         except BaseException as error:
             self._roll_back()
@@ -223,7 +253,7 @@ class PostgresDatabase:
         if self._connection is None or self._connection.closed:
             connection = psycopg.connect(self._url, autocommit=True, connect_timeout=10)
             connection.adapters.register_dumper(int, Int8Dumper)
-            connection.execute(f"SET search_path TO {SCHEMA}; SET client_min_messages TO warning")
+            connection.execute(SETTINGS)
             if self._relaxed:
                 connection.execute("SET synchronous_commit TO off")
             self._connection = connection

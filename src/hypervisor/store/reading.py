@@ -9,6 +9,7 @@ from hypervisor.domain import lifecycle
 from hypervisor.domain.errors import AmbiguousId, NotFound
 from hypervisor.domain.event import Event
 from hypervisor.domain.ids import LENGTH, clean
+from hypervisor.domain.lane import Lane
 from hypervisor.domain.task import Attempt, Batch, Stats, Task, TaskDetail, TaskFilter
 from hypervisor.store import log
 from hypervisor.store.lanes import LaneBook
@@ -17,9 +18,10 @@ from hypervisor.store.session import Row, Session, chunks, marks, pad
 TASK = """
 SELECT t.id, d.title, t.state, t.lane, d.key, d.body, d.data, t.start_at, t.retries, t.attempt,
     t.failures, t.crashes, t.open_deps, t.deadline, d.result, t.reason, t.unblock,
-    t.created_at, t.updated_at
+    t.created_at, t.updated_at, t.rank, (SELECT max(number) FROM lanes)
 FROM tasks t JOIN details d ON d.task = t.id
 """
+ATTEMPT, RANK, YOUNGEST_LANE = 9, 19, 20  # where a claim finds them in such a row
 BY_PREFIX = "SELECT id FROM tasks WHERE id >= ? AND id <= ? ORDER BY id LIMIT 2"
 BATCH_BY_NAME = "SELECT id, name, created_at FROM batches WHERE name = ?"
 BATCH_BY_PREFIX = "SELECT id, name, created_at FROM batches WHERE id >= ? AND id <= ? LIMIT 2"
@@ -49,7 +51,7 @@ GROUP BY kind
 def tasks(session: Session, book: LaneBook, ids: Sequence[str]) -> list[Task]:
     """Whole tasks by id, in the order of their ids."""
     return [
-        _task(session, book, row)
+        task(book.get(session, row[3]), row)
         for some in chunks(ids)
         for row in session.rows(
             TASK + f"WHERE t.id IN ({marks(len(some))}) ORDER BY t.id", pad(some)
@@ -57,14 +59,14 @@ def tasks(session: Session, book: LaneBook, ids: Sequence[str]) -> list[Task]:
     ]
 
 
-def detail(session: Session, book: LaneBook, task: str) -> TaskDetail:
-    needs = session.rows(NEEDS, (task,))
+def detail(session: Session, book: LaneBook, task_id: str) -> TaskDetail:
+    needs = session.rows(NEEDS, (task_id,))
     return TaskDetail(
-        tasks(session, book, [task])[0],
-        tuple(row[0] for row in session.rows(KEYS, (task,))),
+        tasks(session, book, [task_id])[0],
+        tuple(row[0] for row in session.rows(KEYS, (task_id,))),
         tuple(row[0] for row in needs),
         tuple(row[0] for row in needs if row[1] != lifecycle.DONE),
-        tuple(Attempt(*row) for row in session.rows(ATTEMPTS, (task,))),
+        tuple(Attempt(*row) for row in session.rows(ATTEMPTS, (task_id,))),
     )
 
 
@@ -78,7 +80,7 @@ def list_tasks(
         values.append(before)
     where = "WHERE " + " AND ".join(tests) if tests else ""
     sql = TASK + f"JOIN lanes l ON l.id = t.lane {where} ORDER BY t.id DESC LIMIT ?"
-    return [_task(session, book, row) for row in session.rows(sql, [*values, limit])]
+    return [task(book.get(session, row[3]), row) for row in session.rows(sql, [*values, limit])]
 
 
 def resolve(session: Session, text: str) -> str:
@@ -151,8 +153,8 @@ def event(row: Row) -> Event:
     return Event._make((*row[:8], log.load(row[8])))
 
 
-def _task(session: Session, book: LaneBook, row: Row) -> Task:
-    lane = book.get(session, row[3])
+def task(lane: Lane, row: Row) -> Task:
+    """The task behind a row of TASK."""
     return Task(
         row[0], row[1], row[2], lane.type, lane.priority, lane.batch, lane.branch, lane.assignee,
         lane.requires, row[4], row[5], log.load(row[6]), row[7], row[8], row[9], row[10], row[11],

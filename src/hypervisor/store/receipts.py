@@ -35,7 +35,7 @@ BATCH = "SELECT batch FROM tasks WHERE id = ?"
 
 
 def append_under_claim(session: Session, token: Token, texts: list[str], now: int) -> list[Receipt]:
-    found = session.rows(CLAIM + (session.for_update and session.for_update + " OF t"), token[:2])
+    found = session.rows(CLAIM + session.wait_locked, token[:2])
     if not found or found[0][0] != token.nonce:
         raise LeaseLost(str(token), "no such claim")
     _, outcome, worker, batch = found[0]

@@ -10,10 +10,6 @@ from __future__ import annotations
 APPLICATION_ID = 0x48565231  # "HVR1", marks an SQLite file as ours
 
 COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
-    "lanes": (
-        ("id", "bigint"), ("batch", "text"), ("type", "text"), ("branch", "text"),
-        ("priority", "text"), ("requires", "text"), ("assignee", "text"), ("keyed", "bigint"),
-    ),
     "tasks": (
         ("id", "text"), ("state", "text"), ("lane", "bigint"), ("rank", "bigint"),
         ("batch", "text"), ("open_deps", "bigint"), ("start_at", "bigint"),
@@ -59,6 +55,7 @@ CREATE TABLE lanes (
     requires {text} NOT NULL,
     assignee {text} NOT NULL,
     keyed {bigint} NOT NULL CHECK (keyed IN (0, 1)),
+    number {bigint} NOT NULL UNIQUE,
     UNIQUE (batch, type, branch, priority, requires, assignee, keyed)
 );
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 Row = tuple[Any, ...]
+Statement = tuple[str, Sequence[Any]]
 Answer = TypeVar("Answer")
 
 
@@ -18,6 +19,9 @@ class Session(Protocol):
     """One open transaction. SQL uses `?` for values and runs on both databases."""
 
     for_update: str  # appended to a SELECT that reads rows it is going to change
+    skip_locked: str  # appended to take the first rows that nobody else is taking
+    wait_locked: str  # … or to wait for those that somebody else is looking at
+    pending: list[Row]  # event lines, written in one go before the commit
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Run a query and return all its rows."""
@@ -35,12 +39,19 @@ class Session(Protocol):
         """Insert whole rows into a table of `schema.COLUMNS`, fast for many."""
         ...
 
+    def together(
+        self, statements: Sequence[Statement], inserts: Sequence[tuple[str, Sequence[Row]]] = ()
+    ) -> list[Row]:
+        """Run statements and inserts of which none reads what another writes, in one go where
+        the database can. Returns the rows of the last statement."""
+        ...
+
     def lock(self, name: str) -> None:
         """Let one transaction at a time go on from here (a no-op with a single writer)."""
         ...
 
-    def pick(self, lanes: Sequence[int], limit: int) -> list[Row]:
-        """The best ready tasks of these lanes, locked: (id, lane, rank, attempt) by rank."""
+    def heads(self, lanes: Sequence[int]) -> list[Row]:
+        """The best rank in each of these lanes that has ready tasks: (rank, lane)."""
         ...
 
 

@@ -29,6 +29,7 @@ WHERE id IN ({})
 END_ATTEMPTS = """
 UPDATE attempts SET ended_at = ?, outcome = ?, state_after = ?, reason = ?
 WHERE task IN ({}) AND ended_at IS NULL
+RETURNING task, EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = attempts.task)
 """
 IS_ACTIVE = "SELECT 1 FROM tasks WHERE id = ? AND state = 'active'"
 LEFT_ACTIVE = "UPDATE attempts SET state_after = 'active' WHERE task = ? AND number = ?"
@@ -93,7 +94,7 @@ def end_without_token(
     actor: str | None = None,
 ) -> bool:  # fmt: skip
     """End a live attempt on others' authority: its holder died, or a person (`actor`) decided."""
-    for row in session.rows(ATTEMPTS.format("?") + _of(session), (task,)):
+    for row in session.rows(ATTEMPTS.format("?") + session.wait_locked, (task,)):
         if row[1] == attempt and row[3] is None:
             verdict = Verdict(Token(task, attempt, row[2]), event, reason=reason)
             ending = _ending(session, book, verdict, row)
@@ -106,7 +107,7 @@ def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) ->
     """Write the endings down. Returns the waiting tasks that could become active at once."""
     if not endings:
         return set()
-    _end_tasks(session, endings, now)
+    needed = _end_tasks(session, endings, now)
     results = [
         (log.dump(e.verdict.result), e.verdict.token.task)
         for e in endings
@@ -116,7 +117,7 @@ def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) ->
         session.run_many(SET_RESULT, results)
     log.write(session, now, [_line(e) for e in endings])
     requeued = _requeue_keyed(session, book, endings, now)
-    done = [e.verdict.token.task for e in endings if e.state == lifecycle.DONE]
+    done = [task for task in needed if needed[task] == lifecycle.DONE]
     for some in chunks(done):
         readiness.dependency_done(session, book, some, now)
     return requeued
@@ -127,12 +128,8 @@ def _attempts(session: Session, verdicts: Sequence[Verdict]) -> dict[tuple[str, 
     return {
         (row[0], row[1]): row
         for some in chunks(tasks)
-        for row in session.rows(ATTEMPTS.format(marks(len(some))) + _of(session), pad(some))
+        for row in session.rows(ATTEMPTS.format(marks(len(some))) + session.wait_locked, pad(some))
     }
-
-
-def _of(session: Session) -> str:
-    return session.for_update + " OF t" if session.for_update else ""
 
 
 def _ending(session: Session, book: LaneBook, verdict: Verdict, row: Any) -> _Ending:
@@ -153,8 +150,9 @@ def _ending(session: Session, book: LaneBook, verdict: Verdict, row: Any) -> _En
     return _Ending(verdict, row[5], lane.batch, lane.keyed, state, failures, crashes)
 
 
-def _end_tasks(session: Session, endings: list[_Ending], now: int) -> None:
-    """One UPDATE for all tasks that end alike."""
+def _end_tasks(session: Session, endings: list[_Ending], now: int) -> dict[str, str]:
+    """One UPDATE for all tasks that end alike. Returns those that others wait for, by state."""
+    needed: dict[str, str] = {}
     alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for e in endings:
         v = e.verdict
@@ -164,13 +162,17 @@ def _end_tasks(session: Session, endings: list[_Ending], now: int) -> None:
         after, outcome = values[:-1], values[-1]
         for some in chunks(tasks):
             where = marks(len(some))
-            session.run(END_TASKS.format(where), [*after, now, *pad(some)])
-            session.run(END_ATTEMPTS.format(where), [now, outcome, after[0], after[4], *pad(some)])
+            rows = session.together(
+                [
+                    (END_TASKS.format(where), [*after, now, *pad(some)]),
+                    (END_ATTEMPTS.format(where), [now, outcome, after[0], after[4], *pad(some)]),
+                ]
+            )
+            needed.update({task: after[0] for task, has_dependents in rows if has_dependents})
+    return needed
 
 
-def _requeue_keyed(
-    session: Session, book: LaneBook, endings: list[_Ending], now: int
-) -> set[str]:
+def _requeue_keyed(session: Session, book: LaneBook, endings: list[_Ending], now: int) -> set[str]:
     """Free the keys; a task that goes back into the queue may take its own again first."""
     active: set[str] = set()
     for e in endings:

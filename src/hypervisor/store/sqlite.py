@@ -29,17 +29,14 @@ from hypervisor.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.store import schema
+from hypervisor.store import log, schema
 from hypervisor.store.dialect import SQLITE_WORDS
 from hypervisor.store.mounts import network_file_system
-from hypervisor.store.session import Answer, Conflict, Row, Session
+from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 BUSY_TIMEOUT = 30_000
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PICK = """
-SELECT id, lane, rank, attempt FROM tasks
-WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT ?
-"""
+HEAD = "SELECT min(rank) FROM tasks WHERE state = 'active' AND lane = ?"
 EVENTS = """
 SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE id > ? ORDER BY id LIMIT ?
@@ -53,9 +50,12 @@ INSERT = {
 
 class SqliteSession:
     for_update = ""
+    skip_locked = ""
+    wait_locked = ""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._cursor = connection.cursor()
+        self.pending: list[Row] = []
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._cursor.execute(sql, values).fetchall()
@@ -70,18 +70,22 @@ class SqliteSession:
         if rows:
             self._cursor.executemany(INSERT[table], rows)
 
+    def together(
+        self, statements: Sequence[Statement], inserts: Sequence[tuple[str, Sequence[Row]]] = ()
+    ) -> list[Row]:
+        rows: list[Row] = []
+        for sql, values in statements:
+            rows = self.rows(sql, values)
+        for table, inserted in inserts:
+            self.insert(table, inserted)
+        return rows
+
     def lock(self, name: str) -> None:
         """There is only one writer."""
 
-    def pick(self, lanes: Sequence[int], limit: int) -> list[Row]:
-        """The best of all lanes: lanes come best head first, so most need no look."""
-        best: list[Row] = []
-        for lane in lanes:
-            rows = self.rows(PICK, (lane, limit))
-            if len(best) == limit and rows[0][2] > best[-1][2]:
-                break
-            best = sorted([*best, *rows], key=lambda row: row[2])[:limit]
-        return best
+    def heads(self, lanes: Sequence[int]) -> list[Row]:
+        found = [(self.rows(HEAD, (lane,))[0][0], lane) for lane in lanes]
+        return [head for head in found if head[0] is not None]
 
 
 class SqliteDatabase:
@@ -97,6 +101,8 @@ class SqliteDatabase:
         with _Errors(path):
             self._connection = apsw.Connection(path)
             self._connection.set_busy_timeout(BUSY_TIMEOUT)
+            # One plan per statement: otherwise it is planned anew for every LIMIT.
+            self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         try:
             with _Errors(path):
                 version = self._check_identity()
@@ -168,9 +174,11 @@ class SqliteDatabase:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             answer = work(self._session)
+            log.flush(self._session)
             self._connection.execute("COMMIT")
             return answer
         except BaseException:
+            self._session.pending.clear()
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
