@@ -49,7 +49,8 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
             from hypervisor.store.postgres import PostgresDatabase
         except ImportError:
             raise StoreUnavailable(
-                "a PostgreSQL store needs psycopg: pip install 'hypervisor[cluster]'."
+                "a PostgreSQL store needs psycopg: pip install 'hypervisor[cluster]', "
+                "in a checkout: sh scripts/venv.sh cluster."
             ) from None
         return Ledger(PostgresDatabase(where, bool(relaxed)))
     if "://" in where:
@@ -76,6 +77,11 @@ def _path(where: str, create: bool) -> str:
     except OSError:
         raise NotFound("the current folder is gone. `cd` elsewhere or use --store.") from None
     found = _upwards(here, FOLDER)
+    if found is not None and os.stat(found).st_uid not in (os.getuid(), 0):
+        raise StoreUnavailable(
+            f"{found} belongs to another user, who could read and change all you do. "
+            "Nothing was changed; if that is what you want, name it with --store."
+        )
     if found is None and not create:
         raise NotFound(f"there is no {FOLDER} folder here or above. `hv add` makes one.")
     return os.path.join(found or os.path.join(_project(here), FOLDER), FILE)
@@ -100,6 +106,7 @@ def _project(here: str) -> str:
 def _make_folder(folder: str) -> None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        _sync_folder(os.path.dirname(folder))
         if os.path.basename(folder) == FOLDER:
             with suppress(FileExistsError), open(os.path.join(folder, ".gitignore"), "x") as file:
                 file.write("*\n")
@@ -108,6 +115,16 @@ def _make_folder(folder: str) -> None:
             f"{folder} cannot be made ({error.strerror}). Nothing was changed; "
             "choose another place with --store."
         ) from None
+
+
+def _sync_folder(folder: str) -> None:
+    """A power cut must not take the new folder back."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _make_private(path: str) -> None:

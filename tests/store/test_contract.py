@@ -22,7 +22,7 @@ BOB = Worker("w-bob", "bob", "there", "boot2", 102, 1)
 def add(ledger):
     """Adds tasks by their titles or as NewTask; returns their ids (one alone for one)."""
 
-    def adder(*tasks, batch="", at=NOW):
+    def adder(*tasks, batch=None, at=NOW):
         new = [NewTask(task) if isinstance(task, str) else task for task in tasks]
         ids = ledger.add(new, batch, "me", at).ids
         return ids[0] if len(ids) == 1 else ids
@@ -102,11 +102,10 @@ def test_a_lease_names_the_task_and_its_end(ledger, add):
 
 
 def test_filter_by_batch(ledger, add):
-    first, second = (ledger.batch_named(name, NOW).id for name in ("first", "second"))
     add("none")
-    add("in first", batch=first)
-    add("in second", batch=second)
-    assert claim_all(ledger, batch=second) == ["in second"]
+    add("in first", batch="first")
+    add("in second", batch="second")
+    assert claim_all(ledger, batch=ledger.batch("second").id) == ["in second"]
     assert claim_all(ledger, batch="") == ["none"]
     assert claim_all(ledger) == ["in first"]
 
@@ -383,9 +382,8 @@ def test_a_reopened_dependency_holds_its_dependents(ledger, add, claim, settle):
 
 
 def test_dependencies_by_key_within_a_call_and_a_batch(ledger, add):
-    batch = ledger.batch_named("b", NOW).id
-    a, b = add(NewTask("b", key="kb", after=("ka",)), NewTask("a", key="ka"), batch=batch)
-    later = add(NewTask("c", after=("kb",)), batch=batch)
+    a, b = add(NewTask("b", key="kb", after=("ka",)), NewTask("a", key="ka"), batch="b")
+    later = add(NewTask("c", after=("kb",)), batch="b")
     assert ledger.detail(a).after == (b,) and ledger.detail(later).after == (a,)
     with pytest.raises(InvalidInput):
         add(NewTask("d", after=("kb!",)))
@@ -461,7 +459,7 @@ def test_a_claim_in_another_lane_frees_the_other_keys_of_its_rivals(ledger, add,
 
 
 def test_duplicates_by_key_are_reported_not_doubled(ledger):
-    batch = ledger.batch_named("b", NOW).id
+    batch = "b"
     new = [NewTask("a", key="x"), NewTask("b", key="x"), NewTask("c")]
     added = ledger.add(new, batch, "me", NOW)
     assert len(added.ids) == 2
@@ -469,7 +467,7 @@ def test_duplicates_by_key_are_reported_not_doubled(ledger):
     again = ledger.add(new, batch, "me", NOW + 1)
     assert len(again.ids) == 1
     assert [(d.task, d.state) for d in again.duplicates] == [(added.ids[0], "active")] * 2
-    assert len(ledger.add(new[:1], "", "me", NOW).ids) == 1, "another batch has keys of its own"
+    assert len(ledger.add(new[:1], None, "me", NOW).ids) == 1, "another batch has keys of its own"
 
 
 def test_a_refused_call_adds_nothing(store, ledger, add):
@@ -514,8 +512,8 @@ def test_events_are_numbered_without_gaps_and_read_on_from_anywhere(ledger, add,
 @pytest.fixture
 def chain(ledger, add):
     """A chain of five receipts in a batch."""
-    batch = ledger.batch_named("b", NOW).id
-    task = add("a", batch=batch)
+    task = add("a", batch="b")
+    batch = ledger.batch("b").id
     ledger.append(task, "me", [f"line {n}" for n in range(1, 6)], NOW)
     return batch
 

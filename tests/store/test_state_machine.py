@@ -195,9 +195,13 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledgers = [Ledger(database) for database in self.databases]
         self.model = Model()
         self.now = START
-        first = self.ledgers[0].batch_named("first", self.now).id
-        second = self.ledgers[0].batch_named("second", self.now).id
-        self.batches = ["", first, second]
+        self.batches = [""]
+        self.batch_names: dict[str, str | None] = {"": None}
+        for name in ("first", "second"):
+            self.ledgers[0].add([], name, "me", self.now)
+            batch = self.ledgers[0].batch(name).id
+            self.batches.append(batch)
+            self.batch_names[batch] = name
         self.replayed: dict[str, str] = {}
         self.seen = invariants.Seen(self.store)
         self.unread = self.seen.events
@@ -247,9 +251,9 @@ class LedgerMachine(RuleBasedStateMachine):
         if refusal:
             self.met[f"add refused: {refusal.code}"] += 1
             with pytest.raises(refusal):
-                self.ledger.add(new, batch, "me", self.now)
+                self.ledger.add(new, self.batch_names[batch], "me", self.now)
             return
-        added = self.ledger.add(new, batch, "me", self.now)
+        added = self.ledger.add(new, self.batch_names[batch], "me", self.now)
         doubles = self.model.add(new, batch, "me", added.ids, self.now)
         assert [(d.key, d.task) for d in added.duplicates] == doubles
         for double in added.duplicates:

@@ -16,6 +16,7 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 EPOCH = 1_735_689_600_000  # 2025-01-01T00:00:00Z in milliseconds
 ENTROPY_BITS = 20
 LENGTH = 12
+SHORTEST_PREFIX = 4
 
 _PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 _READ_AS = str.maketrans("ilo", "110", "-")

@@ -19,14 +19,13 @@ def add(
 ) -> Added:
     """Add tasks; one whose key is already in the batch is reported, not doubled."""
     checked = [_checked(index, task) for index, task in enumerate(tasks, 1)]
-    batch_id = ""
     if batch is not None:
-        batch_id = hv.store.batch_named(checks.label("the batch's name", batch), now).id
+        checks.label("the batch's name", batch)
     # Links between the tasks of a call need one transaction. A long list without
     # links goes in slices, so that other writers are not kept waiting.
     size = len(checked) if any(task.after for task in checked) else SLICE
     added = [
-        hv.store.add(checked[start : start + size], batch_id, hv.actor, now)
+        hv.store.add(checked[start : start + size], batch, hv.actor, now)
         for start in range(0, len(checked), max(size, 1))
     ]
     return Added(

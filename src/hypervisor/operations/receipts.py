@@ -17,6 +17,8 @@ def receipt(
     hv: Context, claim: str, texts: Sequence[str], now: int | None = None
 ) -> tuple[Receipt, ...]:
     """Append evidence to a task: under a claim's token as its worker, or to a task as a person."""
+    if isinstance(texts, str):
+        texts = [texts]
     if not texts:
         raise InvalidInput("no text given: what happened?")
     lines = [checks.text("the receipt", text, LONGEST_LINE, empty=False) for text in texts]

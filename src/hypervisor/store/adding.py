@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hypervisor.domain import ids, lifecycle
-from hypervisor.domain.errors import DependencyCycle, InvalidInput
+from hypervisor.domain.errors import DependencyCycle, InvalidInput, NotFound
 from hypervisor.domain.lane import Lane
 from hypervisor.domain.priority import rank
 from hypervisor.domain.task import Added, Batch, Duplicate, NewTask
@@ -48,8 +48,15 @@ def batch_named(session: Session, name: str, now: int) -> Batch:
 
 
 def add(
-    session: Session, book: LaneBook, new: Sequence[NewTask], batch: str, actor: str, now: int
+    session: Session,
+    book: LaneBook,
+    new: Sequence[NewTask],
+    batch_name: str | None,
+    actor: str,
+    now: int,
 ) -> Added:
+    """Add tasks to the batch of that name, or to none."""
+    batch = "" if batch_name is None else batch_named(session, batch_name, now).id
     numbers = ids.new_numbers(len(new), now, ids.entropy())
     if any(task.key is not None for task in new):
         session.lock(f"add {batch}")  # two calls with the same keys must see each other
@@ -104,7 +111,10 @@ def _plan(
         needs[task_id] = tuple(
             dict.fromkeys(_needed(session, batch, text, by_key) for text in task.after)
         )
-    _refuse_cycle({task: [n for n in ns if n in created] for task, ns in needs.items()})
+    _refuse_cycle(
+        {task: [n for n in ns if n in created] for task, ns in needs.items()},
+        {task_id: task.key or task.title for task_id, _, task in fresh},
+    )
     outside = sorted({n for ns in needs.values() for n in ns if n not in created})
     finished = dependencies.done_among(session, outside)
     return [
@@ -119,22 +129,21 @@ def _plan(
 
 
 def _needed(session: Session, batch: str, text: str, by_key: dict[str, str]) -> str:
+    """The task that `text` names: first by its key in this call or batch, then by its id."""
     digest = key_hash(text) or ""
     if digest not in by_key:
         found = session.rows(BY_KEY.format("?"), (batch, digest))
-        if not found:
-            try:
-                return reading.resolve(session, text)
-            except InvalidInput:
-                raise InvalidInput(
-                    f"after {text[:60]!r}: no task of this batch has that key, and it is no id. "
-                    "Nothing was added."
-                ) from None
-        by_key[digest] = found[0][1]
+        try:
+            by_key[digest] = found[0][1] if found else reading.resolve(session, text)
+        except (InvalidInput, NotFound):
+            raise NotFound(
+                f"after {text[:60]!r}: no task of this batch has that key, and none has that id. "
+                "Nothing was added."
+            ) from None
     return by_key[digest]
 
 
-def _refuse_cycle(graph: dict[str, list[str]]) -> None:
+def _refuse_cycle(graph: dict[str, list[str]], names: dict[str, str]) -> None:
     """Tasks of one call may name each other; only then can they form a cycle."""
     from graphlib import CycleError, TopologicalSorter
 
@@ -142,7 +151,7 @@ def _refuse_cycle(graph: dict[str, list[str]]) -> None:
         try:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
-            raise DependencyCycle(error.args[1]) from None
+            raise DependencyCycle([names[task] for task in error.args[1]]) from None
 
 
 def _insert(

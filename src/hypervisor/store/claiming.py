@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hypervisor.domain import ids
 from hypervisor.domain.lane import Lane, may_claim
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Token, Worker
 from hypervisor.store import keys, log, reading
@@ -51,6 +50,11 @@ WHERE t.state = 'in_progress' AND (t.deadline < ? OR (w.boot = ? AND w.pid > 0))
 ORDER BY t.deadline LIMIT 1000
 """
 
+LIVE = """
+SELECT t.id, t.attempt, a.worker FROM tasks t
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+WHERE t.state = 'in_progress' AND a.nonce IN ({})
+"""
 UNCHANGED = """
 SELECT 1 FROM tasks WHERE id = ? AND attempt = ? AND deadline = ? AND state = 'in_progress'
 """
@@ -64,8 +68,10 @@ class Claimed(NamedTuple):
     row: Row
 
 
-def claim(session: Session, book: LaneBook, request: ClaimRequest, now: int) -> list[Claimed]:
-    """Take up to `limit` tasks under a lease, best first."""
+def claim(
+    session: Session, book: LaneBook, request: ClaimRequest, nonces: list[str], now: int
+) -> list[Claimed]:
+    """Take up to `limit` tasks under a lease, best first, with these nonces in their tokens."""
     for _ in range(LOOKS):
         lanes = _lanes_for(session, book, request)
         picked = _pick(session, lanes, request.limit)
@@ -74,14 +80,14 @@ def claim(session: Session, book: LaneBook, request: ClaimRequest, now: int) -> 
         if not fresh and book.refresh(session):
             continue
         if picked:
-            return _lease(session, book, picked, request, now)
+            return _lease(session, book, picked, request, nonces, now)
         lanes = _ready_lanes(session, book, request)
         if not lanes:
             break
         # All that is ready is just being taken by others: wait for what they leave,
         # so that no answer is 'nothing' while there is something.
         if left := session.rows(PICK + session.wait_locked, (lanes[0], 1)):
-            return _lease(session, book, left, request, now)
+            return _lease(session, book, left, request, nonces, now)
     return []
 
 
@@ -114,6 +120,14 @@ def holders(session: Session, boot: str, now: int) -> list[Holder]:
         Holder(row[0], row[1], row[2], Worker(*row[3:]))
         for row in session.rows(HOLDERS, (now, boot))
     ]
+
+
+def live_with_nonces(
+    session: Session, nonces: Sequence[str], workers: set[str]
+) -> list[tuple[str, int]]:
+    """Live claims of these workers that carry one of these nonces: (task, attempt)."""
+    rows = session.rows(LIVE.format(marks(len(nonces))), pad(nonces))
+    return [(task, attempt) for task, attempt, worker in rows if worker in workers]
 
 
 def unchanged(session: Session, holder: Holder) -> bool:
@@ -157,15 +171,19 @@ def _ready_lanes(session: Session, book: LaneBook, request: ClaimRequest) -> lis
 
 
 def _lease(
-    session: Session, book: LaneBook, picked: list[Row], request: ClaimRequest, now: int
+    session: Session,
+    book: LaneBook,
+    picked: list[Row],
+    request: ClaimRequest,
+    nonces: list[str],
+    now: int,
 ) -> list[Claimed]:
     taken = _take_keys(session, book, picked, now)
     worker = request.worker.id
     task_ids = [row[0] for row, _ in taken]
-    nonces = ids.nonces(len(taken))
     claimed = [
         Claimed(Token(row[0], row[ATTEMPT] + 1, nonce), lane, row)
-        for (row, lane), nonce in zip(taken, nonces, strict=True)
+        for (row, lane), nonce in zip(taken, nonces, strict=False)
     ]
     log.write(
         session,

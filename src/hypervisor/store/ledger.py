@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from hypervisor.domain import ids
 from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
@@ -26,7 +27,7 @@ from hypervisor.domain.task import (
 )
 from hypervisor.store import adding, claiming, readiness, reading, receipts, settling, steering
 from hypervisor.store.lanes import LaneBook
-from hypervisor.store.session import Answer, Conflict, Database, Session
+from hypervisor.store.session import Answer, Conflict, Database, Session, chunks
 
 PACE_WINDOW = 300_000
 
@@ -36,6 +37,7 @@ class Ledger:
         self._db = database
         self._book = LaneBook()
         self._seen: set[str] = set()
+        self._unanswered: list[str] = []
         self.where = database.where
 
     def now(self) -> int:
@@ -50,23 +52,19 @@ class Ledger:
     # Adding and changing
 
     def add(
-        self, tasks: Sequence[NewTask], batch: str, actor: str, now: int | None = None
+        self, tasks: Sequence[NewTask], batch: str | None, actor: str, now: int | None = None
     ) -> Added:
-        """Add tasks to a batch ("" for none), all or nothing."""
+        """Add tasks to the batch of that name (None: to none), all or nothing."""
         at = self._at(now)
         for later in range(20):
             try:
                 return self._write(
-                    partial(adding.add, book=self._book, new=tasks, batch=batch, actor=actor,
+                    partial(adding.add, book=self._book, new=tasks, batch_name=batch, actor=actor,
                             now=at + later)
                 )  # fmt: skip
             except Conflict:  # another process drew the same ids in the same millisecond
                 continue
         raise StoreUnavailable("no free ids could be found; nothing was added. Try again.")
-
-    def batch_named(self, name: str, now: int | None = None) -> Batch:
-        at = self._at(now)
-        return self._write(lambda s: adding.batch_named(s, name, at))
 
     def cancel(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
         at = self._at(now)
@@ -106,13 +104,29 @@ class Ledger:
         if request is not None:
             self._introduce(request.worker, at)
 
+        nonces = ids.nonces(request.limit) if request else []
+
         def work(session: Session) -> tuple[list[Settled], list[claiming.Claimed]]:
+            self._give_back_unanswered(session, at)
             settled = settling.settle(session, self._book, verdicts, at) if verdicts else []
-            claimed = claiming.claim(session, self._book, request, at) if request else []
+            claimed = claiming.claim(session, self._book, request, nonces, at) if request else []
             return settled, claimed
 
-        settled, claimed = self._write(work)
+        try:
+            settled, claimed = self._write(work)
+        except BaseException:
+            self._unanswered += nonces
+            raise
+        self._unanswered.clear()
         return settled, [claiming.lease(c, request, at) for c in claimed if request]
+
+    def _give_back_unanswered(self, session: Session, now: int) -> None:
+        """A claim may have been made although its answer got lost on the way (a broken
+        connection, a disk that did not confirm): nobody knows its token, so give it back."""
+        for some in chunks(self._unanswered):
+            for task, attempt in claiming.live_with_nonces(session, some, self._seen):
+                why = "the answer to the claim got lost"
+                settling.end_without_token(session, self._book, task, attempt, "release", why, now)
 
     def heartbeat(self, tokens: Sequence[Token], lease: int, now: int | None = None) -> set[Token]:
         """Extend leases. Returns the tokens that still hold; the others have ended."""

@@ -222,13 +222,11 @@ class PostgresDatabase:
         try:
             connection = self._connected()
             with connection.pipeline():
-                if mode:
-                    connection.execute(f"BEGIN {mode}")
+                connection.execute(f"BEGIN {mode}")
                 session = PostgresSession(connection)
                 answer = work(session)
                 log.flush(session)
-                if mode:
-                    connection.execute("COMMIT")
+                connection.execute("COMMIT")
             return answer
         except BaseException as error:
             self._roll_back()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypervisor.domain import lifecycle
-from hypervisor.domain.errors import AmbiguousId, NotFound
+from hypervisor.domain.errors import AmbiguousId, InvalidInput, NotFound
 from hypervisor.domain.event import Event
-from hypervisor.domain.ids import LENGTH, clean
+from hypervisor.domain.ids import LENGTH, SHORTEST_PREFIX, clean
 from hypervisor.domain.lane import Lane
 from hypervisor.domain.task import Attempt, Batch, Stats, Task, TaskDetail, TaskFilter
 from hypervisor.store import log
@@ -86,6 +86,10 @@ def list_tasks(
 def resolve(session: Session, text: str) -> str:
     """The one task id that `text` is, or is a prefix of."""
     prefix = clean(text)
+    if len(prefix) < SHORTEST_PREFIX:
+        raise InvalidInput(
+            f"{text!r} is too short for an id: type {SHORTEST_PREFIX} or more of it."
+        )
     low, high = prefix.ljust(LENGTH, "0"), prefix.ljust(LENGTH, "z")
     found = session.rows(BY_PREFIX, (low, high))
     if not found:

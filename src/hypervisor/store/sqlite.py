@@ -35,6 +35,7 @@ from hypervisor.store.mounts import network_file_system
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 BUSY_TIMEOUT = 30_000
+DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 HEAD = "SELECT min(rank) FROM tasks WHERE state = 'active' AND lane = ?"
 EVENTS = """
@@ -240,7 +241,7 @@ class _Errors:
 
 def _translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
     kept = "Nothing was changed"
-    if isinstance(error, apsw.ConstraintError):
+    if error.extendedresult in DUPLICATE:
         return Conflict(str(error))
     if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
         return StoreBroken(
