@@ -36,9 +36,9 @@ SYSTEMS: tuple[System, ...] = (
     Huey(OFF, pace=3),
     Litequeue(NORMAL),
     Hypervisor(50, relaxed=True, pace=8),
-    Hypervisor(1, postgres=True, pace=0.6),
-    Procrastinate(pace=0.3),
-    PgQueuer(1, pace=0.6),
+    Hypervisor(1, postgres=True),
+    Procrastinate(),
+    PgQueuer(1),
     Hypervisor(10, postgres=True, pace=3),
     PgQueuer(10, pace=3),
     Hypervisor(25, postgres=True, pace=4),
@@ -125,7 +125,7 @@ def main() -> int:
         bench = Bench(folder, crew, server, args.items)
         for number in range(args.rounds):
             progress(f"round {number + 1} of {args.rounds}")
-            for processes in args.processes:
+            for processes in args.processes if number == 0 else [args.at]:
                 bench.measure_limits(processes)
                 for system in systems if number % 2 == 0 else reversed(systems):
                     bench.measure(system, processes)
@@ -223,8 +223,10 @@ def _row(
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.queue", description=__doc__)
-    parser.add_argument("--items", type=int, default=1500, help="items a measurement of k=1 takes")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each; medians count")
+    parser.add_argument("--items", type=int, default=6000, help="items a measurement of k=1 takes")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="measurements at 4 processes; medians count"
+    )
     parser.add_argument("--processes", default="1,2,4,8", help="process counts, comma separated")
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="systems whose name has NAME"

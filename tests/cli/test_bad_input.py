@@ -68,11 +68,11 @@ def test_hostile_receipts(hv):
 
 
 def test_hostile_text_as_a_result(hv):
-    hv.add("x")
+    task = hv.add("x")
     texts = list(HOSTILE.values())
     hv.ok("done", hv.claim(), f"--result={json.dumps(texts)}")
     assert hv.json("ls")[0]["result"] == texts
-    assert_safe(hv.ok("show", "1"))
+    assert_safe(hv.ok("show", task))
 
 
 @pytest.mark.parametrize("option", ["--type", "--branch", "--assignee", "--requires", "--batch"])
@@ -218,7 +218,9 @@ def test_large_but_allowed_text_comes_back(hv):
         ["add", "x", "--requires", ""], ["add", "x", "--exclusive", " "],
         ["add", "x", "y"], ["add", "x", "--glob", "*"], ["add", "--from", "-", "--glob", "*"],
         ["add", "--from", ""], ["add", "--from", "-", "--data", "5"],
-        ["add", "--from", "-", "--format", "xml"], ["add", "x", "--after", "no key, no id"],
+        ["add", "--from", "-", "--format", "xml"], ["add", "--from", "-", "--key", "k"],
+        ["add", "--glob", "*", "--key", "k"], ["add", "x", "--in", "5m", "--at", "2090-01-01"],
+        ["update", "1q13dmzm50c0", "--in", "5m", "--at", "2090-01-01"],
         ["heartbeat"], ["heartbeat", "x", "--lease", "0"], ["done"], ["fail", "x"],
         ["receipt"], ["receipt", "add"], ["receipt", "ls"], ["receipt", "nonsense"],
         ["completion", "tcsh"], ["completion"], ["--store"[:5], "ls"],

@@ -36,6 +36,25 @@ def test_retry_by_batch_alone_takes_what_failed_or_is_blocked(mixed):
     assert [set(each) for each in moved] == [{"task", "state"}] * 2
 
 
+def test_what_is_chosen_by_a_filter_goes_oldest_first(hv):
+    """A dependency that is opened again is in the way of the others before they are."""
+    first = hv.add("first", "--batch", "b")
+    hv.ok("done", hv.claim())
+    second = hv.add("second", "--batch", "b", "--after", first)
+    hv.ok("done", hv.claim())
+
+    assert hv.json("retry", "--state", "done", "--dry-run") == [first, second]
+    out = hv.ok("retry", "--state", "done", "--batch", "b")
+    assert out == f"{first} active\n{second} waiting\n"
+    assert hv.ok("cancel", "--batch", "b") == f"{first} cancelled\n{second} cancelled\n"
+
+
+def test_help_says_which_states_a_filter_takes(bare):
+    assert "(default: failed, blocked)" in bare.ok("retry", "--help")
+    said = " ".join(bare.ok("cancel", "--help").split())
+    assert "(default: inbox, waiting, active, in_progress, merging, review, blocked)" in said
+
+
 def test_cancel_by_batch_leaves_the_rest(mixed):
     mixed.ok("cancel", "--batch", "b")
     assert states(mixed) == {
@@ -46,7 +65,7 @@ def test_cancel_by_batch_leaves_the_rest(mixed):
 def test_a_rehearsal_shows_which_and_changes_nothing(mixed):
     before = mixed.content()
     out = mixed.ok("cancel", "--batch", "b", "--type", "task", "--dry-run")
-    assert out.splitlines()[-1] == "1 tasks (dry run: nothing was changed)"
+    assert out.splitlines()[-1] == "1 task (dry run: nothing was changed)"
     chosen = mixed.json("retry", "--state", "failed", "--dry-run")
     assert len(chosen) == 2
     assert mixed.json("cancel", f" {chosen[0].upper()} ", "--dry-run") == [chosen[0]]
@@ -70,12 +89,14 @@ def test_bulk_choices_that_make_no_sense(mixed):
 
 
 def test_unique_prefixes_stand_for_ids_everywhere(hv):
-    """Only one task: a single letter is enough. Look-alikes and capitals are read as meant."""
+    """Only one task: four letters are enough. Look-alikes and capitals are read as meant."""
     task = hv.add("x", "--batch", "b")
-    short = task[:1]
-    assert short == "1"
-    for written in (short, "I", "l", task.upper(), f" {task} "):
+    short = task[:4]
+    assert short[0] == "1"
+    for written in (short, f"I{short[1:]}", f"l{short[1:]}", task.upper(), f" {task} "):
         assert hv.task(written)["id"] == task
+    for args in (["show"], ["cancel"], ["update", "--title=y"], ["events", "--task"]):
+        assert "too short" in hv.refused(2, *args, task[:3])
     hv.ok("update", short, "--title", "y")
     hv.ok("receipt", "add", short, "seen")
     assert hv.ok("events", "--task", short)

@@ -45,7 +45,10 @@ def test_add_keeps_every_field(hv):
     )  # fmt: skip
     shown = hv.json("show", task)
 
-    assert set(shown) == {"detail", "receipts"}
+    assert set(shown) == {"detail", "receipts", "batch"}
+    assert (shown["batch"]["id"], shown["batch"]["name"]) == (
+        shown["detail"]["task"]["batch"], "my batch",
+    )  # fmt: skip
     detail = shown["detail"]
     assert set(detail) == {"task", "exclusive", "after", "waits_for", "attempts"}
     assert set(detail["task"]) == TASK_FIELDS
@@ -62,6 +65,16 @@ def test_add_keeps_every_field(hv):
     text = hv.ok("show", task)
     for piece in ("all of it", "long text", "docker, git", "src/a b.py", "2090-01-31 09:00"):
         assert piece in text
+    assert f"\n  batch       {shown['batch']['id']}  my batch\n" in text
+
+
+def test_show_is_not_misled_by_a_batch_named_like_another_ones_id(hv):
+    task = hv.add("x", "--batch", "mine")
+    batch = hv.task(task)["batch"]
+    hv.add("y", "--batch", batch)
+    assert hv.json("show", task)["batch"] is None
+    assert f"\n  batch       {batch}\n" in hv.ok("show", task)
+    assert hv.json("show", hv.add("z"))["batch"] is None
 
 
 def test_ls_lists_newest_first_and_pages_by_id(hv):
@@ -152,22 +165,57 @@ def test_done_next_finishes_and_claims_in_one_step(hv):
     assert [s["task"] for s in turn["settled"]] == [first]
     assert [lease["task"]["id"] for lease in turn["leases"]] == [second]
     code, out, err = hv("done", turn["leases"][0]["token"], "--next", "me")
-    assert (code, out, err) == (0, "", "nothing to claim\n")
+    assert (code, out, err) == (3, "", "nothing to claim\n")
     assert {hv.task(t)["state"] for t in (first, second)} == {"done"}
 
 
-def test_done_next_with_a_lost_token_still_hands_out_what_it_claimed(hv):
+def test_done_next_with_nothing_left_says_so_in_json_too(hv):
+    task = hv.add()
+    code, out, err = hv("done", hv.claim(), "--next", "me", "--json")
+
+    assert (code, err) == (3, "")
+    turn = json.loads(out)
+    assert [s["state"] for s in turn["settled"]] == ["done"] and turn["leases"] == []
+    assert hv.task(task)["state"] == "done"
+
+
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_done_next_with_a_lost_token_leaves_no_claim_behind(hv, json_too):
     hv.add("one")
     second = hv.add("two")
     token = hv.claim()
     hv.ok("release", token)
     hv.claim("--worker", "other")
-    code, out, err = hv("done", token, "--next", "me", "--json")
+    code, out, err = hv("done", token, "--next", "me", *json_too)
 
-    assert code == 6 and token in err
-    turn = json.loads(out)  # one document, though it also is an error
-    assert turn["settled"][0]["lost"]
-    assert [lease["task"]["id"] for lease in turn["leases"]] == [second]
+    assert code == 6 and token in err and len(err.splitlines()) == 1
+    assert [json.loads(line)["error"]["code"] for line in out.splitlines()] == (
+        ["lease_lost"] if json_too else []
+    )
+    detail = hv.json("show", second)["detail"]
+    assert (detail["task"]["state"], detail["task"]["failures"]) == ("active", 0)
+    assert [attempt["outcome"] for attempt in detail["attempts"]] == ["released"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--batch", "b"], ["--limit", "1"], ["--lease", "15m"], ["--type", "t"], ["--pid=0"]],
+)
+def test_done_without_next_takes_no_options_of_a_claim(hv, options):
+    hv.add()
+    assert "--next" in hv.refused(2, "done", hv.claim(), *options)
+
+
+def test_a_claim_clears_the_reason_of_before(hv):
+    task = hv.add()
+    hv.ok("block", hv.claim(), "no access", "--unblock", "a login")
+    hv.ok("retry", task, "--reason", "here it is")
+    (lease,) = hv.json("claim")
+
+    assert (lease["task"]["reason"], lease["task"]["unblock"]) == (None, None)
+    detail = hv.json("show", task)["detail"]
+    assert (detail["task"]["reason"], detail["task"]["unblock"]) == (None, None)
+    assert detail["attempts"][0]["reason"] == "no access"
 
 
 def test_block_says_why_and_what_would_help(hv):
@@ -267,7 +315,22 @@ def test_receipts_are_written_listed_and_verified(hv):
     (report,) = hv.json("receipt", "verify")
     assert set(report) == {"chain", "receipts", "head", "problem"}
     assert (report["receipts"], report["problem"]) == (3, None)
-    assert hv.ok("receipt", "verify", "mail").startswith("3 receipts in 1 chains: all hold\nhead ")
+    assert hv.ok("receipt", "verify", "mail").startswith("3 receipts in 1 chain: all hold\nhead ")
+
+
+@pytest.mark.parametrize("action", ["ls", "verify"])
+def test_receipts_are_listed_and_verified_by_one_name(hv, action):
+    task = hv.add()
+    assert "nothing more" in hv.refused(2, "receipt", action, task, "another word")
+
+
+def test_numbers_and_their_words_agree(hv):
+    assert hv.ok("receipt", "verify") == "0 receipts in 0 chains: all hold\n"
+    task = hv.add()
+    hv.ok("receipt", "add", task, "seen")
+    assert hv.ok("receipt", "verify").startswith("1 receipt in 1 chain: all hold\n")
+    assert "1 receipt in 1 chain: all hold\n" in hv.ok("doctor")
+    assert hv.ok("stats").startswith("1 task, 1 remaining, 0 claimed\n")
 
 
 def test_stats_count_by_state_and_batch(hv):
@@ -351,8 +414,10 @@ def test_every_command_has_help_with_an_example():
     from hypervisor.faces.cli.table import COMMANDS
 
     for command in COMMANDS.values():
-        text = make_parser(command)[0].format_help()
+        parser = make_parser(command)[0]
+        text = parser.format_help()
         assert "example:\n  " in text and command.summary.split()[0] in text
+        assert [action.dest for action in parser._actions if not action.help] == []
 
 
 def test_every_verb_has_a_command():

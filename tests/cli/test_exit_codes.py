@@ -26,7 +26,7 @@ def test_the_table_of_exit_codes():
     assert errors.EXIT_CODES["wrong_state"] == errors.EXIT_CODES["dependency_cycle"] == 5
     assert errors.EXIT_CODES["lease_lost"] == 6
     assert {code for kind, code in errors.EXIT_CODES.items() if kind.startswith("store")} == {7}
-    assert errors.EXIT_CODES["receipts_broken"] == 8
+    assert errors.EXIT_RECEIPTS_BROKEN == 8
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_ambiguous_prefixes_name_a_candidate(hv):
     for args in (["show"], ["update", "--title", "x"], ["receipt", "add"], ["release", "--force"]):
         verb, *rest = args
         more = ["text"] if rest == ["add"] else []
-        line = hv.refused(4, verb, *rest, task[:1], *more)
-        assert task in line and task[:1] in line
-    assert "fits several" in hv.refused(4, "events", "--task", task[:1])
-    assert "fits several batches" in hv.refused(4, "ls", "--batch", task[:1])
+        line = hv.refused(4, verb, *rest, task[:4], *more)
+        assert task in line and task[:4] in line
+    assert "fits several" in hv.refused(4, "events", "--task", task[:4])
+    assert "fits several batches" in hv.refused(4, "ls", "--batch", task[:4])
 
 
 def test_wrong_states_and_cycles(hv):
@@ -121,7 +121,7 @@ def test_broken_receipts(hv):
     connection.close()
 
     code, out, err = hv("receipt", "verify")
-    assert (code, out) == (8, "2 receipts in 1 chains: 1 broken\n")
+    assert (code, out) == (8, "2 receipts in 1 chain: 1 broken\n")
     assert "line 2 was changed" in err and len(err.splitlines()) == 1
     assert hv("receipt", "verify", "b").code == hv("receipt", "verify", "--json").code == 8
     assert hv("doctor").code == 7

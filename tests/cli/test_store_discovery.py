@@ -134,6 +134,17 @@ def test_a_file_in_the_place_of_the_folder(bare):
     assert (bare.folder / ".hypervisor").read_text() == "a file"
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_store_of_somebody_else_is_only_used_if_named(hv):
+    task = hv.add()
+    os.chown(hv.folder / ".hypervisor", 12345, -1)
+    for args in (["ls"], ["add", "x"]):
+        line = hv.refused(7, *args)
+        assert "belongs to another user" in line and "--store" in line
+    assert hv.ok("ls", "--ids", "--store", ".hypervisor").strip() == task
+    assert hv.ok("ls", "--ids", HYPERVISOR_STORE=".hypervisor").strip() == task
+
+
 def test_a_current_folder_that_is_gone(hv):
     gone = hv.folder / "gone"
     gone.mkdir()

@@ -86,8 +86,10 @@ def test_two_adders_in_the_same_millisecond_that_draw_the_same_ids(tmp_path, mon
 def test_prefixes(tmp_path):
     with hypervisor.open(tmp_path / "x.db", relaxed=True) as hv:
         (task,) = hv.add([hypervisor.NewTask("a")], now=NOW).ids
-        for length in range(1, ids.LENGTH + 1):
+        for length in range(ids.SHORTEST_PREFIX, ids.LENGTH + 1):
             assert hv.show(task[:length]).detail.task.id == task
+        with pytest.raises(InvalidInput, match=f"type {ids.SHORTEST_PREFIX} or more"):
+            hv.show(task[: ids.SHORTEST_PREFIX - 1])
         (other,) = hv.add([hypervisor.NewTask("b")], now=NOW + 1).ids
         shared = 0
         while task[shared] == other[shared]:
@@ -96,4 +98,4 @@ def test_prefixes(tmp_path):
             hv.show(task[:shared])
         assert hv.show(task[: shared + 1]).detail.task.id == task
         with pytest.raises(hypervisor.RequestError, match="no task has the id"):
-            hv.show("z")
+            hv.show("zzzz")

@@ -35,7 +35,7 @@ class Seen:
         tasks, self.attempts, links, self.keys, holds, events = store.query(
             TASKS, ATTEMPTS, LINKS, KEYS, HOLDS, EVENTS.format(last)
         )
-        self.events = [Event(*row[:8], json.loads(row[8] or "null")) for row in events]
+        self.events = [Event._make((*row[:8], json.loads(row[8] or "null"))) for row in events]
         self.last = self.events[-1].seq if events else last
         self.tasks: dict[str, Any] = {row[0]: row for row in tasks}
         self.states = {row[0]: row[1] for row in tasks}

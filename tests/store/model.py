@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hypervisor.domain.errors import DependencyCycle, InvalidInput, LeaseLost, WrongState
+from hypervisor.domain.errors import (
+    DependencyCycle,
+    HypervisorError,
+    LeaseLost,
+    NotFound,
+    WrongState,
+)
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import Holder, Token, Verdict, Worker
 from hypervisor.domain.task import Changes, NewTask
@@ -116,7 +122,7 @@ class Model:
 
     # Adding
 
-    def refusal_of_add(self, new: Sequence[NewTask], batch: str) -> type[Exception] | None:
+    def refusal_of_add(self, new: Sequence[NewTask], batch: str) -> type[HypervisorError] | None:
         fresh, _ = self._sort_out(new, batch)
         links: dict[int, set[int]] = {}
         for index in fresh:
@@ -126,7 +132,7 @@ class Model:
                 if here is not None:
                     links[index].add(here)
                 elif self._by_key(batch, text) is None and text not in self.tasks:
-                    return InvalidInput
+                    return NotFound
         return DependencyCycle if _cyclic(links) else None
 
     def add(

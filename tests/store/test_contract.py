@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hypervisor.domain.errors import DependencyCycle, InvalidInput, LeaseLost, WrongState
+from hypervisor.domain.errors import DependencyCycle, LeaseLost, NotFound, WrongState
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Token, Verdict, Worker, parse_token
 from hypervisor.domain.task import Changes, NewTask
@@ -385,7 +385,7 @@ def test_dependencies_by_key_within_a_call_and_a_batch(ledger, add):
     a, b = add(NewTask("b", key="kb", after=("ka",)), NewTask("a", key="ka"), batch="b")
     later = add(NewTask("c", after=("kb",)), batch="b")
     assert ledger.detail(a).after == (b,) and ledger.detail(later).after == (a,)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(NotFound):
         add(NewTask("d", after=("kb!",)))
 
 
@@ -473,7 +473,7 @@ def test_duplicates_by_key_are_reported_not_doubled(ledger):
 def test_a_refused_call_adds_nothing(store, ledger, add):
     add("a")
     before = dump(store)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(NotFound):
         add("fine", NewTask("not", after=("no such key!",)))
     assert dump(store) == before
 

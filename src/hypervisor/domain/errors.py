@@ -8,13 +8,12 @@
     │   ├── WrongState          the task's state does not allow it
     │   ├── DependencyCycle     a task would wait for itself
     │   └── LeaseLost           the token is stale: the claim has ended
-    ├── StoreError              the store cannot serve
-    │   ├── StoreBroken         damaged, or not a Hypervisor store at all
-    │   ├── StoreNewer          written by a newer version
-    │   ├── StoreReadOnly       may be read, not written
-    │   ├── StoreFull           no space left; the change was not made
-    │   └── StoreUnavailable    unreachable, locked or on an unsafe file system
-    └── ReceiptsBroken          the evidence has been tampered with
+    └── StoreError              the store cannot serve
+        ├── StoreBroken         damaged, or not a Hypervisor store at all
+        ├── StoreNewer          written by a newer version
+        ├── StoreReadOnly       may be read, not written
+        ├── StoreFull           no space left; the change was not made
+        └── StoreUnavailable    unreachable, locked, somebody else's, or on an unsafe file system
 
 Each class has a stable `code`; EXIT_CODES maps it once for the command line.
 A message says what happened, what was kept, and what to do next.
@@ -96,14 +95,10 @@ class StoreUnavailable(StoreError):
     code = "store_unavailable"
 
 
-class ReceiptsBroken(HypervisorError):
-    code = "receipts_broken"
-
-
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1
 EXIT_NOTHING_TO_CLAIM = 3
-EXIT_PARTLY = 9
+EXIT_RECEIPTS_BROKEN = 8
 EXIT_CODES = {
     "error": 1,
     "request": 2,
@@ -119,5 +114,4 @@ EXIT_CODES = {
     "store_read_only": 7,
     "store_full": 7,
     "store_unavailable": 7,
-    "receipts_broken": 8,
 }

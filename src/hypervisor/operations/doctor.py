@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hypervisor.operations.context import Context
 from hypervisor.operations.sweep import sweep
+from hypervisor.operations.wording import counted
 
 LOW_DISK = 500_000_000
 
@@ -55,10 +56,10 @@ def _receipts(hv: Context) -> Check:
     reports = hv.store.check_receipts(None)
     broken = [f"{report.chain}: {report.problem}" for report in reports if report.problem]
     lines = sum(report.receipts for report in reports)
+    all_hold = f"{counted(lines, 'receipt')} in {counted(len(reports), 'chain')}: all hold"
     return Check(
-        "receipts", not broken, "; ".join(broken) or f"{lines} lines in {len(reports)} chains hold",
-        "`hv receipt verify` names them",
-    )  # fmt: skip
+        "receipts", not broken, "; ".join(broken) or all_hold, "`hv receipt verify` names them"
+    )
 
 
 def _claims(hv: Context) -> Check:

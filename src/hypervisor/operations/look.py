@@ -16,10 +16,11 @@ MOST_LISTED = 100_000
 
 
 class Shown(NamedTuple):
-    """A task, all that hangs on it, and its receipts."""
+    """A task, all that hangs on it, its receipts and its batch."""
 
     detail: TaskDetail
     receipts: tuple[Receipt, ...]
+    batch: Batch | None
 
 
 def list_tasks(
@@ -59,7 +60,9 @@ def list_tasks(
 def show(hv: Context, task: str) -> Shown:
     """Show one task with its attempts, dependencies, keys and receipts."""
     found = hv.store.resolve(task)
-    return Shown(hv.store.detail(found), tuple(hv.store.receipts_of_task(found)))
+    detail = hv.store.detail(found)
+    receipts = tuple(hv.store.receipts_of_task(found))
+    return Shown(detail, receipts, _batch(hv, detail.task.batch))
 
 
 def stats(hv: Context, batch: str | None = None, now: int | None = None) -> Stats:
@@ -78,3 +81,9 @@ def events(hv: Context, since: int = 0, limit: int = 1_000) -> tuple[Event, ...]
     checks.number("since", since, 0, 2**62)
     checks.number("the limit", limit, 1, MOST_LISTED)
     return tuple(hv.store.events(since, limit))
+
+
+def _batch(hv: Context, batch_id: str) -> Batch | None:
+    """None outside any batch, or if another batch has this one's id for its name."""
+    batch = hv.store.batch(batch_id) if batch_id else None
+    return batch if batch and batch.id == batch_id else None

@@ -44,8 +44,8 @@ def read_tasks(
 
 
 def glob_tasks(pattern: str, base: NewTask, template: str = "{}") -> list[NewTask]:
-    """A task for each path that fits the pattern (`**` goes into folders), sorted."""
-    paths = sorted(globbing.glob(pattern, recursive=True))
+    """A task for each file whose path fits the pattern (`**` goes into folders), sorted."""
+    paths = sorted(filter(os.path.isfile, globbing.glob(pattern, recursive=True)))
     return list(_checked(enumerate((item_task(p, base, template) for p in paths), 1)))
 
 

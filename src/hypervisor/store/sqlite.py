@@ -35,6 +35,7 @@ from hypervisor.store.mounts import network_file_system
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 BUSY_TIMEOUT = 30_000
+LOOKS_BEFORE_SLEEP = 50
 DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 HEAD = "SELECT min(rank) FROM tasks WHERE state = 'active' AND lane = ?"
@@ -120,7 +121,7 @@ class SqliteDatabase:
     def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
         self._refuse_after_fork()
         with self._mutex, _Errors(self.where, self._connection):
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            self._queue_for_lock()
             try:
                 answer = self._transaction(work)
             finally:
@@ -163,6 +164,15 @@ class SqliteDatabase:
                 if getattr(self, name, -1) >= 0:
                     os.close(getattr(self, name))
                     setattr(self, name, -1)
+
+    def _queue_for_lock(self) -> None:
+        """A turn takes less time than falling asleep and being woken: look a few times first."""
+        for _ in range(LOOKS_BEFORE_SLEEP):
+            try:
+                return fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.sched_yield()
+        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
 
     def _refuse_after_fork(self) -> None:
         if os.getpid() != self._process:
@@ -241,7 +251,7 @@ class _Errors:
 
 def _translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
     kept = "Nothing was changed"
-    if error.extendedresult in DUPLICATE:
+    if getattr(error, "extendedresult", 0) in DUPLICATE:
         return Conflict(str(error))
     if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
         return StoreBroken(

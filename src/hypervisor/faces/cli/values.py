@@ -64,11 +64,14 @@ def read_text(path: str, what: str) -> str:
 def add_task_fields(parser: argparse.ArgumentParser, changing: bool) -> None:
     """Options that `add` and `update` share; unset ones stay None when changing."""
     default = None if changing else ""
-    parser.add_argument("--body", help="the full text; @FILE reads it from a file, @- from stdin")
+    parser.add_argument(
+        "--body", metavar="TEXT",
+        help="the full text; @FILE reads it from a file, @- from stdin, @@ stands for one @",
+    )  # fmt: skip
     parser.add_argument("--type", default=None if changing else "task", help="what kind of work")
     parser.add_argument(
         "--priority", choices=("critical", "high", "medium", "low"),
-        default=None if changing else "medium",
+        default=None if changing else "medium", help="how much of a head start it gets",
     )  # fmt: skip
     parser.add_argument("--branch", default=default, help="the context it belongs to")
     parser.add_argument("--assignee", default=default, help="only this worker may claim it")
@@ -76,18 +79,25 @@ def add_task_fields(parser: argparse.ArgumentParser, changing: bool) -> None:
         "--requires", action="append", metavar="CAPABILITY", help="what a worker must be able to do"
     )
     parser.add_argument("--after", action="append", metavar="TASK", help="wait until that is done")
-    parser.add_argument("--at", type=moment, metavar="TIME", help="not before this time")
-    parser.add_argument(
-        "--in", dest="delay", type=duration, metavar="DURATION", help="not before then"
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--at", type=moment, metavar="TIME", help="not before this time")
+    start.add_argument(
+        "--in", dest="delay", type=duration, metavar="DURATION", help="not before so much later"
     )
-    parser.add_argument("--retries", type=int, default=None if changing else 0)
+    parser.add_argument(
+        "--retries", type=int, metavar="N", default=None if changing else 0,
+        help="how often a failed attempt is tried again",
+    )  # fmt: skip
     parser.add_argument(
         "--data", type=json_text, metavar="JSON", help="anything else worth keeping"
     )
 
 
 def body(text: str | None) -> str | None:
-    return read_text(text[1:], "the body") if text is not None and text.startswith("@") else text
+    """The text, or what the file named after an `@` holds; `@@` is a text that begins with one."""
+    if text is None or not text.startswith("@"):
+        return text
+    return text[1:] if text.startswith("@@") else read_text(text[1:], "the body")
 
 
 def start_time(args: argparse.Namespace, now: int) -> int | None:

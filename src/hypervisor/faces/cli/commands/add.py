@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-0", "--null", action="store_true", help="items end with NUL, as find -print0"
     )
     source.add_argument(
-        "--title", dest="template", default="{}", metavar="TEXT", help="{} is the item"
+        "--title", dest="template", metavar="TEXT", help="the titles: {} is the item (default {})"
     )
     parser.add_argument("--batch", metavar="NAME", help="the batch to add to, made if new")
     parser.add_argument("--key", help="add it only if the batch has no task of this key")
@@ -80,8 +80,15 @@ def _delayed(tasks: list[NewTask], args: argparse.Namespace, now: int) -> list[N
 
 def _tasks(args: argparse.Namespace) -> list[NewTask]:
     given = [args.title is not None, args.source is not None, args.glob is not None]
+    if not any(given) and args.template is not None:
+        raise InvalidInput(
+            "--title is for tasks of --from or --glob; of one task, give the title by itself: "
+            "`hv add TITLE`."
+        )
     if sum(given) != 1:
         raise InvalidInput("give a TITLE, or --from FILE, or --glob PATTERN (one of them).")
+    if args.key is not None and args.title is None:
+        raise InvalidInput("--key is for one task; of many, each line, path or row has its own.")
     base = NewTask(
         title=args.title or "",
         body=values.body(args.body) or "",
@@ -107,14 +114,15 @@ def _tasks(args: argparse.Namespace) -> list[NewTask]:
 def _many(args: argparse.Namespace, base: NewTask) -> list[NewTask]:
     from hypervisor.operations.sources import glob_tasks, guess_format, read_tasks
 
+    template = "{}" if args.template is None else args.template
     if args.glob is not None:
-        return glob_tasks(args.glob, base, args.template)
+        return glob_tasks(args.glob, base, template)
     form = args.format or guess_format(args.source)
     try:
         if args.source == "-":
-            return read_tasks(sys.stdin.buffer, form, base, args.template, args.null)
+            return read_tasks(sys.stdin.buffer, form, base, template, args.null)
         with open(args.source, "rb") as file:
-            return read_tasks(file, form, base, args.template, args.null)
+            return read_tasks(file, form, base, template, args.null)
     except OSError as error:
         raise InvalidInput(
             f"{args.source} cannot be read: {error.strerror}. Nothing was added."

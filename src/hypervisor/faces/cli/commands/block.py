@@ -13,7 +13,7 @@ EXAMPLE = "hv block 1q12deyb47df.1.z06d 'no access to the tracker' --unblock 'a 
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("token", metavar="TOKEN")
+    parser.add_argument("token", metavar="TOKEN", help="as the claim printed it")
     parser.add_argument("reason", metavar="REASON", help="why it cannot go on")
     parser.add_argument("--unblock", metavar="TEXT", help="what would let it go on")
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from hypervisor.domain.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK
-from hypervisor.domain.lease import DEFAULT_LEASE, Lease
+from hypervisor.domain.lease import Lease
 from hypervisor.faces.cli.output import block, clock, one_line, print_json
 from hypervisor.faces.cli.values import duration
 from hypervisor.operations.claim import claim
@@ -22,11 +22,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_claim_options(parser)
 
 
-def add_claim_options(parser: argparse.ArgumentParser) -> None:
+def add_claim_options(parser: argparse._ActionsContainer) -> None:
     """What a claim can ask for; `done --next` shares them."""
-    parser.add_argument("--limit", type=int, default=1, metavar="N", help="up to N tasks at once")
+    parser.add_argument("--limit", type=int, metavar="N", help="up to N tasks at once (default 1)")
     parser.add_argument(
-        "--lease", type=duration, default=DEFAULT_LEASE, metavar="DURATION",
+        "--lease", type=duration, metavar="DURATION",
         help="how long without a heartbeat (default 15m)",
     )  # fmt: skip
     parser.add_argument(
@@ -35,18 +35,22 @@ def add_claim_options(parser: argparse.ArgumentParser) -> None:
         metavar="PID",
         help="the process that works on it: claimed while it lives",
     )
-    parser.add_argument("--batch", metavar="NAME")
-    parser.add_argument("--type", action="append", default=[], help="repeatable")
-    parser.add_argument("--branch")
-    parser.add_argument("--priority", action="append", default=[], help="repeatable")
+    parser.add_argument("--batch", metavar="NAME", help="only tasks of this batch")
+    parser.add_argument("--type", action="append", help="only tasks of this type; repeatable")
+    parser.add_argument("--branch", help="only tasks of this branch")
     parser.add_argument(
-        "--can", action="append", default=[], metavar="CAPABILITY", help="repeatable"
+        "--priority", action="append", help="only tasks of this priority; repeatable"
     )
+    parser.add_argument(
+        "--can", action="append", metavar="CAPABILITY",
+        help="also tasks that require this; repeatable",
+    )  # fmt: skip
     parser.add_argument("--assignee", help="only tasks assigned to this name")
 
 
 def claim_options(args: argparse.Namespace) -> dict[str, object]:
-    return {
+    """The options that were given; for the others the operation has its defaults."""
+    options = {
         "limit": args.limit,
         "lease": args.lease,
         "pid": args.pid,
@@ -57,6 +61,7 @@ def claim_options(args: argparse.Namespace) -> dict[str, object]:
         "capabilities": args.can,
         "assignee": args.assignee,
     }
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ WITH_TASKS = ("show", "retry", "cancel", "update", "release", "receipt")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell you use")
 
 
 def run(args: argparse.Namespace) -> int:

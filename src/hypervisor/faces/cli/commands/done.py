@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from contextlib import suppress
 
-from hypervisor.domain.errors import EXIT_CODES, EXIT_OK, LeaseLost
+from hypervisor.domain.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, InvalidInput, LeaseLost
 from hypervisor.faces.cli.commands.claim import add_claim_options, claim_options, print_leases
-from hypervisor.faces.cli.output import one_line, print_json
+from hypervisor.faces.cli.output import print_json
 from hypervisor.faces.cli.values import json_text
-from hypervisor.operations.claim import Done, complete, complete_and_claim
+from hypervisor.operations.claim import Done, Turn, complete, complete_and_claim, release
 from hypervisor.operations.context import Context
 
 EXAMPLE = """hv done 1q12deyb47df.1.z06d --result '{"verdict": "fine"}'
@@ -22,7 +22,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--next", metavar="WORKER", help="claim the next task in the same step, as this worker"
     )
-    add_claim_options(parser)
+    add_claim_options(parser.add_argument_group("with --next"))
+
+
+def prepare(args: argparse.Namespace) -> None:
+    if args.next is None and claim_options(args):
+        raise InvalidInput(
+            "what to claim next was said, but not by whom: add --next WORKER. Nothing was changed."
+        )
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -37,12 +44,18 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         args.next,
         **claim_options(args),  # type: ignore[arg-type]
     )
+    if turn.settled[0].lost:
+        _give_back(hv, turn)
+        raise LeaseLost(args.token, turn.settled[0].lost)
     if args.json:
         print_json(turn)
     else:
         print_leases(turn.leases)
-    if turn.settled[0].lost:
-        lost = LeaseLost(args.token, turn.settled[0].lost)
-        print(f"hv: {one_line(str(lost))}", file=sys.stderr)
-        return EXIT_CODES[lost.code]
-    return EXIT_OK
+    return EXIT_OK if turn.leases else EXIT_NOTHING_TO_CLAIM
+
+
+def _give_back(hv: Context, turn: Turn) -> None:
+    """The answer is an error, so the caller would not learn of what was claimed beside it."""
+    for lease in turn.leases:
+        with suppress(LeaseLost):
+            release(hv, lease.token, "claimed beside a stale token")

@@ -14,7 +14,7 @@ EXAMPLE = "hv fail 1q12deyb47df.1.z06d 'the tests do not pass' --retry-in 10m"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("token", metavar="TOKEN")
+    parser.add_argument("token", metavar="TOKEN", help="as the claim printed it")
     parser.add_argument("reason", metavar="REASON", help="what went wrong")
     parser.add_argument("--final", action="store_true", help="no retry, even if some are left")
     parser.add_argument(

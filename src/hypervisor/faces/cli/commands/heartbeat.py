@@ -16,8 +16,11 @@ EXAMPLE = "hv heartbeat 1q12deyb47df.1.z06d --lease 10m"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("token", nargs="+", metavar="TOKEN")
-    parser.add_argument("--lease", type=duration, default=DEFAULT_LEASE, metavar="DURATION")
+    parser.add_argument("token", nargs="+", metavar="TOKEN", help="as the claim printed it")
+    parser.add_argument(
+        "--lease", type=duration, default=DEFAULT_LEASE, metavar="DURATION",
+        help="how long from now (default 15m)",
+    )  # fmt: skip
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:

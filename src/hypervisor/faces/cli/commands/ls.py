@@ -12,14 +12,22 @@ EXAMPLE = "hv ls --state failed --state blocked --batch review"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--state", action="append", default=[], metavar="STATE", help="repeatable")
-    parser.add_argument("--batch", metavar="NAME")
-    parser.add_argument("--type")
-    parser.add_argument("--branch")
-    parser.add_argument("--priority", choices=("critical", "high", "medium", "low"))
-    parser.add_argument("--assignee")
-    parser.add_argument("--text", help="words in title or key")
-    parser.add_argument("--limit", type=int, default=50)
+    parser.add_argument(
+        "--state", action="append", default=[], metavar="STATE",
+        help="only tasks in this state; repeatable",
+    )  # fmt: skip
+    parser.add_argument("--batch", metavar="NAME", help="only tasks of this batch")
+    parser.add_argument("--type", help="only tasks of this type")
+    parser.add_argument("--branch", help="only tasks of this branch")
+    parser.add_argument(
+        "--priority", choices=("critical", "high", "medium", "low"),
+        help="only tasks of this priority",
+    )  # fmt: skip
+    parser.add_argument("--assignee", help="only tasks assigned to this name")
+    parser.add_argument("--text", help="only tasks with these words in title or key")
+    parser.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="at most so many (default 50)"
+    )
     parser.add_argument("--before", metavar="ID", help="the page after this id")
     parser.add_argument("--ids", action="store_true", help="only the ids")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hypervisor.domain.errors import EXIT_CODES, EXIT_OK, InvalidInput
+from hypervisor.domain.errors import EXIT_OK, EXIT_RECEIPTS_BROKEN, InvalidInput
 from hypervisor.faces.cli.output import clock, one_line, print_json
 from hypervisor.operations.context import Context
 from hypervisor.operations.receipts import receipt, receipts, verify
+from hypervisor.operations.wording import counted
 
 EXAMPLE = """hv receipt add 1q12deyb47df.1.z06d 'archived: 2026-11-02 | a@b.org | Invoice'
   hv receipt ls review
@@ -16,16 +17,29 @@ EXAMPLE = """hv receipt add 1q12deyb47df.1.z06d 'archived: 2026-11-02 | a@b.org 
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("add", "ls", "verify"))
-    parser.add_argument("of", nargs="?", metavar="TOKEN|TASK|BATCH")
+    parser.add_argument(
+        "action",
+        choices=("add", "ls", "verify"),
+        help="write some, list them, check that they hold",
+    )
+    parser.add_argument(
+        "of", nargs="?", metavar="TOKEN|TASK|BATCH",
+        help="add: your token, or a task; ls and verify: a batch or a task (verify: all if none)",
+    )  # fmt: skip
     parser.add_argument("text", nargs="*", metavar="TEXT", help="one line each (add)")
+
+
+def prepare(args: argparse.Namespace) -> None:
+    if args.action != "verify" and args.of is None:
+        wanted = "token or task" if args.action == "add" else "batch or task"
+        raise InvalidInput(f"`hv receipt {args.action}` needs a {wanted}.")
+    if args.action != "add" and args.text:
+        raise InvalidInput(f"`hv receipt {args.action}` takes one batch or task, nothing more.")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.action == "verify":
         return _verify(hv, args)
-    if args.of is None:
-        raise InvalidInput(f"`hv receipt {args.action}` needs a token, task or batch.")
     if args.action == "add":
         written = receipt(hv, args.of, args.text)
         if args.json:
@@ -51,7 +65,8 @@ def _verify(hv: Context, args: argparse.Namespace) -> int:
             print(f"hv: chain {report.chain}: {report.problem}", file=sys.stderr)
         lines = sum(report.receipts for report in reports)
         verdict = f"{len(broken)} broken" if broken else "all hold"
-        print(f"{lines} receipts in {len(reports)} chains: {verdict}")
+        held = f"{counted(lines, 'receipt')} in {counted(len(reports), 'chain')}"
+        print(f"{held}: {verdict}")
         if len(reports) == 1 and not broken:
             print(f"head {reports[0].head}")
-    return EXIT_CODES["receipts_broken"] if broken else EXIT_OK
+    return EXIT_RECEIPTS_BROKEN if broken else EXIT_OK

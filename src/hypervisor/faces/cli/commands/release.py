@@ -16,7 +16,7 @@ EXAMPLE = """hv release 1q12deyb47df.1.z06d
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("token", metavar="TOKEN|TASK", help="your token; with --force the task")
-    parser.add_argument("--reason", default="", metavar="TEXT")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the log")
     parser.add_argument(
         "--force", action="store_true",
         help="end somebody else's claim: only if you know that nobody works on it",

@@ -11,8 +11,12 @@ from hypervisor.operations.steer import retry
 EXAMPLE = """hv retry 1q12deyb --reason 'the server is back'
   hv retry --state failed --batch review --dry-run"""
 
-configure = selecting.configure
+STATES = ("failed", "blocked")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    selecting.configure(parser, STATES)
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    return selecting.run(hv, args, retry, ("failed", "blocked"))
+    return selecting.run(hv, args, retry, STATES)

@@ -11,12 +11,17 @@ from hypervisor.faces.cli.output import one_line, print_json
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import MOST_LISTED, list_tasks
 from hypervisor.operations.steer import Moved
+from hypervisor.operations.wording import counted
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser, states: tuple[str, ...]) -> None:
+    """`states`: which tasks a filter takes that names no state."""
     parser.add_argument("task", nargs="*", metavar="TASK", help="ids, or the beginnings of them")
-    parser.add_argument("--reason", default="", metavar="TEXT")
-    parser.add_argument("--state", action="append", default=[], help="all tasks in this state")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the log")
+    parser.add_argument(
+        "--state", action="append", default=[], metavar="STATE",
+        help=f"all tasks in this state (default: {', '.join(states)})",
+    )  # fmt: skip
     parser.add_argument("--batch", metavar="NAME", help="… of this batch")
     parser.add_argument("--type", help="… of this type")
     parser.add_argument("--dry-run", action="store_true", help="show which, change nothing")
@@ -30,7 +35,8 @@ def run(
         if args.json:
             print_json(chosen)
         else:
-            print("\n".join([*chosen, f"{len(chosen)} tasks (dry run: nothing was changed)"]))
+            tasks = counted(len(chosen), "task")
+            print("\n".join([*chosen, f"{tasks} (dry run: nothing was changed)"]))
         return EXIT_OK
     moved, code = [], EXIT_OK
     for task in chosen:
@@ -55,5 +61,5 @@ def _choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> l
         # Only a rehearsal looks them up first: in earnest, one bad id must not stop the rest.
         meant = map(hv.store.resolve, args.task) if args.dry_run else args.task
         return list(dict.fromkeys(meant))
-    wanted = args.state or states
-    return [t.id for t in list_tasks(hv, wanted, args.batch, args.type, limit=MOST_LISTED)]
+    found = list_tasks(hv, args.state or states, args.batch, args.type, limit=MOST_LISTED)
+    return [task.id for task in reversed(found)]  # what others wait for is mostly the older

@@ -33,7 +33,7 @@ def _print(shown: Shown) -> None:
     fields = {
         "type": task.type,
         "priority": task.priority,
-        "batch": task.batch,
+        "batch": f"{task.batch}  {shown.batch.name}" if shown.batch else task.batch,
         "branch": task.branch,
         "assignee": task.assignee,
         "requires": ", ".join(task.requires),

@@ -8,12 +8,13 @@ from hypervisor.domain.errors import EXIT_OK
 from hypervisor.faces.cli.output import colour, cut, one_line, plain, print_json, width
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import batches, stats
+from hypervisor.operations.wording import counted as number_of
 
 EXAMPLE = "hv stats --batch review"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--batch", metavar="NAME")
+    parser.add_argument("--batch", metavar="NAME", help="only tasks of this batch")
     parser.add_argument("--batches", action="store_true", help="each batch, newest first")
 
 
@@ -24,7 +25,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json(counted)
         return EXIT_OK
-    print(f"{counted.total} tasks, {counted.remaining} remaining, {counted.claimed} claimed")
+    tasks = number_of(counted.total, "task")
+    print(f"{tasks}, {counted.remaining} remaining, {counted.claimed} claimed")
     for state, count in counted.states.items():
         if count:
             print(colour(f"  {state:<12}{count:>8}", state))

@@ -18,8 +18,8 @@ EXAMPLE = """hv update 1q12deyb --priority high --after 1q12ddxa
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("task", metavar="TASK")
-    parser.add_argument("--title")
+    parser.add_argument("task", metavar="TASK", help="its id, or the beginning of it")
+    parser.add_argument("--title", metavar="TEXT", help="what is to be done")
     parser.add_argument("--accept", action="store_true", help="take it out of the inbox")
     values.add_task_fields(parser, changing=True)
 
