@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-long lint check bench bench-queue bench-start bench-flat clean dev bench-deps
+.PHONY: help test test-long lint check docs bench bench-queue bench-start bench-flat clean dev bench-deps
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
@@ -21,6 +21,10 @@ lint: dev ## Check style, types and import rules
 	.venv/bin/lint-imports
 
 check: lint test ## Everything a change must pass: lint and test
+
+docs: dev ## Write the generated parts of the documentation anew
+	$(PY) scripts/cli_reference.py
+	$(PY) scripts/lifecycle_diagram.py
 
 bench: bench-queue bench-start bench-flat ## Run all benchmarks
 

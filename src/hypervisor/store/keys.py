@@ -47,6 +47,11 @@ HOLD_RUNNING = (
 )
 DROP = "DELETE FROM key_holds WHERE task = ?"
 SET_QUEUED = "UPDATE task_keys SET queued = ? WHERE task = ?"
+LINE_UP = """
+UPDATE task_keys SET queued = 1 WHERE task = ? AND EXISTS (
+    SELECT 1 FROM tasks
+    WHERE id = ? AND state = 'waiting' AND open_deps = 0 AND start_at IS NULL)
+"""
 KEYS_OF = "SELECT key FROM task_keys WHERE task = ? ORDER BY key"
 SET_STATE = "UPDATE tasks SET state = ?, updated_at = ? WHERE id = ?"
 BATCH_OF = "SELECT batch FROM tasks WHERE id = ?"
@@ -82,6 +87,11 @@ def drop(session: Session, task: str) -> list[str]:
     session.run(DROP, (task,))
     session.run(SET_QUEUED, (0, task))
     return [row[0] for row in session.rows(KEYS_OF, (task,))]
+
+
+def line_up(session: Session, task: str) -> None:
+    """Queue an otherwise ready task for its keys; `offer` then gives each to the best."""
+    session.run(LINE_UP, (task, task))
 
 
 def offer(session: Session, keys: Iterable[str], now: int) -> None:

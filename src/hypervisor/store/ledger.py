@@ -30,6 +30,7 @@ from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Answer, Conflict, Database, Session, chunks
 
 PACE_WINDOW = 300_000
+MOST_UNANSWERED = 10_000
 
 
 class Ledger:
@@ -105,9 +106,10 @@ class Ledger:
             self._introduce(request.worker, at)
 
         nonces = ids.nonces(request.limit) if request else []
+        unanswered = list(self._unanswered)
 
         def work(session: Session) -> tuple[list[Settled], list[claiming.Claimed]]:
-            self._give_back_unanswered(session, at)
+            self._give_back(session, unanswered, at)
             settled = settling.settle(session, self._book, verdicts, at) if verdicts else []
             claimed = claiming.claim(session, self._book, request, nonces, at) if request else []
             return settled, claimed
@@ -115,15 +117,16 @@ class Ledger:
         try:
             settled, claimed = self._write(work)
         except BaseException:
-            self._unanswered += nonces
+            self._unanswered = [*self._unanswered, *nonces][-MOST_UNANSWERED:]
             raise
-        self._unanswered.clear()
+        if unanswered:
+            self._unanswered = [n for n in self._unanswered if n not in unanswered]
         return settled, [claiming.lease(c, request, at) for c in claimed if request]
 
-    def _give_back_unanswered(self, session: Session, now: int) -> None:
+    def _give_back(self, session: Session, unanswered: list[str], now: int) -> None:
         """A claim may have been made although its answer got lost on the way (a broken
         connection, a disk that did not confirm): nobody knows its token, so give it back."""
-        for some in chunks(self._unanswered):
+        for some in chunks(unanswered):
             for task, attempt in claiming.live_with_nonces(session, some, self._seen):
                 why = "the answer to the claim got lost"
                 settling.end_without_token(session, self._book, task, attempt, "release", why, now)

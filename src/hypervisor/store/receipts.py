@@ -54,7 +54,7 @@ def of_task(session: Session, task: str) -> list[Receipt]:
 
 
 def of_chain(session: Session, chain: str) -> Iterator[Receipt]:
-    last = -1
+    last = -(2**62)  # a line smuggled in before the first one must be found, too
     while page := session.rows(PAGE, (chain, last)):
         for row in page:
             yield Receipt(*row)

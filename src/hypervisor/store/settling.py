@@ -116,7 +116,7 @@ def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) ->
     if results:
         session.run_many(SET_RESULT, results)
     log.write(session, now, [_line(e) for e in endings])
-    requeued = _requeue_keyed(session, book, endings, now)
+    requeued = _requeue_keyed(session, endings, now)
     done = [task for task in needed if needed[task] == lifecycle.DONE]
     for some in chunks(done):
         readiness.dependency_done(session, book, some, now)
@@ -172,19 +172,19 @@ def _end_tasks(session: Session, endings: list[_Ending], now: int) -> dict[str, 
     return needed
 
 
-def _requeue_keyed(session: Session, book: LaneBook, endings: list[_Ending], now: int) -> set[str]:
-    """Free the keys; a task that goes back into the queue may take its own again first."""
+def _requeue_keyed(session: Session, endings: list[_Ending], now: int) -> set[str]:
+    """Free the keys for the best in line; a task that goes back into the queue is one of them."""
     active: set[str] = set()
     for e in endings:
         if e.keyed:
             task = e.verdict.token.task
             freed = keys.drop(session, task)
             if e.state == lifecycle.WAITING:
-                readiness.promote(session, book, [task], now)
-                if session.rows(IS_ACTIVE, (task,)):
-                    session.run(LEFT_ACTIVE, (task, e.verdict.token.attempt))
-                    active.add(task)
+                keys.line_up(session, task)
             keys.offer(session, freed, now)
+            if e.state == lifecycle.WAITING and session.rows(IS_ACTIVE, (task,)):
+                session.run(LEFT_ACTIVE, (task, e.verdict.token.attempt))
+                active.add(task)
     return active
 
 

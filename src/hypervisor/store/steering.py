@@ -26,6 +26,9 @@ RELOCATE = "UPDATE tasks SET lane = ?, rank = ?, updated_at = ? WHERE id = ?"
 RELOCATE_KEYS = "UPDATE task_keys SET lane = ?, rank = ? WHERE task = ?"
 SET_START = "UPDATE tasks SET start_at = ? WHERE id = ?"
 
+# What decides whether and when a task can be claimed; a new title does not.
+MOVING = ("type", "priority", "branch", "assignee", "requires", "after", "start_at")
+
 
 def cancel(session: Session, book: LaneBook, task: str, reason: str, actor: str, now: int) -> str:
     row = _find(session, task)
@@ -74,9 +77,9 @@ def update(
     session: Session, book: LaneBook, task: str, changes: Changes, actor: str, now: int
 ) -> str:
     row = _find(session, task)
-    queued = row[0] in (lifecycle.WAITING, lifecycle.ACTIVE)
-    if queued:
-        session.lock("keys")
+    moves = any(getattr(changes, name) is not None for name in MOVING)
+    requeue = moves and row[0] in (lifecycle.WAITING, lifecycle.ACTIVE)
+    if requeue:
         readiness.hold(session, book, [task], now)
     _change_details(session, task, changes)
     _change_lane(session, book, task, row[1], changes, now)
@@ -90,10 +93,12 @@ def update(
         session, now,
         [log.Line("update", task, row[2], None, None, actor, log.dump({"fields": named}))],
     )  # fmt: skip
-    if queued:
-        freed = keys.drop(session, task) if book.get(session, row[1]).keyed else []
-        readiness.promote(session, book, [task], now)
+    if requeue and book.get(session, row[1]).keyed:
+        freed = keys.drop(session, task)
+        keys.line_up(session, task)
         keys.offer(session, freed, now)
+    elif requeue:
+        readiness.promote(session, book, [task], now)
     return str(_find(session, task)[0])
 
 
