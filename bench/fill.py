@@ -12,6 +12,7 @@ import hypervisor
 from hypervisor.domain import ids
 from hypervisor.domain.lane import Lane
 from hypervisor.domain.priority import rank
+from hypervisor.store.lanes import ADD
 
 KINDS = ("active", "done", "blocked", "delayed")
 FUTURE = 4_000_000_000_000
@@ -89,7 +90,7 @@ def fill_sqlite(path: str, plans: Sequence[Plan], at: int) -> None:
     connection = apsw.Connection(path)
     connection.execute("PRAGMA synchronous=OFF; PRAGMA cache_size=-200000; BEGIN IMMEDIATE")
     for plan in plans:
-        connection.execute(_LANE_SQLITE, _lane_row(plan))
+        connection.execute(ADD, _lane_row(plan))
         for name, values in rows(plan, at).items():
             columns = COLUMNS[name].split()
             sql = (
@@ -155,5 +156,4 @@ def _lane_row(plan: Plan) -> tuple[Any, ...]:
     return (lane.id, *lane[:4], " ".join(lane.requires), lane.assignee, int(lane.keyed))
 
 
-_LANE_SQLITE = "INSERT OR IGNORE INTO lanes VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_LANE_POSTGRES = f"INSERT INTO lanes VALUES ({','.join(['%s'] * 8)}) ON CONFLICT DO NOTHING"
+_LANE_POSTGRES = ADD.replace("?", "%s")

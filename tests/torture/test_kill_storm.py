@@ -88,15 +88,21 @@ class Storm:
                 looked = time.monotonic()
 
     def calm(self, hv):
-        """No more kills: what was given up is tried again, and everything ends."""
-        while True:
+        """No more kills: what was given up is tried again, and everything ends.
+
+        The last victims are missed only after the last kill, so a task may be given up
+        even now; until it is tried again, those that wait for it keep the workers busy.
+        """
+        while hv.stats().states["done"] < hv.stats().total or self._alive:
+            assert time.monotonic() < self._until, hv.stats().states
             for task in hv.list_tasks(states=("failed",), limit=1_000):
                 hv.retry(task.id, reason="the storm is over")
-            self._alive = self._alive or [self._hire()]
-            worker = self._alive.pop()
-            assert worker.wait(self._until - time.monotonic()) == 0
-            if not self._alive and hv.stats().states["done"] == hv.stats().total:
-                return
+            ended = self._nursery.ended()
+            assert all(ended.get(worker.pid, 0) == 0 for worker in self._alive)
+            self._alive = [worker for worker in self._alive if worker.pid not in ended]
+            if not self._alive and hv.stats().remaining:
+                self._alive = [self._hire()]
+            time.sleep(0.02)
 
     def _hire(self):
         name = f"worker{len(self.killed) + len(self._alive)}"
