@@ -20,7 +20,7 @@ AT_MOST = 90.0
 @pytest.mark.parametrize("k", [1, 4])
 def test_kill_storm(store, nursery, k):
     dice = random.Random(20261115 + k)
-    tasks = 2_400
+    tasks = 4_000
     with hypervisor.open(store.where, relaxed=True) as hv:
         hv.add(_tangle(tasks, dice), batch="storm")
 

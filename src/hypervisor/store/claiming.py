@@ -84,6 +84,8 @@ def claim(
         lanes = _ready_lanes(session, book, request)
         if not lanes:
             break
+        if book.get(session, lanes[0]).keyed:
+            session.lock("keys")
         # All that is ready is just being taken by others: wait for what they leave,
         # so that no answer is 'nothing' while there is something.
         if left := session.rows(PICK + session.wait_locked, (lanes[0], 1)):

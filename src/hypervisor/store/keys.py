@@ -73,6 +73,7 @@ def reserve(session: Session, task: str, now: int) -> None:
 
 def take(session: Session, task: str, now: int) -> set[str]:
     """The task is being claimed: shut out every lane. Returns the tasks that had to yield."""
+    session.lock("keys")
     rivals = {row[0] for row in session.rows(RIVALS, (task,))}
     freed = [key for rival in sorted(rivals) for key in _displace(session, rival, now)]
     session.run(DROP, (task,))
