@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests.support.databases import DATABASES, Postgres, PostgresServer, Sqlite
@@ -10,6 +12,12 @@ from tests.support.databases import DATABASES, Postgres, PostgresServer, Sqlite
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also run what takes minutes")
     parser.addoption("--machine-seed", type=int, help="repeat the state machine from this seed")
+
+
+def pytest_configure(config):
+    # Started in the background, we ignore Ctrl-C, and so would every program under test.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from hypervisor.domain import lifecycle
@@ -90,8 +91,7 @@ def resolve(session: Session, text: str) -> str:
         raise InvalidInput(
             f"{text!r} is too short for an id: type {SHORTEST_PREFIX} or more of it."
         )
-    low, high = prefix.ljust(LENGTH, "0"), prefix.ljust(LENGTH, "z")
-    found = session.rows(BY_PREFIX, (low, high))
+    found = session.rows(BY_PREFIX, _range(prefix))
     if not found:
         raise NotFound(f"no task has the id {text!r}. `hv ls` lists them.")
     if len(found) > 1:
@@ -104,14 +104,9 @@ def resolve(session: Session, text: str) -> str:
 def batch(session: Session, text: str) -> Batch:
     """The batch of that name, id or unique id prefix."""
     found = session.rows(BATCH_BY_NAME, (text,))
-    if not found:
-        try:
-            prefix = clean(text)
-        except Exception:
-            prefix = ""
-        if prefix:
-            low, high = prefix.ljust(LENGTH, "0"), prefix.ljust(LENGTH, "z")
-            found = session.rows(BATCH_BY_PREFIX, (low, high))
+    if not found and len(text) >= SHORTEST_PREFIX:
+        with suppress(InvalidInput):
+            found = session.rows(BATCH_BY_PREFIX, _range(clean(text)))
     if not found:
         raise NotFound(f"no batch is called {text[:60]!r}. `hv stats --batches` lists them.")
     if len(found) > 1:
@@ -164,6 +159,11 @@ def task(lane: Lane, row: Row) -> Task:
         lane.requires, row[4], row[5], log.load(row[6]), row[7], row[8], row[9], row[10], row[11],
         row[12], row[13], log.load(row[14]), row[15], row[16], row[17], row[18],
     )  # fmt: skip
+
+
+def _range(prefix: str) -> tuple[str, str]:
+    """The first and the last id that begin so."""
+    return prefix.ljust(LENGTH, "0"), prefix.ljust(LENGTH, "z")
 
 
 def _conditions(wanted: TaskFilter) -> tuple[list[str], list[Any]]:
