@@ -219,14 +219,23 @@ class PostgresDatabase:
                 self._connection = None
 
     def _transaction(self, work: Callable[[Session], Answer], mode: str = "") -> Answer:
+        """Without a mode, the pipeline itself is the transaction: what is sent until it
+        ends is committed together, or rolled back if we say so before."""
         try:
             connection = self._connected()
             with connection.pipeline():
-                connection.execute(f"BEGIN {mode}")
-                session = PostgresSession(connection)
-                answer = work(session)
-                log.flush(session)
-                connection.execute("COMMIT")
+                try:
+                    if mode:
+                        connection.execute(f"BEGIN {mode}")
+                    session = PostgresSession(connection)
+                    answer = work(session)
+                    log.flush(session)
+                    if mode:
+                        connection.execute("COMMIT")
+                except BaseException:
+                    with suppress(psycopg.Error):  # the server has given up by itself
+                        connection.execute("ROLLBACK")
+                    raise
             return answer
         except BaseException as error:
             self._roll_back()
