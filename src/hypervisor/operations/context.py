@@ -23,6 +23,14 @@ class Context:
         self.batch_ids: dict[str, str] = {}
         self.workers: dict[tuple[str, int], Worker] = {}
 
+    def now(self) -> int:
+        """The time by the clock that all users of the store share, in milliseconds."""
+        return self.store.now()
+
+    def resolve(self, task: str) -> str:
+        """The whole id of the task that an id or a unique beginning of one means."""
+        return self.store.resolve(task)
+
     def close(self) -> None:
         self.store.close()
 

@@ -53,7 +53,7 @@ def prepare(args: argparse.Namespace) -> int | None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    added = add(hv, _delayed(args.tasks, args, hv.store.now()), args.batch)
+    added = add(hv, _delayed(args.tasks, args, hv.now()), args.batch)
     if args.json:
         print_json(added)
         return 0

@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.limit is not None:
         checks.number("the limit", args.limit, 1, 2**62)
-    task = None if args.task is None else hv.store.resolve(args.task)
+    task = None if args.task is None else hv.resolve(args.task)
     last, left = args.since, args.limit
     while left is None or left > 0:
         found = events(hv, last, PAGE)

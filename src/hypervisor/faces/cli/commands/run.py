@@ -39,7 +39,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    started = hv.store.now()
+    started = hv.now()
     added = add(hv, TASKS, BATCH)
     say = (lambda *_: None) if args.json else print
     say(f"batch {BATCH}: {len(added.ids)} tasks added, {len(added.duplicates)} already there")
@@ -51,7 +51,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return EXIT_OK
     if not done:
         say("everything is already complete; `hv retry --batch example --state done` starts over")
-    took = duration(hv.store.now() - started)
+    took = duration(hv.now() - started)
     proof = "receipts hold" if held else "RECEIPTS BROKEN (`hv receipt verify`)"
     say(f"{counted.states['done']} of {counted.total} done, {done} now in {took}, {proof}")
     say("look around: hv ls · hv show ID · hv stats · hv events")

@@ -59,7 +59,7 @@ def _choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> l
         raise InvalidInput("name tasks, or choose them by --state, --batch or --type.")
     if args.task:
         # Only a rehearsal looks them up first: in earnest, one bad id must not stop the rest.
-        meant = map(hv.store.resolve, args.task) if args.dry_run else args.task
+        meant = map(hv.resolve, args.task) if args.dry_run else args.task
         return list(dict.fromkeys(meant))
     found = list_tasks(hv, args.state or states, args.batch, args.type, limit=MOST_LISTED)
     return [task.id for task in reversed(found)]  # what others wait for is mostly the older

@@ -34,7 +34,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         assignee=args.assignee,
         requires=None if args.requires is None else tuple(filter(None, args.requires)),
         after=None if args.after is None else tuple(filter(None, args.after)),
-        start_at=values.start_time(args, hv.store.now()),
+        start_at=values.start_time(args, hv.now()),
         retries=args.retries,
         data=args.data,
     )
