@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import hypervisor
 from hypervisor.domain import ids
 from hypervisor.domain.errors import InvalidInput
+from hypervisor.store import chance
 
 NUMBERS = st.integers(0, 2**60 - 1)
 NOW = ids.EPOCH + 60_000_000_000
@@ -44,7 +45,7 @@ def test_a_clock_before_the_epoch_makes_small_ids():
 
 
 def test_chance_is_twenty_bits():
-    drawn = [ids.entropy() for _ in range(200)]
+    drawn = [chance.entropy() for _ in range(200)]
     assert all(0 <= n < 2**20 for n in drawn) and len(set(drawn)) > 190
 
 
@@ -71,7 +72,7 @@ def test_what_is_no_id(text):
 
 def test_two_adders_in_the_same_millisecond_that_draw_the_same_ids(tmp_path, monkeypatch):
     """The second one's ids are made anew; nothing is lost, doubled or half written."""
-    monkeypatch.setattr(ids, "entropy", lambda: 7)
+    monkeypatch.setattr(chance, "entropy", lambda: 7)
     with hypervisor.open(tmp_path / "x.db", relaxed=True) as one:
         with hypervisor.open(tmp_path / "x.db", relaxed=True) as two:
             first = one.add([hypervisor.NewTask("a"), hypervisor.NewTask("b")], now=NOW).ids

@@ -75,6 +75,7 @@ def test_every_verdict_on_an_attempt_is_an_event_with_an_outcome():
 @pytest.mark.parametrize("keys", [True, False])
 @pytest.mark.parametrize("start", [None, 5])
 @pytest.mark.parametrize("open_dependencies", [0, 1])
-def test_ready_is_when_nothing_is_in_the_way(open_dependencies, start, keys):
-    ready = lifecycle.is_ready(open_dependencies, start, keys)
-    assert ready == ((open_dependencies, start, keys) == (0, None, True))
+def test_active_at_once_is_what_nothing_is_in_the_way_of(open_dependencies, start, keys):
+    state = lifecycle.queue_state(open_dependencies, start, keys)
+    free = (open_dependencies, start, keys) == (0, None, False)
+    assert state == ("active" if free else "waiting")

@@ -8,8 +8,6 @@ are read as those digits; upper case is read as lower case.
 
 from __future__ import annotations
 
-import os
-
 from hypervisor.domain.errors import InvalidInput
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -27,17 +25,6 @@ def new_numbers(count: int, now: int, entropy: int) -> range:
     """The numbers behind `count` fresh ids; `entropy` is any integer of 20 random bits."""
     first = (max(now - EPOCH, 0) << ENTROPY_BITS) + entropy % (1 << ENTROPY_BITS)
     return range(first, first + count)
-
-
-def entropy() -> int:
-    """Twenty random bits from the system's source."""
-    return int.from_bytes(os.urandom(3), "big") >> 4
-
-
-def nonces(count: int) -> list[str]:
-    """Four random characters each, for tokens."""
-    raw = os.urandom(3 * count)
-    return [short_hash(raw[i] << 16 | raw[i + 1] << 8 | raw[i + 2]) for i in range(0, 3 * count, 3)]
 
 
 def encode(number: int) -> str:

@@ -2,7 +2,7 @@
 
 QUEUE stands for the two states of a task that wants to run: `active` when
 nothing stands in its way, otherwise `waiting`. Which of the two it is, is
-decided and stored in the same transaction (see `is_ready`).
+decided and stored in the same transaction (see `queue_state`).
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ def next_state(state: str, event: str, task: str = "the task") -> str:
     return after
 
 
-def is_ready(open_dependencies: int, start_at: int | None, keys_reserved: bool) -> bool:
-    """Whether a queued task is active rather than waiting."""
-    return open_dependencies == 0 and start_at is None and keys_reserved
+def queue_state(open_dependencies: int, start_at: int | None, keyed: bool) -> str:
+    """The state in which a task enters the queue. One with exclusive keys always waits at
+    first: whether it may have them is for the store to say, in the same transaction."""
+    hindered = open_dependencies > 0 or start_at is not None or keyed
+    return WAITING if hindered else ACTIVE

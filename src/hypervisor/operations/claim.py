@@ -21,7 +21,7 @@ from hypervisor.domain.lease import (
 from hypervisor.domain.priority import check_priority
 from hypervisor.domain.retry import back_off
 from hypervisor.domain.task import Json
-from hypervisor.operations.context import Context
+from hypervisor.operations.context import Context, batch_id
 from hypervisor.operations.sweep import sweep_if_due
 
 
@@ -178,20 +178,13 @@ def _wanted(
     assignee: str | None,
 ) -> ClaimFilter:
     return ClaimFilter(
-        batch=None if batch is None else _batch_id(hv, batch),
+        batch=batch_id(hv, batch),
         types=checks.names("types", types) if types else (),
         branch=branch,
         priorities=tuple(check_priority(p) for p in priorities),
         capabilities=checks.names("capabilities", capabilities) if capabilities else (),
         assignee=assignee,
     )
-
-
-def _batch_id(hv: Context, name: str) -> str:
-    """A batch keeps its id for ever: a worker that asks for it a thousand times looks once."""
-    if name not in hv.batch_ids:
-        hv.batch_ids[name] = hv.store.batch(checks.text("the batch", name)).id
-    return hv.batch_ids[name]
 
 
 def _request(

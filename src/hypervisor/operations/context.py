@@ -36,5 +36,10 @@ class Context:
 
 
 def batch_id(hv: Context, text: str | None) -> str | None:
-    """The id of the batch that is meant, None for any."""
-    return None if text is None else hv.store.batch(checks.text("the batch", text)).id
+    """The id of the batch that is meant, None for any. A batch keeps its id for ever: a
+    worker that asks for it a thousand times looks once."""
+    if text is None:
+        return None
+    if text not in hv.batch_ids:
+        hv.batch_ids[text] = hv.store.batch(checks.text("the batch", text)).id
+    return hv.batch_ids[text]

@@ -8,7 +8,7 @@ from hypervisor.domain.errors import DependencyCycle, InvalidInput, NotFound
 from hypervisor.domain.lane import Lane
 from hypervisor.domain.priority import rank
 from hypervisor.domain.task import Added, Batch, Duplicate, NewTask
-from hypervisor.store import dependencies, log, readiness, reading
+from hypervisor.store import chance, dependencies, log, readiness, reading
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Session, chunks, marks, pad
 
@@ -34,7 +34,7 @@ def batch_named(session: Session, name: str, now: int) -> Batch:
     """The batch of that name, made if it is new."""
     found = session.rows(reading.BATCH_BY_NAME, (name,))
     if not found:
-        fresh = ids.encode(ids.new_numbers(1, now, ids.entropy())[0])
+        fresh = ids.encode(ids.new_numbers(1, now, chance.entropy())[0])
         session.run(ADD_BATCH, (fresh, name, now))
         found = session.rows(reading.BATCH_BY_NAME, (name,))
         batch = Batch(*found[0])
@@ -57,7 +57,7 @@ def add(
 ) -> Added:
     """Add tasks to the batch of that name, or to none."""
     batch = "" if batch_name is None else batch_named(session, batch_name, now).id
-    numbers = ids.new_numbers(len(new), now, ids.entropy())
+    numbers = ids.new_numbers(len(new), now, chance.entropy())
     if any(task.key is not None for task in new):
         session.lock(f"add {batch}")  # two calls with the same keys must see each other
     known = _known_keys(session, batch, new)
@@ -165,7 +165,7 @@ def _insert(
         "tasks",
         [
             (p.id, state, lane_ids[p.lane], rank(p.number, p.new.priority), batch, p.open_needs,
-             _start(p.new, now), p.new.retries, now, now)
+             readiness.if_later(p.new.start_at, now), p.new.retries, now, now)
             for p, state in pairs
         ],
     )  # fmt: skip
@@ -199,12 +199,9 @@ def _insert(
     readiness.promote(session, book, [p.id for p in planned if p.lane.keyed], now)
 
 
-def _start(new: NewTask, now: int) -> int | None:
-    return new.start_at if new.start_at is not None and new.start_at > now else None
-
-
 def _first_state(p: _Planned, now: int) -> str:
     if p.new.inbox:
         return lifecycle.INBOX
-    ready = lifecycle.is_ready(p.open_needs, _start(p.new, now), not p.lane.keyed)
-    return lifecycle.ACTIVE if ready else lifecycle.WAITING
+    return lifecycle.queue_state(
+        p.open_needs, readiness.if_later(p.new.start_at, now), p.lane.keyed
+    )

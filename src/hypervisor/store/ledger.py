@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from hypervisor.domain import ids
 from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
@@ -25,7 +24,16 @@ from hypervisor.domain.task import (
     TaskDetail,
     TaskFilter,
 )
-from hypervisor.store import adding, claiming, readiness, reading, receipts, settling, steering
+from hypervisor.store import (
+    adding,
+    chance,
+    claiming,
+    readiness,
+    reading,
+    receipts,
+    settling,
+    steering,
+)
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Answer, Conflict, Database, Session, chunks
 
@@ -105,7 +113,7 @@ class Ledger:
         if request is not None:
             self._introduce(request.worker, at)
 
-        nonces = ids.nonces(request.limit) if request else []
+        nonces = chance.nonces(request.limit) if request else []
         unanswered = list(self._unanswered)
 
         def work(session: Session) -> tuple[list[Settled], list[claiming.Claimed]]:

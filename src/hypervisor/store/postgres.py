@@ -57,7 +57,7 @@ NUMBER_EVENTS = """
 UPDATE events SET seq = fresh.number FROM (
     SELECT id, row_number() OVER (ORDER BY id)
         + (SELECT coalesce(max(seq), 0) FROM events) AS number
-    FROM (SELECT id FROM events WHERE seq IS NULL ORDER BY id LIMIT 10000) AS unnumbered) AS fresh
+    FROM (SELECT id FROM events WHERE seq IS NULL ORDER BY id LIMIT ?) AS unnumbered) AS fresh
 WHERE events.id = fresh.id RETURNING 1
 """
 EVENTS = """
@@ -65,6 +65,7 @@ SELECT seq, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE seq > ? ORDER BY seq LIMIT ?
 """
 VERSION_TABLE = "CREATE TABLE schema_version (version BIGINT NOT NULL)"
+MOST_NUMBERED = 10_000
 FEW = 20
 INTO = {
     table: f"INSERT INTO {table} ({', '.join(name for name, _ in columns)})"
@@ -175,7 +176,7 @@ class PostgresDatabase:
 
         def work(session: Session) -> list[Row]:
             session.lock("events")
-            while session.rows(NUMBER_EVENTS):
+            while len(session.rows(NUMBER_EVENTS, (MOST_NUMBERED,))) == MOST_NUMBERED:
                 pass
             return session.rows(EVENTS, (since, limit))
 

@@ -102,6 +102,11 @@ def hold(session: Session, book: LaneBook, tasks: Sequence[str], now: int) -> No
     keys.offer(session, freed, now)
 
 
+def if_later(start_at: int | None, now: int) -> int | None:
+    """A start time that has passed is none."""
+    return start_at if start_at is not None and start_at > now else None
+
+
 def any_due(session: Session, now: int) -> bool:
     return bool(session.rows(ANY_DUE, (now,)))
 

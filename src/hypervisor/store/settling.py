@@ -145,8 +145,7 @@ def _ending(session: Session, book: LaneBook, verdict: Verdict, row: Any) -> _En
             verdict = verdict._replace(event=event, reason=reason)
     state = lifecycle.next_state(row[6], event, verdict.token.task)
     if state == lifecycle.QUEUE:
-        free = not lane.keyed and lifecycle.is_ready(row[11], verdict.retry_at, True)
-        state = lifecycle.ACTIVE if free else lifecycle.WAITING
+        state = lifecycle.queue_state(row[11], verdict.retry_at, lane.keyed)
     return _Ending(verdict, row[5], lane.batch, lane.keyed, state, failures, crashes)
 
 

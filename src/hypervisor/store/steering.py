@@ -51,9 +51,8 @@ def requeue(
     row = _find(session, task)
     before = row[0]
     lifecycle.next_state(before, event, task)
-    start_at = None if event == "reopen" else _later(row[5], now)
-    free = not book.get(session, row[1]).keyed and lifecycle.is_ready(row[4], start_at, True)
-    after = lifecycle.ACTIVE if free else lifecycle.WAITING
+    start_at = None if event == "reopen" else readiness.if_later(row[5], now)
+    after = lifecycle.queue_state(row[4], start_at, book.get(session, row[1]).keyed)
     session.run(ENQUEUE, (after, start_at, now, task))
     _log(session, task, event, after, row[2], reason, actor, now)
     if before == lifecycle.DONE:
@@ -67,8 +66,7 @@ def take_back(
 ) -> str:
     """End a claim on a person's word: the task goes back into the queue unharmed."""
     row = _find(session, task)
-    if row[0] != lifecycle.IN_PROGRESS:
-        raise WrongState(f"{task} is {row[0]}, nobody holds it. Nothing was changed.")
+    lifecycle.next_state(row[0], "release", task)
     settling.end_without_token(session, book, task, row[3], "release", reason, now, actor)
     return str(_find(session, task)[0])
 
@@ -87,7 +85,7 @@ def update(
         _refuse_if_started(task, row[0])
         dependencies.replace(session, task, changes.after)
     if changes.start_at is not None:
-        session.run(SET_START, (_later(changes.start_at, now), task))
+        session.run(SET_START, (readiness.if_later(changes.start_at, now), task))
     named = sorted(name for name, value in changes._asdict().items() if value is not None)
     log.write(
         session, now,
@@ -104,10 +102,6 @@ def update(
 
 def _find(session: Session, task: str) -> Row:
     return session.rows(FIND + session.for_update, (task,))[0]
-
-
-def _later(start_at: int | None, now: int) -> int | None:
-    return start_at if start_at is not None and start_at > now else None
 
 
 def _leave_queue(session: Session, book: LaneBook, task: str, row: Row) -> Sequence[str]:
