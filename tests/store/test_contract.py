@@ -437,6 +437,23 @@ def test_a_better_rival_displaces_an_active_one(ledger, add):
     assert (ledger.task(low).state, ledger.task(high).state) == ("active", "waiting")
 
 
+def test_a_released_task_yields_its_key_to_a_better_one(ledger, add, claim, settle):
+    older = add(NewTask("older", exclusive=("k",), start_at=NOW + 10))
+    younger = add(NewTask("younger", exclusive=("k",)), at=NOW + 1)
+    token = claim(at=NOW + 2)
+    assert token.task == younger
+    ledger.promote_due(NOW + 20)
+    assert ledger.task(older).state == "waiting"
+    assert settle(token, "release", NOW + 21).state == "waiting"
+    assert (ledger.task(older).state, ledger.task(younger).state) == ("active", "waiting")
+
+
+def test_a_new_title_leaves_the_queue_alone(ledger, add):
+    task = add("old title")
+    ledger.update(task, Changes(title="new title"), "me", NOW)
+    assert [event.kind for event in ledger.events(0, 100)] == ["add", "update"]
+
+
 def test_a_displaced_task_frees_its_other_keys(ledger, add, claim):
     first = add(NewTask("first", exclusive=("k",), start_at=NOW + 10))
     both = add(NewTask("both", exclusive=("k", "l")), at=NOW + 1)
@@ -538,6 +555,8 @@ TAMPERING = {
     "all removed": "DELETE FROM receipts",
     "inserted": "INSERT INTO receipts SELECT chain, 6, task, attempt, at, actor, text, hash"
     " FROM receipts WHERE number = 5",
+    "smuggled in front": "INSERT INTO receipts SELECT chain, -1, task, attempt, at, actor, text, hash"
+    " FROM receipts WHERE number = 5",
     "head removed": "DELETE FROM receipt_chains",
     "head set back": "UPDATE receipt_chains SET number = 4,"
     " hash = (SELECT hash FROM receipts WHERE number = 4)",
@@ -560,10 +579,10 @@ def test_verify_finds_what_was_done_to_receipts(store, ledger, chain, how):
 
 def test_two_ledgers_on_one_store_see_the_same(store, open_ledger):
     one, other = open_ledger(), open_ledger()
-    need = one.add([NewTask("a", type="new lane")], "", "me", NOW).ids[0]
+    need = one.add([NewTask("a", type="new lane")], None, "me", NOW).ids[0]
     [lease] = other.claim(ClaimRequest(BOB, 5, LEASE), NOW)
     assert lease.task.type == "new lane"
-    task = other.add([NewTask("b", after=(need,), type="later lane")], "", "me", NOW).ids[0]
+    task = other.add([NewTask("b", after=(need,), type="later lane")], None, "me", NOW).ids[0]
     assert one.settle([Verdict(parse_token(lease.token), "complete")], NOW)[0].state == "done"
     assert other.task(task).state == "active"
     assert titles(one.claim(ClaimRequest(ANN, 5, LEASE), NOW)) == ["b"]
