@@ -555,8 +555,8 @@ TAMPERING = {
     "all removed": "DELETE FROM receipts",
     "inserted": "INSERT INTO receipts SELECT chain, 6, task, attempt, at, actor, text, hash"
     " FROM receipts WHERE number = 5",
-    "smuggled in front": "INSERT INTO receipts SELECT chain, -1, task, attempt, at, actor, text, hash"
-    " FROM receipts WHERE number = 5",
+    "smuggled in front": "INSERT INTO receipts SELECT chain, -1, task, attempt, at, actor, text,"
+    " hash FROM receipts WHERE number = 5",
     "head removed": "DELETE FROM receipt_chains",
     "head set back": "UPDATE receipt_chains SET number = 4,"
     " hash = (SELECT hash FROM receipts WHERE number = 4)",
