@@ -15,6 +15,7 @@ class Lane(NamedTuple):
     requires: tuple[str, ...]
     assignee: str
     keyed: bool
+    paused: bool = False  # nobody may claim from it for now; not part of its identity
 
     @property
     def id(self) -> int:
@@ -43,7 +44,8 @@ def may_claim(lane: Lane, wanted: ClaimFilter, caller: str) -> bool:
     leaves the unassigned tasks to others.
     """
     return (
-        (wanted.batch is None or lane.batch == wanted.batch)
+        not lane.paused
+        and (wanted.batch is None or lane.batch == wanted.batch)
         and (not wanted.types or lane.type in wanted.types)
         and (wanted.branch is None or lane.branch == wanted.branch)
         and (not wanted.priorities or lane.priority in wanted.priorities)

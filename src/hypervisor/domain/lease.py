@@ -62,6 +62,15 @@ class Lease(NamedTuple):
     task: Task
 
 
+class Usage(NamedTuple):
+    """What an attempt cost. Unknown figures are None."""
+
+    exit_code: int | None = None
+    cpu_ms: int | None = None
+    peak_kb: int | None = None
+    output_bytes: int | None = None
+
+
 class Verdict(NamedTuple):
     """How an attempt ended: a lifecycle event and what is worth keeping."""
 
@@ -71,6 +80,7 @@ class Verdict(NamedTuple):
     reason: str | None = None
     unblock: str | None = None
     retry_at: int | None = None
+    usage: Usage | None = None
 
 
 class Settled(NamedTuple):

@@ -62,6 +62,10 @@ class Attempt(NamedTuple):
     ended_at: int | None
     outcome: str | None
     reason: str | None
+    exit_code: int | None = None
+    cpu_ms: int | None = None
+    peak_kb: int | None = None
+    output_bytes: int | None = None
 
 
 class TaskDetail(NamedTuple):
@@ -90,9 +94,12 @@ class Added(NamedTuple):
 
 
 class Batch(NamedTuple):
+    """Tasks submitted together; `spec` says how they are run, None if nothing runs them."""
+
     id: str
     name: str
     created_at: int
+    spec: Json = None
 
 
 class Changes(NamedTuple):

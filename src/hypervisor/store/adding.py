@@ -37,14 +37,13 @@ def batch_named(session: Session, name: str, now: int) -> Batch:
         fresh = ids.encode(ids.new_numbers(1, now, chance.entropy())[0])
         session.run(ADD_BATCH, (fresh, name, now))
         found = session.rows(reading.BATCH_BY_NAME, (name,))
-        batch = Batch(*found[0])
-        if batch.id == fresh:
+        if found[0][0] == fresh:
             log.write(
                 session,
                 now,
                 [log.Line("batch", "", fresh, None, None, "", log.dump({"name": name}))],
             )
-    return Batch(*found[0])
+    return reading.make_batch(found[0])
 
 
 def add(

@@ -1,7 +1,8 @@
-"""The lanes of a store, remembered by every process: a lane never changes once it exists.
+"""The lanes of a store, remembered by every process: only a pause ever changes one.
 
-Lanes are numbered in the order of their commits, so that a process can tell
-with one look whether there are any that it has not met.
+Lanes are numbered in the order of their commits, and one that is paused or
+resumed gets a new number, so that a process can tell with one look whether
+there are any that it has not met as they are.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from hypervisor.domain.lane import ClaimFilter, Lane, may_claim
 from hypervisor.store.session import Session
 
 ADD = """
-INSERT INTO lanes (id, batch, type, branch, priority, requires, assignee, keyed, number)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(number), 0) + 1 FROM lanes))
+INSERT INTO lanes (id, batch, type, branch, priority, requires, assignee, keyed, paused, number)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(number), 0) + 1 FROM lanes))
 ON CONFLICT (id) DO NOTHING
 """
 NEWER = """
-SELECT number, id, batch, type, branch, priority, requires, assignee, keyed FROM lanes
+SELECT number, id, batch, type, branch, priority, requires, assignee, keyed, paused FROM lanes
 WHERE number > ? ORDER BY number
+"""
+PAUSES = "SELECT scope, name FROM pauses"
+SET_PAUSED = """
+UPDATE lanes SET paused = ?, number = (SELECT max(number) + 1 FROM lanes) WHERE id = ?
 """
 
 
@@ -42,10 +47,8 @@ class LaneBook:
     def refresh(self, session: Session) -> bool:
         """Read the lanes that are new. Says whether there were any."""
         rows = session.rows(NEWER, (self.latest,))
-        for number, lane_id, batch, kind, branch, priority, requires, assignee, keyed in rows:
-            needs = tuple(requires.split(" ")) if requires else ()
-            lane = Lane(batch, kind, branch, priority, needs, assignee, bool(keyed))
-            self._known[lane_id] = lane
+        for number, lane_id, *fields in rows:
+            self._known[lane_id] = _lane(*fields)
             self.latest = number
         if rows:
             self._matching.clear()
@@ -64,7 +67,42 @@ class LaneBook:
         missing = [lane for lane in lanes if lane.id not in self._known]
         if missing:
             session.lock("lanes")  # numbers must become visible in their order
+            pauses = _pauses(session)
             session.run_many(
                 ADD,
-                [(x.id, *x[:4], " ".join(x.requires), x.assignee, int(x.keyed)) for x in missing],
-            )
+                [
+                    (x.id, *x[:4], " ".join(x.requires), x.assignee, int(x.keyed),
+                     int(_is_paused(x, pauses)))
+                    for x in missing
+                ],
+            )  # fmt: skip
+
+    def follow_pauses(self, session: Session) -> None:
+        """Mark the lanes as the pauses now say."""
+        session.lock("lanes")
+        self.refresh(session)
+        pauses = _pauses(session)
+        session.run_many(
+            SET_PAUSED,
+            [
+                (int(not lane.paused), lane_id)
+                for lane_id, lane in self._known.items()
+                if lane.paused != _is_paused(lane, pauses)
+            ],
+        )
+
+
+def _lane(
+    batch: str, kind: str, branch: str, priority: str, requires: str, assignee: str, keyed: int,
+    paused: int,
+) -> Lane:  # fmt: skip
+    needs = tuple(requires.split(" ")) if requires else ()
+    return Lane(batch, kind, branch, priority, needs, assignee, bool(keyed), bool(paused))
+
+
+def _pauses(session: Session) -> set[tuple[str, str]]:
+    return {(scope, name) for scope, name in session.rows(PAUSES)}
+
+
+def _is_paused(lane: Lane, pauses: set[tuple[str, str]]) -> bool:
+    return not pauses.isdisjoint({("all", ""), ("batch", lane.batch), ("type", lane.type)})

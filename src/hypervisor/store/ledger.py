@@ -14,10 +14,12 @@ from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
 from hypervisor.domain.receipt import ChainReport, Receipt
+from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskReport
 from hypervisor.domain.task import (
     Added,
     Batch,
     Changes,
+    Json,
     NewTask,
     Stats,
     Task,
@@ -31,6 +33,7 @@ from hypervisor.store import (
     readiness,
     reading,
     receipts,
+    running,
     settling,
     steering,
 )
@@ -148,16 +151,20 @@ class Ledger:
         at = self._at(now)
         return self._db.read(lambda s: claiming.holders(s, boot, at))
 
-    def reclaim(self, holder: Holder, reason: str, now: int | None = None) -> bool:
-        """Put a dead worker's task back. False if the claim has ended or been renewed meanwhile."""
+    def reclaim(
+        self, holder: Holder, reason: str, now: int | None = None, started: bool = True
+    ) -> bool:
+        """Put a dead worker's task back. False if the claim has ended or been renewed meanwhile.
+        An attempt that had not even `started` costs the task nothing."""
         at = self._at(now)
 
         def work(session: Session) -> bool:
             if not claiming.unchanged(session, holder):
                 return False
             return settling.end_without_token(
-                session, self._book, holder.task, holder.attempt, "crash", reason, at
-            )
+                session, self._book, holder.task, holder.attempt,
+                "crash" if started else "release", reason, at,
+            )  # fmt: skip
 
         return self._write(work)
 
@@ -169,6 +176,77 @@ class Ledger:
     def promote_due(self, now: int | None = None) -> int:
         at = self._at(now)
         return self._write(lambda s: readiness.promote_due(s, self._book, at))
+
+    # Running work
+
+    def declare(self, name: str, spec: Json, actor: str, now: int | None = None) -> Batch:
+        at = self._at(now)
+        return self._write(lambda s: running.declare(s, name, spec, actor, at))
+
+    def pause(self, which: Pause, now: int | None = None) -> bool:
+        at = self._at(now)
+        return self._write(lambda s: running.pause(s, self._book, which, at))
+
+    def resume(self, which: Pause, now: int | None = None) -> bool:
+        at = self._at(now)
+        return self._write(lambda s: running.resume(s, self._book, which, at))
+
+    def pauses(self) -> list[Pause]:
+        return self._db.read(running.pauses)
+
+    def ask_stop(
+        self, task: str, after: str, reason: str, actor: str, now: int | None = None
+    ) -> bool:
+        at = self._at(now)
+        return self._write(lambda s: running.ask_stop(s, task, after, reason, actor, at))
+
+    def stops(self, tasks: Sequence[str]) -> list[Stop]:
+        return self._db.read(lambda s: running.stops(s, tasks)) if tasks else []
+
+    def forget_stop(self, task: str) -> None:
+        self._write(lambda s: s.run(running.FORGET_STOP, (task,)), durable=False)
+
+    def register(self, worker: Worker, batch: str, now: int | None = None) -> None:
+        """Write down that a worker process serves a batch, so that supervisors find it."""
+        at = self._at(now)
+        self._write(lambda s: running.register(s, worker, batch, at), durable=False)
+        self._seen.add(worker.id)
+
+    def retire(self, worker: str, now: int | None = None) -> None:
+        at = self._at(now)
+        self._write(lambda s: s.run(running.RETIRE, (at, worker)), durable=False)
+
+    def at_work(self, boot: str) -> list[AtWork]:
+        return self._db.read(lambda s: running.at_work(s, boot))
+
+    def ready(self) -> list[Ready]:
+        return self._db.read(lambda s: running.ready(s, self._book))
+
+    def running(self, batch: str | None, limit: int) -> list[Running]:
+        return self._db.read(lambda s: running.running(s, self._book, batch, limit))
+
+    def setting(self, name: str) -> str | None:
+        return self._db.read(lambda s: running.setting(s, name))
+
+    def set(self, name: str, value: str) -> None:
+        self._write(lambda s: s.run(running.SET, (name, value)))
+
+    def note(
+        self, kind: str, data: Json, actor: str, task: str = "", batch: str = "",
+        now: int | None = None,
+    ) -> None:  # fmt: skip
+        at = self._at(now)
+        self._write(lambda s: running.note(s, kind, data, task, batch, actor, at), durable=False)
+
+    def report(
+        self, batch: str, after: str, limit: int, now: int | None = None
+    ) -> list[TaskReport]:
+        at = self._at(now)
+        return self._db.read(lambda s: running.report(s, batch, after, limit, at))
+
+    def changed_since(self, batch: str, since: int) -> dict[str, int]:
+        """How many tasks of the batch are in which state, of those that changed since."""
+        return self._db.read(lambda s: running.changed_since(s, batch, since))
 
     # Receipts
 

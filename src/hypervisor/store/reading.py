@@ -24,17 +24,18 @@ FROM tasks t JOIN details d ON d.task = t.id
 """
 ATTEMPT, RANK, YOUNGEST_LANE = 9, 19, 20  # where a claim finds them in such a row
 BY_PREFIX = "SELECT id FROM tasks WHERE id >= ? AND id <= ? ORDER BY id LIMIT 2"
-BATCH_BY_NAME = "SELECT id, name, created_at FROM batches WHERE name = ?"
-BATCH_BY_PREFIX = "SELECT id, name, created_at FROM batches WHERE id >= ? AND id <= ? LIMIT 2"
-BATCHES = "SELECT id, name, created_at FROM batches ORDER BY id DESC LIMIT ?"
+BATCH_BY_NAME = "SELECT id, name, created_at, spec FROM batches WHERE name = ?"
+BATCH_BY_PREFIX = "SELECT id, name, created_at, spec FROM batches WHERE id >= ? AND id <= ? LIMIT 2"
+BATCHES = "SELECT id, name, created_at, spec FROM batches ORDER BY id DESC LIMIT ?"
 KEYS = "SELECT key FROM task_keys WHERE task = ? ORDER BY key"
 NEEDS = """
 SELECT d.needs, n.state FROM dependencies d JOIN tasks n ON n.id = d.needs
 WHERE d.task = ? ORDER BY d.needs
 """
 ATTEMPTS = """
-SELECT number, worker, claimed_at, ended_at, outcome, reason FROM attempts
-WHERE task = ? ORDER BY number
+SELECT number, worker, claimed_at, ended_at, outcome, reason, exit_code, cpu_ms, peak_kb,
+    output_bytes
+FROM attempts WHERE task = ? ORDER BY number
 """
 COUNTS = """
 SELECT l.type, t.state, count(*) FROM tasks t JOIN lanes l ON l.id = t.lane
@@ -111,11 +112,15 @@ def batch(session: Session, text: str) -> Batch:
         raise NotFound(f"no batch is called {text[:60]!r}. `hv stats --batches` lists them.")
     if len(found) > 1:
         raise AmbiguousId(f"{text!r} fits several batches, {found[0][0]} among them.")
-    return Batch(*found[0])
+    return make_batch(found[0])
 
 
 def batches(session: Session, limit: int) -> list[Batch]:
-    return [Batch(*row) for row in session.rows(BATCHES, (limit,))]
+    return [make_batch(row) for row in session.rows(BATCHES, (limit,))]
+
+
+def make_batch(row: Row) -> Batch:
+    return Batch(row[0], row[1], row[2], log.load(row[3]))
 
 
 def stats(session: Session, batch_id: str | None, now: int, window: int) -> Stats:

@@ -33,6 +33,10 @@ RETURNING task, EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = attempts.ta
 """
 IS_ACTIVE = "SELECT 1 FROM tasks WHERE id = ? AND state = 'active'"
 LEFT_ACTIVE = "UPDATE attempts SET state_after = 'active' WHERE task = ? AND number = ?"
+SET_USAGE = """
+UPDATE attempts SET exit_code = ?, cpu_ms = ?, peak_kb = ?, output_bytes = ?
+WHERE task = ? AND number = ?
+"""
 SET_RESULT = "UPDATE details SET result = ? WHERE task = ?"
 
 OUTCOMES = {
@@ -115,6 +119,13 @@ def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) ->
     ]
     if results:
         session.run_many(SET_RESULT, results)
+    usages = [
+        (*e.verdict.usage, e.verdict.token.task, e.verdict.token.attempt)
+        for e in endings
+        if e.verdict.usage is not None
+    ]
+    if usages:
+        session.run_many(SET_USAGE, usages)
     log.write(session, now, [_line(e) for e in endings])
     requeued = _requeue_keyed(session, endings, now)
     done = [task for task in needed if needed[task] == lifecycle.DONE]

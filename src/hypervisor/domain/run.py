@@ -1,0 +1,118 @@
+"""Running a batch: how its tasks are run, and what is seen while and after they run."""
+
+from typing import NamedTuple
+
+from hypervisor.domain.errors import InvalidInput
+from hypervisor.domain.lease import Worker
+from hypervisor.domain.task import Json
+
+STRATEGIES = ("auto", "parallel", "sequential")
+ALL = "all"
+BATCH = "batch"
+TYPE = "type"
+
+
+class RunSpec(NamedTuple):
+    """How each task of a batch is run: a command or a Python function, where and within what.
+
+    Kept with the batch, so that any supervisor can go on with it. The environment
+    is not part of it: it may hold secrets, which the store never sees.
+    """
+
+    cwd: str
+    command: tuple[str, ...] = ()
+    function: str | None = None
+    shell: bool = False
+    python: str | None = None
+    stdin: str = "closed"  # or "item"
+    clean_env: bool = False
+    workers: int | None = None  # None: as many as the host's cores
+    claim: int | None = None  # how many tasks a worker claims at once; None: as it pays
+    fail_fast: bool = False
+    strategy: str = "auto"
+    time: int | None = None  # limits of an attempt: milliseconds …
+    memory: int | None = None  # … bytes …
+    silence: int | None = None  # … milliseconds …
+    output: int | None = None  # … bytes
+
+
+def spec_from(data: Json) -> RunSpec:
+    """The spec that a batch keeps; fields of a newer version are an error, not a guess."""
+    if not isinstance(data, dict) or not set(data) <= set(RunSpec._fields):
+        raise InvalidInput("this batch was declared by another version; declare it again.")
+    return RunSpec(**{**data, "command": tuple(data.get("command", ()))})
+
+
+def spec_data(spec: RunSpec) -> Json:
+    """The spec as it is kept: only what differs from the defaults."""
+    defaults = RunSpec._field_defaults
+    return {
+        name: value
+        for name, value in spec._asdict().items()
+        if name not in defaults or value != defaults[name]
+    }
+
+
+class Pause(NamedTuple):
+    """What nobody may claim for now: everything, a batch, or a type."""
+
+    scope: str
+    name: str
+    reason: str
+    actor: str
+    at: int
+
+
+class Stop(NamedTuple):
+    """A running attempt that shall end, and what then becomes of its task."""
+
+    task: str
+    attempt: int
+    next: str  # "cancel", "fail" or "release"
+    reason: str
+    actor: str
+
+
+class Running(NamedTuple):
+    """A claimed task and who works on it."""
+
+    task: str
+    title: str
+    type: str
+    priority: str
+    batch: str
+    attempt: int
+    claimed_at: int
+    worker: Worker
+
+
+class AtWork(NamedTuple):
+    """A worker process that serves a batch."""
+
+    worker: Worker
+    batch: str
+    started_at: int
+
+
+class Ready(NamedTuple):
+    """A batch with tasks that could be claimed now, the best of them first."""
+
+    batch: str
+    rank: int
+    priority: str
+    types: tuple[str, ...]
+
+
+class TaskReport(NamedTuple):
+    """How one task of a batch stands, with what its attempts cost together."""
+
+    id: str
+    title: str
+    state: str
+    reason: str | None
+    result: Json
+    attempts: int
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    exit_code: int | None

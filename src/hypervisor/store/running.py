@@ -1,0 +1,183 @@
+"""What running work needs of the ledger: run batches, pauses, stops, workers, reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypervisor.domain.lease import Worker
+from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskReport
+from hypervisor.domain.task import Batch, Json
+from hypervisor.store import adding, log
+from hypervisor.store.claiming import READY_LANES
+from hypervisor.store.lanes import LaneBook
+from hypervisor.store.session import Session, marks, pad
+
+SET_SPEC = "UPDATE batches SET spec = ? WHERE id = ?"
+RUN_BATCHES = "SELECT id FROM batches WHERE spec IS NOT NULL AND id IN ({})"
+PAUSE = """
+INSERT INTO pauses (scope, name, reason, actor, at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (scope, name) DO NOTHING RETURNING scope
+"""
+RESUME = "DELETE FROM pauses WHERE scope = ? AND name = ? RETURNING scope"
+PAUSES = "SELECT scope, name, reason, actor, at FROM pauses ORDER BY scope, name"
+ASK_STOP = """
+INSERT INTO stops (task, attempt, next, reason, actor, at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (task) DO UPDATE SET attempt = excluded.attempt, next = excluded.next,
+    reason = excluded.reason, actor = excluded.actor, at = excluded.at
+"""
+LIVE_ATTEMPT = "SELECT attempt, batch FROM tasks WHERE id = ? AND state = 'in_progress'"
+STOPS = """
+SELECT s.task, s.attempt, s.next, s.reason, s.actor FROM stops s
+JOIN tasks t ON t.id = s.task AND t.attempt = s.attempt AND t.state = 'in_progress'
+WHERE s.task IN ({})
+"""
+FORGET_STOP = "DELETE FROM stops WHERE task = ?"
+REGISTER = """
+INSERT INTO workers (id, name, host, boot, pid, pid_start, started_at, seen_at, batch)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, batch = excluded.batch
+"""
+RETIRE = "UPDATE workers SET ended_at = ? WHERE id = ?"
+AT_WORK = """
+SELECT id, name, host, boot, pid, pid_start, batch, started_at FROM workers
+WHERE boot = ? AND batch IS NOT NULL AND ended_at IS NULL
+"""
+RUNNING = """
+SELECT t.id, d.title, t.lane, t.batch, t.attempt, a.claimed_at,
+    w.id, w.name, w.host, w.boot, w.pid, w.pid_start
+FROM tasks t
+JOIN details d ON d.task = t.id
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+JOIN workers w ON w.id = a.worker
+WHERE t.state = 'in_progress' AND (? = '' OR t.batch = ?)
+ORDER BY a.claimed_at, t.id LIMIT ?
+"""
+SETTING = "SELECT value FROM settings WHERE name = ?"
+SET = """
+INSERT INTO settings (name, value) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+REPORT = """
+SELECT t.id, d.title, t.state, t.reason, d.result, t.attempt,
+    (SELECT coalesce(sum(coalesce(a.ended_at, ?) - a.claimed_at), 0)
+        FROM attempts a WHERE a.task = t.id),
+    (SELECT coalesce(sum(a.cpu_ms), 0) FROM attempts a WHERE a.task = t.id),
+    (SELECT coalesce(max(a.peak_kb), 0) FROM attempts a WHERE a.task = t.id),
+    (SELECT a.exit_code FROM attempts a WHERE a.task = t.id AND a.number = t.attempt)
+FROM tasks t JOIN details d ON d.task = t.id
+WHERE t.batch = ? AND t.id > ? ORDER BY t.id LIMIT ?
+"""
+SINCE = """
+SELECT state, count(*) FROM tasks WHERE batch = ? AND updated_at >= ? GROUP BY state
+"""
+
+
+def declare(session: Session, name: str, spec: Json, actor: str, now: int) -> Batch:
+    """The batch of that name, to be run so from now on."""
+    batch = adding.batch_named(session, name, now)
+    if batch.spec != spec:
+        session.run(SET_SPEC, (log.dump(spec), batch.id))
+        log.write(session, now, [log.Line("declare", "", batch.id, None, None, actor)])
+    return batch._replace(spec=spec)
+
+
+def pause(session: Session, book: LaneBook, new: Pause, now: int) -> bool:
+    """Let nobody claim from there. False if it was paused already."""
+    if not session.rows(PAUSE, (new.scope, new.name, new.reason, new.actor, now)):
+        return False
+    book.follow_pauses(session)
+    _log_pause(session, "pause", new, now)
+    return True
+
+
+def resume(session: Session, book: LaneBook, old: Pause, now: int) -> bool:
+    if not session.rows(RESUME, (old.scope, old.name)):
+        return False
+    book.follow_pauses(session)
+    _log_pause(session, "resume", old, now)
+    return True
+
+
+def pauses(session: Session) -> list[Pause]:
+    return [Pause(*row) for row in session.rows(PAUSES)]
+
+
+def ask_stop(session: Session, task: str, after: str, reason: str, actor: str, now: int) -> bool:
+    """Ask whoever runs the task to stop. False if nobody does."""
+    for attempt, batch in session.rows(LIVE_ATTEMPT + session.for_update, (task,)):
+        session.run(ASK_STOP, (task, attempt, after, reason, actor, now))
+        data = log.dump({"next": after, "reason": reason})
+        log.write(session, now, [log.Line("stop", task, batch, attempt, None, actor, data)])
+        return True
+    return False
+
+
+def stops(session: Session, tasks: Sequence[str]) -> list[Stop]:
+    return [Stop(*row) for row in session.rows(STOPS.format(marks(len(tasks))), pad(tasks))]
+
+
+def register(session: Session, worker: Worker, batch: str, now: int) -> None:
+    session.run(REGISTER, (*worker, now, now, batch))
+
+
+def at_work(session: Session, boot: str) -> list[AtWork]:
+    return [AtWork(Worker(*row[:6]), row[6], row[7]) for row in session.rows(AT_WORK, (boot,))]
+
+
+def ready(session: Session, book: LaneBook) -> list[Ready]:
+    """The batches that workers could work on now, best first."""
+    found: dict[str, Ready] = {}
+    for lane_id, rank in sorted(session.rows(READY_LANES), key=lambda row: row[1]):
+        lane = book.get(session, lane_id)
+        if lane.batch and not lane.paused:
+            first = found.setdefault(lane.batch, Ready(lane.batch, rank, lane.priority, ()))
+            if lane.type not in first.types:
+                found[lane.batch] = first._replace(types=(*first.types, lane.type))
+    if not found:
+        return []
+    run = {row[0] for row in session.rows(RUN_BATCHES.format(marks(len(found))), pad([*found]))}
+    return [each for each in found.values() if each.batch in run]
+
+
+def running(session: Session, book: LaneBook, batch: str | None, limit: int) -> list[Running]:
+    rows = session.rows(RUNNING, (batch or "", batch or "", limit))
+    return [
+        Running(row[0], row[1], lane.type, lane.priority, row[3], row[4], row[5], Worker(*row[6:]))
+        for row in rows
+        for lane in [book.get(session, row[2])]
+    ]
+
+
+def setting(session: Session, name: str) -> str | None:
+    return next((str(row[0]) for row in session.rows(SETTING, (name,))), None)
+
+
+def note(
+    session: Session, kind: str, data: Json, task: str, batch: str, actor: str, now: int
+) -> None:
+    """An event that changes nothing but is worth knowing: a decision, a warning."""
+    log.write(session, now, [log.Line(kind, task, batch, None, None, actor, log.dump(data))])
+
+
+def report(session: Session, batch: str, after: str, limit: int, now: int) -> list[TaskReport]:
+    """A page of a batch's tasks in the order of their ids."""
+    return [_report(row) for row in session.rows(REPORT, (now, batch, after, limit))]
+
+
+def changed_since(session: Session, batch: str, since: int) -> dict[str, int]:
+    return dict(session.rows(SINCE, (batch, since)))
+
+
+def _report(row: tuple[Any, ...]) -> TaskReport:
+    task, title, state, reason, result, attempts, took, cpu, peak, code = row
+    return TaskReport(
+        task, title, state, reason, log.load(result), attempts,
+        int(took) / 1000, int(cpu) / 1000, int(peak) * 1024, code,
+    )  # fmt: skip
+
+
+def _log_pause(session: Session, kind: str, which: Pause, now: int) -> None:
+    batch = which.name if which.scope == "batch" else ""
+    data = log.dump({"scope": which.scope, "name": which.name, "reason": which.reason})
+    log.write(session, now, [log.Line(kind, "", batch, None, None, which.actor, data)])
