@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.domain.errors import InvalidInput, NotFound, StoreUnavailable
 
 if TYPE_CHECKING:
-    from hypervisor.operations.context import Context
+    from hypervisor.operations.context import Context, Equipment
     from hypervisor.ports import Store
 
+IDLE_MS = 3_000
+TICK = 0.25
 FOLDER = ".hypervisor"
 FILE = "store.db"
 
@@ -27,7 +29,8 @@ def connect(
     if store is not None and not store.strip():
         raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
     where = store or os.environ.get("HYPERVISOR_STORE") or ""
-    return Context(_open(where, create, relaxed), LocalHost(), _actor(), pid)
+    opened = _open(where, create, relaxed)
+    return Context(opened, LocalHost(), _actor(), pid, lambda: _equipment(where, opened.where))
 
 
 def main() -> None:
@@ -39,6 +42,90 @@ def main() -> None:
     except KeyboardInterrupt:  # before the command line could catch it
         code = 130
     sys.exit(code)
+
+
+def serve() -> None:
+    """Entry point of the processes that are started in the background."""
+    role, *words = sys.argv[1:]
+    if role == "supervise":
+        supervise(detached=True)
+    elif role == "work":
+        work(words[0])
+
+
+def supervise(detached: bool, store: str | None = None) -> int:
+    """Be the supervisor of the store on this host until there is nothing left to do."""
+    from hypervisor.adapters import tree
+    from hypervisor.adapters.launch import LocalLauncher
+    from hypervisor.adapters.load import HostLoad
+    from hypervisor.adapters.signals import Signals
+    from hypervisor.services.governor import Governor
+    from hypervisor.services.supervisor import Supervisor
+
+    hv = connect(store)
+    launcher = hv.launcher
+    assert isinstance(launcher, LocalLauncher)
+    if launcher.hold() is None:
+        return 0  # there is one
+    signals = Signals()
+    signals.wake_for_children()
+    tree.become_reaper()
+    governor = Governor(
+        HostLoad(memory_limit=hv.settings.memory_limit), hv.settings.thresholds,
+        hv.settings.strategy,
+    )  # fmt: skip
+    supervisor = Supervisor(hv, governor, cores(), IDLE_MS if detached else None)
+    while supervisor.tick(hv.now(), signals.asked):
+        signals.wait(TICK)
+    launcher.tidy()
+    hv.close()
+    return 0
+
+
+def work(batch: str) -> None:
+    """Be a worker of one batch until it has nothing more to claim."""
+    from hypervisor.adapters.cgroup import Group
+    from hypervisor.adapters.environment import environment_for
+    from hypervisor.adapters.journal import Journal
+    from hypervisor.adapters.launch import LocalLauncher
+    from hypervisor.adapters.runner import LocalRunner
+    from hypervisor.domain.run import spec_from
+    from hypervisor.domain.template import parse
+    from hypervisor.operations.claim import identity
+    from hypervisor.services.worker import Worker
+
+    hv = connect(pid=os.getpid())
+    launcher, settings = hv.launcher, hv.settings
+    assert isinstance(launcher, LocalLauncher)
+    spec = spec_from(hv.store.batch(batch).spec)
+    me = identity(hv, f"worker-{os.getpid()}", os.getpid())
+    given = launcher.environment(batch)
+    env = environment_for(spec, given if given is not None else dict(os.environ), batch)
+    group = Group.make(f"hypervisor-{os.getpid()}")
+    template = parse(spec.command, spec.shell) if spec.command else None
+    runner = LocalRunner(spec, template, env, group, settings.nice)
+    journal = Journal(launcher.places.runtime, me, group.path if group else None)
+    Worker(hv, me, batch, spec, runner, journal, hv.outputs, settings, settings.capabilities).run()
+    hv.close()
+
+
+def cores() -> int:
+    """How many processors we may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _equipment(given: str, where: str) -> Equipment:
+    from hypervisor.adapters.launch import LocalLauncher
+    from hypervisor.adapters.outputs import Outputs
+    from hypervisor.adapters.places import places_of
+    from hypervisor.domain.settings import settings_from
+    from hypervisor.operations.context import Equipment
+
+    is_url = "://" in given
+    places = places_of(where, None if is_url else os.path.dirname(where))
+    settings = settings_from(_config(places.data))
+    launcher = LocalLauncher(given if is_url else where, places)
+    return Equipment(launcher, Outputs(places.data), settings)
 
 
 def _open(where: str, create: bool, relaxed: bool | None) -> Store:
@@ -133,24 +220,31 @@ def _make_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
-def _relaxed(folder: str) -> bool:
-    """What config.toml beside the store says about durability."""
+def _config(folder: str) -> dict[str, Any]:
+    """What config.toml beside the store says."""
     path = os.path.join(folder, "config.toml")
     if not os.path.exists(path):
-        return False
+        return {}
     import tomllib
 
     try:
         with open(path, "rb") as file:
-            settings = tomllib.load(file).get("store", {})
+            return tomllib.load(file)
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}.") from None
-    if not isinstance(settings, dict):
-        raise InvalidInput(f"{path}: store must be a table, as in [store].")
-    durability = settings.get("durability", "full")
-    if durability not in ("full", "relaxed"):
-        raise InvalidInput(f'{path}: store.durability must be "full" or "relaxed".')
-    return bool(durability == "relaxed")
+
+
+def _relaxed(folder: str) -> bool:
+    """What config.toml says about durability; most commands need no more of it."""
+    config = _config(folder)
+    if not config:
+        return False
+    from hypervisor.domain.settings import settings_from
+
+    try:
+        return settings_from(config).relaxed
+    except InvalidInput as error:
+        raise InvalidInput(f"{os.path.join(folder, 'config.toml')}: {error}") from None
 
 
 def _actor() -> str:

@@ -5,13 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol
 
+from hypervisor.domain.attempt import Ended
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
 from hypervisor.domain.receipt import ChainReport, Receipt
-from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskReport
+from hypervisor.domain.run import (
+    AtWork,
+    Output,
+    Pause,
+    Ready,
+    Remains,
+    Running,
+    Stop,
+    TaskReport,
+    Vital,
+)
 from hypervisor.domain.task import (
     Added,
     Batch,
@@ -23,6 +34,7 @@ from hypervisor.domain.task import (
     TaskDetail,
     TaskFilter,
 )
+from hypervisor.domain.template import Item
 
 
 class HostProbe(Protocol):
@@ -42,6 +54,124 @@ class HostProbe(Protocol):
 
     def is_gone(self, worker: Worker) -> bool | None:
         """True if the worker's process is proven gone, False if it lives, None if unknown."""
+        ...
+
+
+class Runner(Protocol):
+    """Runs the attempts of one worker, one at a time, each a tree of processes."""
+
+    @property
+    def asked(self) -> str:
+        """What signals have asked of the worker so far: "", "drain" or "stop"."""
+        ...
+
+    def start(self, item: Item, token: str, output: str) -> int:
+        """Start an attempt; returns the pid of its first process, 0 if there is none."""
+        ...
+
+    def wait(self, seconds: float) -> Ended | None:
+        """How the attempt ended, None if it still runs after so long or a signal came."""
+        ...
+
+    def stop(self, grace: float) -> Ended:
+        """End the attempt's whole tree, gently and then for certain."""
+        ...
+
+    def clear(self, grace: float) -> int:
+        """After an end: stop whatever the attempt left running. Returns how many there were."""
+        ...
+
+    def vital(self) -> Vital:
+        """How the tree is doing right now."""
+        ...
+
+    def exact_memory(self) -> int:
+        """The tree's memory with shared pages counted once. Costly."""
+        ...
+
+    def settle_in(self) -> None:
+        """What is worth doing only for an attempt that lasts."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Nothing runs: wait, but wake up for a signal."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Journal(Protocol):
+    """Where a worker writes down what it does, for those who come after its death."""
+
+    def starting(self, token: str) -> None: ...
+    def leader(self, pid: int, start: int) -> None: ...
+    def ended(self, verdict: Verdict) -> None: ...
+    def clear(self) -> None: ...
+    def remove(self) -> None: ...
+
+
+class Outputs(Protocol):
+    """The kept outputs of attempts."""
+
+    def prepare(self, task: str, attempt: int) -> str: ...
+    def path(self, task: str, attempt: int) -> str: ...
+    def size(self, task: str, attempt: int) -> int | None: ...
+    def read(self, task: str, attempt: int, start: int, most: int) -> bytes: ...
+    def last_line(self, task: str, attempt: int) -> str: ...
+    def bound(self, task: str, attempt: int, keep: int) -> None: ...
+    def all(self) -> Iterator[Output]: ...
+    def remove(self, task: str, attempt: int) -> int: ...
+
+
+class Launcher(Protocol):
+    """Starts supervisors and workers on this host, and deals with what dead ones left."""
+
+    def supervisor(self) -> int | None:
+        """The pid of the supervisor of this store on this host, None if there is none."""
+        ...
+
+    def start_supervisor(self) -> None:
+        """Start one in the background. If another is quicker, that one stays."""
+        ...
+
+    def start_worker(self, batch: str) -> int: ...
+    def keep_environment(self, batch: str) -> None:
+        """Hand our environment to the workers of a batch, without it reaching the disk."""
+        ...
+
+    def forget_environment(self, batch: str) -> None: ...
+    def remains(self, worker: Worker) -> Remains | None:
+        """What a dead worker left behind, None if it left no word."""
+        ...
+
+    def end_leftovers(self, remains: Remains) -> int | None:
+        """End the processes that a dead worker left running. Returns how many there were,
+        None if one of them cannot be ended."""
+        ...
+
+    def forget_remains(self, worker: Worker, remains: Remains) -> None: ...
+    def ask(self, worker: Worker, what: str) -> None:
+        """Ask a worker to "drain" (finish what it runs, then end) or to "stop" at once."""
+        ...
+
+    def reap(self) -> list[tuple[int, int]]:
+        """Our own workers that have ended since: pid and exit code (negative: a signal)."""
+        ...
+
+    def reading(self) -> dict[str, Any] | None:
+        """What the supervisor last thought of this host, None if there is no word."""
+        ...
+
+    def tell(self, reading: dict[str, Any]) -> None:
+        """Leave word of what the supervisor thinks of this host."""
+        ...
+
+    def tidy(self) -> None:
+        """Remove what nobody needs once no supervisor is left."""
+        ...
+
+    def memory(self, workers: Collection[int]) -> dict[int, int]:
+        """How much memory these workers' trees use now, in bytes by pid."""
         ...
 
 
@@ -97,6 +227,10 @@ class Store(Protocol):
     def running(self, batch: str | None, limit: int) -> list[Running]: ...
     def setting(self, name: str) -> str | None: ...
     def set(self, name: str, value: str) -> None: ...
+    def scale(
+        self, workers: int | None, batch: str | None, actor: str, now: int | None = None
+    ) -> None: ...
+    def span(self, batch: str, now: int | None = None) -> tuple[int, int]: ...
     def note(
         self, kind: str, data: Json, actor: str, task: str = "", batch: str = "",
         now: int | None = None,

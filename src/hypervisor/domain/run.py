@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from hypervisor.domain.errors import InvalidInput
-from hypervisor.domain.lease import Worker
+from hypervisor.domain.lease import Verdict, Worker
 from hypervisor.domain.task import Json
 
 STRATEGIES = ("auto", "parallel", "sequential")
@@ -101,6 +101,7 @@ class Ready(NamedTuple):
     rank: int
     priority: str
     types: tuple[str, ...]
+    tasks: int  # how many, up to a bound
 
 
 class TaskReport(NamedTuple):
@@ -116,3 +117,30 @@ class TaskReport(NamedTuple):
     cpu_seconds: float
     peak_bytes: int
     exit_code: int | None
+
+
+class Output(NamedTuple):
+    """The kept output of an attempt."""
+
+    task: str
+    attempt: int
+    size: int
+    changed_at: int
+
+
+class Remains(NamedTuple):
+    """What a dead worker left: verdicts that the store may not know, and what was running."""
+
+    verdicts: tuple[Verdict, ...]
+    running: str | None  # the token
+    leader: tuple[int, int] | None  # pid and start of its first process
+    group: str | None  # the worker's cgroup
+
+
+class Vital(NamedTuple):
+    """How an attempt's tree is doing: figures that only grow, but for the memory."""
+
+    cpu: float
+    memory: int
+    written: int
+    processes: int

@@ -192,10 +192,10 @@ def _request(
 ) -> ClaimRequest:
     checks.number("the number of tasks", limit, 1, MOST_PER_CLAIM)
     checks.number("the lease", lease, 1, LONGEST_LEASE)
-    return ClaimRequest(_worker(hv, worker, hv.pid if pid is None else pid), limit, lease, wanted)
+    return ClaimRequest(identity(hv, worker, hv.pid if pid is None else pid), limit, lease, wanted)
 
 
-def _worker(hv: Context, name: str, pid: int) -> Worker:
+def identity(hv: Context, name: str, pid: int) -> Worker:
     """The claimer, written down so that any other process can tell whether it lives."""
     if (name, pid) not in hv.workers:
         checks.name("the worker's name", name)

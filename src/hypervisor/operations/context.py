@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.domain import checks
 
 if TYPE_CHECKING:
     from hypervisor.domain.lease import Worker
-    from hypervisor.ports import HostProbe, Store
+    from hypervisor.domain.settings import Settings
+    from hypervisor.ports import HostProbe, Launcher, Outputs, Store
+
+
+class Equipment(NamedTuple):
+    """What it takes to run work on this host, beyond keeping the ledger."""
+
+    launcher: Launcher
+    outputs: Outputs
+    settings: Settings
 
 
 class Context:
     """An open ledger. Operations take it first, so they double as methods of `Hypervisor`."""
 
-    def __init__(self, store: Store, probe: HostProbe, actor: str, pid: int = 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        probe: HostProbe,
+        actor: str,
+        pid: int = 0,
+        equip: Callable[[], Equipment] | None = None,
+    ) -> None:
         self.store = store
         self.probe = probe
         self.actor = actor
@@ -22,6 +39,8 @@ class Context:
         self.swept_at = 0
         self.batch_ids: dict[str, str] = {}
         self.workers: dict[tuple[str, int], Worker] = {}
+        self._equip = equip
+        self._equipment: Equipment | None = None
 
     def now(self) -> int:
         """The time by the clock that all users of the store share, in milliseconds."""
@@ -30,6 +49,30 @@ class Context:
     def resolve(self, task: str) -> str:
         """The whole id of the task that an id or a unique beginning of one means."""
         return self.store.resolve(task)
+
+    @property
+    def is_equipped(self) -> bool:
+        return self._equip is not None
+
+    @property
+    def equipment(self) -> Equipment:
+        """Put together when first needed: most commands can do without."""
+        if self._equipment is None:
+            assert self._equip is not None, "this context was made for the ledger alone"
+            self._equipment = self._equip()
+        return self._equipment
+
+    @property
+    def launcher(self) -> Launcher:
+        return self.equipment.launcher
+
+    @property
+    def outputs(self) -> Outputs:
+        return self.equipment.outputs
+
+    @property
+    def settings(self) -> Settings:
+        return self.equipment.settings
 
     def close(self) -> None:
         self.store.close()

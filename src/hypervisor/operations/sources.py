@@ -1,8 +1,8 @@
-"""Reading tasks from lines, globs, JSONL and CSV.
+"""Reading lines, globs, JSONL and CSV, and making tasks of them.
 
-Everything is read and checked before anything is added; an error names the
-line. A line or a file path becomes the task's key, so that adding the same
-list again doubles nothing.
+The readers go line by line, and an error names the line. Tasks are all read
+and checked before any is added. A line or a file path becomes the task's key,
+so that adding the same list again doubles nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from hypervisor.operations.add import check_task
 FORMATS = ("lines", "jsonl", "csv")
 LISTS = ("requires", "exclusive", "after")
 FIELDS = frozenset(NewTask._fields)
+LONGEST_LINE = 16 << 20  # bytes: what has no line breaks at all shall not fill the memory
+BLOCK = 1 << 20
 
 
 def guess_format(path: str) -> str:
@@ -35,9 +37,9 @@ def read_tasks(
     """All tasks of an open file; `base` gives what a row leaves out."""
     rows: Iterator[tuple[int, NewTask]]
     if form == "lines":
-        rows = ((n, item_task(item, base, template)) for n, item in _lines(file, null))
+        rows = ((n, item_task(item, base, template)) for n, item in read_lines(file, null))
     elif form == "jsonl":
-        rows = ((n, _from_json(n, line, base)) for n, line in _lines(file, False))
+        rows = ((n, _from_json(n, line, base)) for n, line in read_lines(file))
     else:
         rows = _from_csv(file, base)
     return list(_checked(rows))
@@ -45,8 +47,8 @@ def read_tasks(
 
 def glob_tasks(pattern: str, base: NewTask, template: str = "{}") -> list[NewTask]:
     """A task for each file whose path fits the pattern (`**` goes into folders), sorted."""
-    paths = sorted(filter(os.path.isfile, globbing.glob(pattern, recursive=True)))
-    return list(_checked(enumerate((item_task(p, base, template) for p in paths), 1)))
+    tasks = (item_task(path, base, template) for path in matching_paths(pattern))
+    return list(_checked(enumerate(tasks, 1)))
 
 
 def item_task(item: str, base: NewTask, template: str) -> NewTask:
@@ -61,52 +63,111 @@ def _checked(rows: Iterable[tuple[int, NewTask]]) -> Iterator[NewTask]:
         try:
             yield check_task(task)
         except InvalidInput as error:
-            raise _bad(line, str(error)) from None
+            raise bad_line(line, str(error)) from None
 
 
-def _lines(file: IO[bytes], null: bool) -> Iterator[tuple[int, str]]:
+def read_lines(file: IO[bytes], null: bool = False) -> Iterator[tuple[int, str]]:
     """Numbered, non-empty lines (or NUL-ended items, which may contain line breaks)."""
-    parts: Iterable[bytes] = file.read().split(b"\0") if null else file
-    for number, raw in enumerate(parts, 1):
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
-            raise _bad(number, "not valid UTF-8.") from None
-        line = line if null else line.rstrip("\r\n")
+    if null:
+        for number, raw in enumerate(_nul_ended(file), 1):
+            if raw:
+                yield number, _decoded(number, raw)
+        return
+    for number, raw in enumerate(_raw_lines(file), 1):
+        line = _decoded(number, raw, "utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         if line.strip():
             yield number, line
 
 
-def _from_json(number: int, line: str, base: NewTask) -> NewTask:
+def read_json(number: int, line: str) -> Any:
+    """The value on a line of JSONL."""
     try:
-        row = json.loads(line)
+        return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _bad(number, f"not valid JSON ({error}).") from None
+        raise bad_line(number, f"not valid JSON ({error}).") from None
+
+
+def read_csv(file: IO[bytes]) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Each row of CSV: its line, the header, its cells."""
+    import csv
+
+    csv.field_size_limit(LONGEST_TEXT + 1)
+    reader = csv.reader(_csv_lines(file), strict=True)
+    header: list[str] = []
+    try:
+        for cells in filter(None, reader):
+            if not header:
+                header = _header(reader.line_num, cells)
+            elif len(cells) != len(header):
+                raise bad_line(reader.line_num, "its number of cells differs from the header's.")
+            else:
+                yield reader.line_num, header, cells
+    except csv.Error as error:
+        raise bad_line(reader.line_num, f"not valid CSV ({error}).") from None
+
+
+def matching_paths(pattern: str) -> Iterator[str]:
+    """The files that fit a pattern, sorted; the folders, if the pattern ends with a slash."""
+    paths = sorted(globbing.glob(pattern, recursive=True))
+    return filter(os.path.isdir if pattern.endswith("/") else os.path.isfile, paths)
+
+
+def bad_line(line: int, problem: str) -> InvalidInput:
+    return InvalidInput(f"line {line}: {problem} Nothing was added.")
+
+
+def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
+    while raw := file.readline(LONGEST_LINE + 1):
+        yield raw
+
+
+def _nul_ended(file: IO[bytes]) -> Iterator[bytes]:
+    rest = b""
+    while len(rest) <= LONGEST_LINE and (block := file.read(BLOCK)):
+        *whole, rest = (rest + block).split(b"\0")
+        yield from whole
+    yield rest
+
+
+def _csv_lines(file: IO[bytes]) -> Iterator[str]:
+    """Lines with their ends, which within quotes are part of a cell; a bare CR is one, too."""
+    pieces = (piece for raw in _raw_lines(file) for piece in raw.splitlines(keepends=True))
+    for number, piece in enumerate(pieces, 1):
+        yield _decoded(number, piece, "utf-8-sig" if number == 1 else "utf-8")
+
+
+def _decoded(number: int, raw: bytes, encoding: str = "utf-8") -> str:
+    if len(raw) > LONGEST_LINE:
+        raise bad_line(number, f"too long: at most {LONGEST_LINE:,} bytes.")
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError:
+        raise bad_line(number, "not valid UTF-8.") from None
+
+
+def _header(line: int, names: list[str]) -> list[str]:
+    """The names of the columns; only unnamed ones, which no one can ask for, may repeat."""
+    seen: set[str] = set()
+    for name in filter(None, names):
+        if name in seen:
+            raise bad_line(line, f"two columns are named {name[:40]!r}.")
+        seen.add(name)
+    return names
+
+
+def _from_json(number: int, line: str, base: NewTask) -> NewTask:
+    row = read_json(number, line)
     if isinstance(row, str):
         return item_task(row, base, "{}")
     if not isinstance(row, dict):
-        raise _bad(number, "expected a JSON object or string.")
+        raise bad_line(number, "expected a JSON object or string.")
     return _from_row(number, row, base)
 
 
 def _from_csv(file: IO[bytes], base: NewTask) -> Iterator[tuple[int, NewTask]]:
-    import csv
-    import io
-
-    csv.field_size_limit(LONGEST_TEXT + 1)
-    with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-        reader = csv.DictReader(text, strict=True)
-        try:
-            for row in reader:
-                if None in row or None in row.values():
-                    raise _bad(reader.line_num, "its number of cells differs from the header's.")
-                cells = _cells(reader.line_num, row)
-                yield reader.line_num, _from_row(reader.line_num, cells, base)
-        except UnicodeDecodeError:
-            raise _bad(reader.line_num + 1, "not valid UTF-8.") from None
-        except csv.Error as error:
-            # DictReader counts a line only once it has read it; its reader knows better.
-            raise _bad(reader.reader.line_num, f"not valid CSV ({error}).") from None
+    for line, header, cells in read_csv(file):
+        row = dict(zip(header, cells, strict=True))
+        yield line, _from_row(line, _cells(line, row), base)
 
 
 def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
@@ -121,7 +182,7 @@ def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
             try:
                 values[name] = int(cell)
             except ValueError:
-                raise _bad(line, f"{name} must be a whole number, not {cell[:40]!r}.") from None
+                raise bad_line(line, f"{name} must be a whole number, not {cell[:40]!r}.") from None
         elif name == "inbox":
             values[name] = cell.strip().lower() in ("1", "true", "yes")
         else:
@@ -139,13 +200,9 @@ def _from_row(line: int, row: dict[str, Any], base: NewTask) -> NewTask:
     if extra:
         given = known.get("data", base.data)
         if given is not None and not isinstance(given, dict):
-            raise _bad(line, "data must be an object where there are further columns.")
+            raise bad_line(line, "data must be an object where there are further columns.")
         known["data"] = {**(given or {}), **extra}
     if "title" not in known:
         named = [row[n] for n in ("item", "path", "name", "key") if isinstance(row.get(n), str)]
         known["title"] = (named or [json.dumps(row, ensure_ascii=False)])[0][:200]
     return base._replace(**known)
-
-
-def _bad(line: int, problem: str) -> InvalidInput:
-    return InvalidInput(f"line {line}: {problem} Nothing was added.")

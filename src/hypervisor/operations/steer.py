@@ -17,9 +17,11 @@ class Moved(NamedTuple):
 
 
 def cancel(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
-    """Call a task off; if a worker holds it, its token ends at once."""
+    """Call a task off. What runs for it is stopped first; a claim from elsewhere ends at once."""
     found = hv.store.resolve(task)
     checks.text("the reason", reason)
+    if hv.store.ask_stop(found, "cancel", reason, hv.actor, now):
+        return Moved(found, "stopping")
     return Moved(found, hv.store.cancel(found, reason, hv.actor, now))
 
 

@@ -2,12 +2,16 @@
 
 No claim is taken from a holder that may live: on this host its process must be
 proven gone; a holder elsewhere, or one that named no process, loses the claim
-when its lease has lapsed by the store's clock.
+when its lease has lapsed by the store's clock. What a dead worker left running
+is ended before its task can be handed out again, and what it had finished but
+not yet told the store is settled, not repeated.
 """
 
+from itertools import groupby
 from typing import NamedTuple
 
-from hypervisor.domain.lease import Holder
+from hypervisor.domain.lease import Holder, Worker, parse_token
+from hypervisor.domain.run import Remains
 from hypervisor.operations.context import Context
 
 INTERVAL = 1_000
@@ -25,15 +29,17 @@ def sweep(hv: Context, now: int | None = None) -> Swept:
     hv.swept_at = at
     reclaimed: list[str] = []
     overdue: list[str] = []
-    gone: dict[str, bool | None] = {}
-    for holder in hv.store.holders(hv.probe.boot(), at):
-        if holder.worker.id not in gone:
-            gone[holder.worker.id] = hv.probe.is_gone(holder.worker)
-        why = _why_reclaim(holder, gone[holder.worker.id], at)
-        if why and hv.store.reclaim(holder, why, at):
-            reclaimed.append(holder.task)
-        elif not why and holder.until < at:
-            overdue.append(holder.task)
+    by_worker = sorted(hv.store.holders(hv.probe.boot(), at), key=lambda holder: holder.worker.id)
+    for _, group in groupby(by_worker, key=lambda holder: holder.worker.id):
+        held = list(group)
+        gone = hv.probe.is_gone(held[0].worker)
+        lapsed = [holder for holder in held if holder.until < at]
+        if gone:
+            reclaimed += bury(hv, held[0].worker, held, at)
+        elif gone is None:
+            reclaimed += [h.task for h in lapsed if _reclaim(hv, h, _lapsed(h.worker), at)]
+        else:
+            overdue += [holder.task for holder in lapsed]
     started = hv.store.promote_due(at) if hv.store.due(at) else 0
     return Swept(tuple(reclaimed), started, tuple(overdue))
 
@@ -44,10 +50,35 @@ def sweep_if_due(hv: Context, now: int) -> None:
         sweep(hv, now)
 
 
-def _why_reclaim(holder: Holder, gone: bool | None, now: int) -> str | None:
-    worker = holder.worker
-    if gone:
-        return f"worker {worker.name} (process {worker.pid} on {worker.host}) is gone"
-    if gone is None and holder.until < now:
-        return f"worker {worker.name} on {worker.host} let its lease lapse"
-    return None
+def bury(hv: Context, worker: Worker, held: list[Holder], now: int) -> list[str]:
+    """Settle a dead worker's affairs. Returns the tasks that were put back."""
+    remains = hv.launcher.remains(worker) if hv.is_equipped else None
+    if remains is not None:
+        if hv.launcher.end_leftovers(remains) is None:
+            return []  # something of it cannot be ended: its task stays with it
+        hv.store.settle(remains.verdicts, now)
+    why = f"worker {worker.name} (process {worker.pid} on {worker.host}) is gone"
+    back = [h.task for h in held if _reclaim(hv, h, why, now, _had_started(h, remains))]
+    if remains is not None:
+        hv.launcher.forget_remains(worker, remains)  # last: whoever finds none may rely on that
+    return back
+
+
+def _reclaim(hv: Context, holder: Holder, why: str, now: int, started: bool = True) -> bool:
+    for stop in hv.store.stops([holder.task]):
+        if stop.attempt == holder.attempt and stop.next == "cancel":
+            hv.store.cancel(holder.task, stop.reason, stop.actor, now)
+            return False
+    return hv.store.reclaim(holder, why, now, started)
+
+
+def _had_started(holder: Holder, remains: Remains | None) -> bool:
+    """A worker that kept a journal wrote down what it began; the rest cost nobody anything."""
+    if remains is None:
+        return True
+    token = parse_token(remains.running) if remains.running else None
+    return token is not None and (token.task, token.attempt) == (holder.task, holder.attempt)
+
+
+def _lapsed(worker: Worker) -> str:
+    return f"worker {worker.name} on {worker.host} let its lease lapse"

@@ -231,6 +231,16 @@ class Ledger:
     def set(self, name: str, value: str) -> None:
         self._write(lambda s: s.run(running.SET, (name, value)))
 
+    def scale(
+        self, workers: int | None, batch: str | None, actor: str, now: int | None = None
+    ) -> None:
+        at = self._at(now)
+        self._write(lambda s: running.scale(s, workers, batch, actor, at))
+
+    def span(self, batch: str, now: int | None = None) -> tuple[int, int]:
+        at = self._at(now)
+        return self._db.read(lambda s: running.span(s, batch, at))
+
     def note(
         self, kind: str, data: Json, actor: str, task: str = "", batch: str = "",
         now: int | None = None,

@@ -26,7 +26,12 @@ INSERT INTO stops (task, attempt, next, reason, actor, at) VALUES (?, ?, ?, ?, ?
 ON CONFLICT (task) DO UPDATE SET attempt = excluded.attempt, next = excluded.next,
     reason = excluded.reason, actor = excluded.actor, at = excluded.at
 """
-LIVE_ATTEMPT = "SELECT attempt, batch FROM tasks WHERE id = ? AND state = 'in_progress'"
+RUN_ATTEMPT = """
+SELECT t.attempt, t.batch FROM tasks t
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+JOIN workers w ON w.id = a.worker
+WHERE t.id = ? AND t.state = 'in_progress' AND w.batch IS NOT NULL AND w.ended_at IS NULL
+"""
 STOPS = """
 SELECT s.task, s.attempt, s.next, s.reason, s.actor FROM stops s
 JOIN tasks t ON t.id = s.task AND t.attempt = s.attempt AND t.state = 'in_progress'
@@ -53,6 +58,10 @@ JOIN workers w ON w.id = a.worker
 WHERE t.state = 'in_progress' AND (? = '' OR t.batch = ?)
 ORDER BY a.claimed_at, t.id LIMIT ?
 """
+FEW_READY = """
+SELECT count(*) FROM (
+    SELECT 1 FROM tasks WHERE state = 'active' AND lane = ? LIMIT 100) AS few
+"""
 SETTING = "SELECT value FROM settings WHERE name = ?"
 SET = """
 INSERT INTO settings (name, value) VALUES (?, ?)
@@ -68,6 +77,11 @@ SELECT t.id, d.title, t.state, t.reason, d.result, t.attempt,
 FROM tasks t JOIN details d ON d.task = t.id
 WHERE t.batch = ? AND t.id > ? ORDER BY t.id LIMIT ?
 """
+SPAN = """
+SELECT min(a.claimed_at), max(coalesce(a.ended_at, ?)) FROM attempts a
+JOIN tasks t ON t.id = a.task WHERE t.batch = ?
+"""
+UNSET = "DELETE FROM settings WHERE name = ?"
 SINCE = """
 SELECT state, count(*) FROM tasks WHERE batch = ? AND updated_at >= ? GROUP BY state
 """
@@ -104,8 +118,8 @@ def pauses(session: Session) -> list[Pause]:
 
 
 def ask_stop(session: Session, task: str, after: str, reason: str, actor: str, now: int) -> bool:
-    """Ask whoever runs the task to stop. False if nobody does."""
-    for attempt, batch in session.rows(LIVE_ATTEMPT + session.for_update, (task,)):
+    """Ask the worker that runs the task to stop. False if none of ours does."""
+    for attempt, batch in session.rows(RUN_ATTEMPT + session.wait_locked, (task,)):
         session.run(ASK_STOP, (task, attempt, after, reason, actor, now))
         data = log.dump({"next": after, "reason": reason})
         log.write(session, now, [log.Line("stop", task, batch, attempt, None, actor, data)])
@@ -131,9 +145,11 @@ def ready(session: Session, book: LaneBook) -> list[Ready]:
     for lane_id, rank in sorted(session.rows(READY_LANES), key=lambda row: row[1]):
         lane = book.get(session, lane_id)
         if lane.batch and not lane.paused:
-            first = found.setdefault(lane.batch, Ready(lane.batch, rank, lane.priority, ()))
-            if lane.type not in first.types:
-                found[lane.batch] = first._replace(types=(*first.types, lane.type))
+            first = found.setdefault(lane.batch, Ready(lane.batch, rank, lane.priority, (), 0))
+            found[lane.batch] = first._replace(
+                types=tuple(dict.fromkeys((*first.types, lane.type))),
+                tasks=first.tasks + session.rows(FEW_READY, (lane_id,))[0][0],
+            )
     if not found:
         return []
     run = {row[0] for row in session.rows(RUN_BATCHES.format(marks(len(found))), pad([*found]))}
@@ -151,6 +167,23 @@ def running(session: Session, book: LaneBook, batch: str | None, limit: int) -> 
 
 def setting(session: Session, name: str) -> str | None:
     return next((str(row[0]) for row in session.rows(SETTING, (name,))), None)
+
+
+def scale(session: Session, workers: int | None, batch: str | None, actor: str, now: int) -> None:
+    """How many workers there may be, of a batch or on each host; None: as it was planned."""
+    name = f"workers {batch}" if batch else "workers"
+    if workers is None:
+        session.run(UNSET, (name,))
+    else:
+        session.run(SET, (name, str(workers)))
+    data = log.dump({"workers": workers})
+    log.write(session, now, [log.Line("scale", "", batch or "", None, None, actor, data)])
+
+
+def span(session: Session, batch: str, now: int) -> tuple[int, int]:
+    """When the first attempt of a batch began and the last one ended; zeros before that."""
+    begun, ended = session.rows(SPAN, (now, batch))[0]
+    return begun or 0, ended or 0
 
 
 def note(

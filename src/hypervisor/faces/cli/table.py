@@ -22,7 +22,7 @@ class Command(NamedTuple):
 COMMANDS = {
     command.name: command
     for command in (
-        Command("run", None, "make", "Run work over items. For now: a demonstration on examples."),
+        Command("run", "run", "make"),
         Command("add", "add", "make"),
         Command("ls", "list_tasks"),
         Command("show", "show"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from hypervisor.domain.errors import InvalidInput
@@ -104,3 +105,15 @@ def start_time(args: argparse.Namespace, now: int) -> int | None:
     if args.delay is not None:
         return now + int(args.delay)
     return int(args.at) if args.at is not None else None
+
+
+def checked(read: Callable[[str], int]) -> Callable[[str], int]:
+    """A reader of the domain as argparse wants it: it complains in its own way."""
+
+    def convert(text: str) -> int:
+        try:
+            return read(text)
+        except InvalidInput as error:
+            raise argparse.ArgumentTypeError(str(error).rstrip(".")) from None
+
+    return convert

@@ -1,0 +1,125 @@
+"""Commands as attempts: started without a shell, in a session of their own.
+
+The output goes straight into its file; nothing of it passes through us.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+
+from hypervisor.domain.attempt import Ended
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+# The host's doing, not the command's: it may well start a little later.
+HOST_TROUBLE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EAGAIN, errno.ENOMEM, errno.EMFILE,
+    errno.ENFILE,
+)  # fmt: skip
+# A worker catches some signals and ignores others; what it runs shall not inherit that.
+RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP, signal.SIGCHLD)
+WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class Command:
+    """A command that was started; `fileno()` becomes readable when it has ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._pidfd = os.pidfd_open(pid)
+
+    def fileno(self) -> int:
+        return self._pidfd
+
+    def finish(self) -> Ended:
+        """Wait for its end and say how it ended."""
+        _, status, usage = os.wait4(self.pid, 0)
+        self.close()
+        code = os.waitstatus_to_exitcode(status)
+        return Ended(
+            code if code >= 0 else None, -code if code < 0 else None,
+            usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+class Commands:
+    """Starts commands in the current folder, remembering where the programs are."""
+
+    def __init__(self) -> None:
+        self._programs: dict[str, str | None] = {}
+
+    def start(
+        self, argv: Sequence[str], env: dict[str, str], output: str, stdin: bytes | None
+    ) -> Command | Ended:
+        """The running command, or how it ended because it could not be started.
+        OSError: this host cannot start anything just now."""
+        program = self._find(argv[0], env)
+        if program is None:
+            return _failed(NOT_FOUND, f"{argv[0]}: no such program.")
+        feed = _as_file(stdin) if stdin is not None else None
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+            if feed is None
+            else (os.POSIX_SPAWN_DUP2, feed, 0),
+            (os.POSIX_SPAWN_OPEN, 1, output, WRITE, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        try:
+            return Command(_spawn(program, argv, env, actions))
+        except OSError as error:
+            if error.errno in HOST_TROUBLE:
+                raise
+            code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
+            return _failed(code, f"{argv[0]} could not be started: {error.strerror}.")
+        finally:
+            if feed is not None:
+                os.close(feed)
+
+    def _find(self, name: str, env: dict[str, str]) -> str | None:
+        if name not in self._programs:
+            self._programs[name] = shutil.which(name, path=env.get("PATH", os.defpath))
+        return self._programs[name]
+
+
+def _spawn(
+    program: str, argv: Sequence[str], env: dict[str, str], actions: Sequence[tuple[object, ...]]
+) -> int:
+    try:
+        return os.posix_spawn(
+            program, list(argv), env, file_actions=actions, setsid=True, setsigmask=(),
+            setsigdef=RESET,
+        )  # fmt: skip
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    # A script without a first line that names its interpreter: the shell's, as everywhere.
+    return _spawn("/bin/sh", ["/bin/sh", program, *argv[1:]], env, actions)
+
+
+def _as_file(text: bytes) -> int:
+    """A file in memory to read from, so that nobody has to feed a pipe."""
+    handle = os.memfd_create("item") if hasattr(os, "memfd_create") else _temporary()
+    while text:
+        text = text[os.write(handle, text) :]
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
+
+
+def _temporary() -> int:
+    import tempfile
+
+    handle, path = tempfile.mkstemp()
+    os.unlink(path)
+    return handle
+
+
+def _failed(code: int, error: str) -> Ended:
+    return Ended(code, None, 0.0, 0, error=error)

@@ -1,0 +1,24 @@
+"""The environment an attempt gets: the user's, without the store's secrets."""
+
+from __future__ import annotations
+
+from hypervisor.domain.run import RunSpec
+
+# What a program needs to find its way about; everything else may be a secret.
+KEPT_WHEN_CLEAN = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ")
+STORE = "HYPERVISOR_STORE"
+STORE_SECRETS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
+
+
+def environment_for(spec: RunSpec, given: dict[str, str], batch: str) -> dict[str, str]:
+    env = dict(given)
+    if "://" in env.get(STORE, ""):
+        for name in (STORE, *STORE_SECRETS):
+            env.pop(name, None)
+    if spec.clean_env:
+        env = {
+            name: value
+            for name, value in env.items()
+            if name in KEPT_WHEN_CLEAN or name.startswith("LC_")
+        }
+    return {**env, "HV_BATCH": batch}

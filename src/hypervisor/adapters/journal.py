@@ -1,0 +1,106 @@
+"""What a worker is doing, written where its death cannot take it along.
+
+A line when an attempt starts, a line with the verdict when it ends; emptied
+whenever the store has it all. After a kill, whoever finds the worker gone reads
+here what had ended (it is settled, not run again), what was running (its
+processes are ended first) and, by omission, what had not been started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import Any
+
+from hypervisor.domain.lease import Usage, Verdict, Worker, parse_token
+from hypervisor.domain.run import Remains
+
+FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+
+
+class Journal:
+    """One worker's journal. Writes are single calls, so a kill leaves whole lines or none."""
+
+    def __init__(self, runtime: str, worker: Worker, group: str | None) -> None:
+        self.path = _path(runtime, worker)
+        self._file = os.open(self.path, FLAGS, 0o600)
+        self._first = _line(["group", group])
+        self._current = b""
+        os.write(self._file, self._first)
+
+    def starting(self, token: str) -> None:
+        """Before the process is started: from here on the attempt counts as begun."""
+        self._current = f'["start","{token}"]\n'.encode()
+        os.write(self._file, self._current)
+
+    def leader(self, pid: int, start: int) -> None:
+        line = f'["leader",{pid},{start}]\n'.encode()
+        self._current += line
+        os.write(self._file, line)
+
+    def ended(self, verdict: Verdict) -> None:
+        self._current = b""
+        os.write(self._file, _line(["end", str(verdict.token), *verdict[1:]]))
+
+    def clear(self) -> None:
+        """The store has everything that had ended; what still runs stays written down."""
+        if self._current:
+            self._replace(self._first + self._current)
+        else:
+            os.ftruncate(self._file, 0)
+            os.write(self._file, self._first)
+
+    def _replace(self, text: bytes) -> None:
+        """In one step: at no instant may a running attempt be missing."""
+        fresh = os.open(self.path + ".new", FLAGS | os.O_TRUNC, 0o600)
+        os.write(fresh, text)
+        os.rename(self.path + ".new", self.path)
+        os.close(self._file)
+        self._file = fresh
+
+    def remove(self) -> None:
+        os.close(self._file)
+        with suppress(OSError):
+            os.unlink(self.path)
+
+
+def remains(runtime: str, worker: Worker) -> Remains | None:
+    """What a worker that is gone left behind, None if it kept no journal here."""
+    try:
+        with open(_path(runtime, worker), "rb") as file:
+            lines = [json.loads(line) for line in file.read().split(b"\n")[:-1]]
+    except (OSError, ValueError):
+        return None
+    group, running, leader = None, None, None
+    verdicts: dict[str, Verdict] = {}
+    for kind, *values in lines:
+        if kind == "group":
+            group = values[0]
+        elif kind == "start":
+            running, leader = values[0], None
+        elif kind == "leader":
+            leader = (values[0], values[1])
+        elif kind == "end":
+            verdicts[values[0]] = _verdict(values)
+            running = None if running == values[0] else running
+    return Remains(tuple(verdicts.values()), running, leader, group)
+
+
+def forget(runtime: str, worker: Worker) -> None:
+    with suppress(OSError):
+        os.unlink(_path(runtime, worker))
+
+
+def _path(runtime: str, worker: Worker) -> str:
+    return os.path.join(runtime, f"{worker.pid}.{worker.pid_start}.journal")
+
+
+def _line(values: list[Any]) -> bytes:
+    return json.dumps(values, separators=(",", ":")).encode() + b"\n"
+
+
+def _verdict(values: list[Any]) -> Verdict:
+    token, event, result, reason, unblock, retry_at, usage = values
+    cost = None if usage is None else Usage(*usage)
+    return Verdict(parse_token(token), event, result, reason, unblock, retry_at, cost)

@@ -1,0 +1,176 @@
+"""Starts supervisors and workers on this host, and finds what dead ones left."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+from hypervisor.adapters import journal, tree
+from hypervisor.adapters.host import LocalHost
+from hypervisor.adapters.places import Places, make_private
+from hypervisor.domain.lease import Worker, parse_token
+from hypervisor.domain.run import Remains
+
+SIGNALS = {"drain": signal.SIGTERM, "stop": signal.SIGINT}
+GRACE = 2.0
+LOG = "supervisor.log"
+READING = "governor.json"
+BIGGEST_LOG = 10 << 20
+
+
+class LocalLauncher:
+    def __init__(self, where: str, places: Places) -> None:
+        """`where` is what a new process needs to open the same store; it may hold a secret,
+        so it travels in the environment, never among the arguments."""
+        self._where = where
+        self.places = places
+
+    def supervisor(self) -> int | None:
+        try:
+            with open(self._lock(), "r+", encoding="ascii") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return int(file.read().strip() or 0)
+        except FileNotFoundError:
+            pass
+        return None
+
+    def hold(self) -> int | None:
+        """Become the one supervisor of this store here. None if there is one."""
+        make_private(self.places.runtime)
+        handle = os.open(self._lock(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        return handle
+
+    def start_supervisor(self) -> None:
+        make_private(self.places.runtime)
+        self._start("supervise", "--detached")
+
+    def start_worker(self, batch: str) -> int:
+        return self._start("work", batch)
+
+    def keep_environment(self, batch: str) -> None:
+        make_private(self.places.runtime)
+        path = self._environment(batch)
+        handle = os.open(path + ".new", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(b"\0".join(b"%s=%s" % pair for pair in os.environb.items()))
+        os.rename(path + ".new", path)
+
+    def environment(self, batch: str) -> dict[str, str] | None:
+        """The environment that the run of a batch was started with."""
+        try:
+            with open(self._environment(batch), "rb") as file:
+                entries = os.fsdecode(file.read()).split("\0")
+        except OSError:
+            return None
+        return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+    def forget_environment(self, batch: str) -> None:
+        with suppress(OSError):
+            os.unlink(self._environment(batch))
+
+    def remains(self, worker: Worker) -> Remains | None:
+        return journal.remains(self.places.runtime, worker)
+
+    def end_leftovers(self, remains: Remains) -> int | None:
+        mark = ""
+        if remains.running is not None:
+            token = parse_token(remains.running)
+            mark = f"{token.task}.{token.attempt}"
+        if not mark and remains.group is None:
+            return 0
+        try:
+            return len(tree.end_leftovers(mark, remains.leader, remains.group, GRACE))
+        except tree.TreeSurvived:
+            return None
+
+    def forget_remains(self, worker: Worker, remains: Remains) -> None:
+        if remains.group is not None:
+            from hypervisor.adapters.cgroup import Group
+
+            Group(remains.group).remove()
+        journal.forget(self.places.runtime, worker)
+
+    def ask(self, worker: Worker, what: str) -> None:
+        """Through a pidfd and only if it is still that process: nobody else is ever hit."""
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(worker.pid)
+            try:
+                if LocalHost().process_start(worker.pid) == worker.pid_start:
+                    signal.pidfd_send_signal(handle, SIGNALS[what])
+            finally:
+                os.close(handle)
+
+    def reap(self) -> list[tuple[int, int]]:
+        return [(each.pid, os.waitstatus_to_exitcode(each.status)) for each in tree.reap()]
+
+    def tell(self, reading: dict[str, Any]) -> None:
+        path = os.path.join(self.places.runtime, READING)
+        with suppress(OSError):
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                json.dump(reading, file)
+            os.rename(path + ".new", path)
+
+    def reading(self) -> dict[str, Any] | None:
+        try:
+            with open(os.path.join(self.places.runtime, READING), encoding="utf-8") as file:
+                return dict(json.load(file))
+        except (OSError, ValueError):
+            return None
+
+    def memory(self, workers: Collection[int]) -> dict[int, int]:
+        everything = tree.snapshot()
+        return {
+            pid: sum(p.rss for p in tree.descendants(pid, everything) if p.lives) for pid in workers
+        }
+
+    def tidy(self) -> None:
+        """Before the supervisor ends: no environment is kept that nobody needs."""
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self.places.runtime):
+                if name.endswith(".env") or name == READING:
+                    os.unlink(os.path.join(self.places.runtime, name))
+
+    def _start(self, *words: str) -> int:
+        log = self._log()
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-c", "from hypervisor.bootstrap import serve; serve()", *words],
+            {**os.environ, "HYPERVISOR_STORE": self._where},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE),
+        )
+
+    def _log(self) -> str:
+        path = os.path.join(self.places.data, LOG)
+        os.makedirs(self.places.data, mode=0o700, exist_ok=True)
+        with suppress(OSError):
+            if os.stat(path).st_size > BIGGEST_LOG:
+                os.rename(path, path + ".old")
+        return path
+
+    def _lock(self) -> str:
+        return os.path.join(self.places.runtime, "supervisor.lock")
+
+    def _environment(self, batch: str) -> str:
+        return os.path.join(self.places.runtime, f"{batch}.env")

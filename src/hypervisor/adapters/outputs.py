@@ -1,0 +1,100 @@
+"""The kept outputs: one file per attempt, `outputs/<task>/<attempt>.log`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+
+from hypervisor.domain.run import Output
+
+PIECE = 1 << 20
+
+
+class Outputs:
+    def __init__(self, data: str) -> None:
+        self.root = os.path.join(data, "outputs")
+        self._made: str | None = None
+
+    def path(self, task: str, attempt: int) -> str:
+        return os.path.join(self.root, task, f"{attempt}.log")
+
+    def prepare(self, task: str, attempt: int) -> str:
+        """The path of an output that is about to be written."""
+        if self._made is None:
+            os.makedirs(self.root, mode=0o700, exist_ok=True)
+            self._made = self.root
+        with suppress(FileExistsError):
+            os.mkdir(os.path.join(self.root, task), 0o700)
+        return self.path(task, attempt)
+
+    def size(self, task: str, attempt: int) -> int | None:
+        """How much there is, None if there is no such output."""
+        try:
+            return os.stat(self.path(task, attempt)).st_size
+        except OSError:
+            return None
+
+    def read(self, task: str, attempt: int, start: int, most: int) -> bytes:
+        try:
+            with open(self.path(task, attempt), "rb") as file:
+                file.seek(start)
+                return file.read(most)
+        except FileNotFoundError:
+            return b""
+
+    def last_line(self, task: str, attempt: int) -> str:
+        """The last non-empty line so far, for people to see that something happens."""
+        size = self.size(task, attempt) or 0
+        text = self.read(task, attempt, max(size - 2000, 0), 2000).decode("utf-8", "replace")
+        lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
+        return next((line for line in reversed(lines) if line), "")
+
+    def bound(self, task: str, attempt: int, keep: int) -> None:
+        """Keep head and tail of an output that is too long, and say what was left out."""
+        path = self.path(task, attempt)
+        try:
+            size = os.stat(path).st_size
+        except OSError:
+            return
+        if size <= keep + PIECE:
+            return
+        half = keep // 2
+        left_out = size - 2 * half
+        note = f"\n… {left_out} bytes left out here by Hypervisor …\n".encode()
+        with open(path, "r+b") as file:
+            file.seek(size - half)
+            tail = file.read(half)
+            file.seek(half)
+            file.write(note + tail)
+            file.truncate()
+
+    def all(self) -> Iterator[Output]:
+        """Every kept output, as the file system lists them."""
+        with suppress(FileNotFoundError), os.scandir(self.root) as tasks:
+            for task in tasks:
+                if task.is_dir(follow_symlinks=False):
+                    yield from self._of_task(task.name)
+
+    def remove(self, task: str, attempt: int) -> int:
+        """Delete an output; returns how many bytes that freed."""
+        size = self.size(task, attempt) or 0
+        with suppress(OSError):
+            os.unlink(self.path(task, attempt))
+            os.rmdir(os.path.join(self.root, task))  # only once it is empty
+        return size
+
+    def free(self) -> int:
+        """Bytes left on the disk."""
+        with suppress(OSError):
+            return shutil.disk_usage(os.path.dirname(self.root)).free
+        return 1 << 62
+
+    def _of_task(self, task: str) -> Iterator[Output]:
+        with suppress(OSError), os.scandir(os.path.join(self.root, task)) as files:
+            for file in files:
+                number, ending = os.path.splitext(file.name)
+                if ending == ".log" and number.isdecimal():
+                    found = file.stat(follow_symlinks=False)
+                    yield Output(task, int(number), found.st_size, int(found.st_mtime * 1000))

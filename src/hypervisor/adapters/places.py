@@ -1,0 +1,63 @@
+"""Where a store keeps things beside its database.
+
+`data` holds what is kept: outputs, summaries, config.toml, logs. `runtime` is
+private, in memory where the system has such a place, and empty after a reboot:
+the supervisor's lock, what each worker is doing, and the environments that
+runs were started with, which may hold secrets and so never reach the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from hypervisor.domain.errors import StoreUnavailable
+
+
+class Places(NamedTuple):
+    data: str
+    runtime: str
+
+
+def places_of(where: str, folder: str | None) -> Places:
+    """`where` names the store, without secrets; `folder` is where its file lives, if it is one."""
+    from hashlib import blake2b
+
+    mark = blake2b(where.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    data = folder or os.path.join(_data_home(), "hypervisor", mark)
+    return Places(data, os.path.join(_runtime_home(), mark))
+
+
+def make_private(folder: str) -> str:
+    """The folder, made for us alone; refused if somebody else could reach into it."""
+    for each in (os.path.dirname(folder), folder):
+        _make(each)
+    return folder
+
+
+def _make(folder: str) -> None:
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be made ({error.strerror}).") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise StoreUnavailable(f"{folder} belongs to somebody else; nothing was started.")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        os.chmod(folder, 0o700)
+
+
+def _data_home() -> str:
+    return os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+
+
+def _runtime_home() -> str:
+    given = os.environ.get("XDG_RUNTIME_DIR")
+    if given and os.path.isdir(given) and os.stat(given).st_uid == os.getuid():
+        return os.path.join(given, "hypervisor")
+    import tempfile
+
+    memory = "/dev/shm"  # made private below, the owner is checked
+    base = memory if os.access(memory, os.W_OK) else tempfile.gettempdir()
+    return os.path.join(base, f"hypervisor-{os.getuid()}")

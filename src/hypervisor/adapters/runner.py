@@ -1,0 +1,193 @@
+"""Runs a worker's attempts: starts them, waits for their end or for a signal, ends their trees.
+
+One attempt at a time, and the worker adopts whatever its descendants leave
+behind, so every process below the worker belongs to the attempt at hand.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+from hypervisor.adapters import tree
+from hypervisor.adapters.cgroup import Group
+from hypervisor.adapters.commands import Command, Commands
+from hypervisor.adapters.functions import FunctionRunner
+from hypervisor.adapters.signals import Signals
+from hypervisor.domain.attempt import Ended
+from hypervisor.domain.run import RunSpec, Vital
+from hypervisor.domain.template import Item, Template
+
+AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
+
+
+class LocalRunner:
+    def __init__(
+        self, spec: RunSpec, template: Template | None, env: dict[str, str], group: Group | None,
+        niceness: int,
+    ) -> None:  # fmt: skip
+        self._spec, self._template, self._env, self._group = spec, template, env, group
+        self._niceness = niceness
+        self._commands = Commands()
+        self._function = (
+            FunctionRunner(spec.function, spec.cwd, env, spec.python) if spec.function else None
+        )
+        self._command: Command | None = None
+        self._failed: Ended | None = None
+        self._cpu_before = 0.0
+        self._poll = select.poll()
+        tree.become_reaper()
+        os.chdir(spec.cwd)
+        _be_nice(niceness)
+        self._signals = Signals(first_stops=(signal.SIGINT,))
+        self._poll.register(self._signals.fileno(), select.POLLIN)
+
+    @property
+    def asked(self) -> str:
+        return self._signals.asked
+
+    def start(self, item: Item, token: str, output: str) -> int:
+        self._cpu_before = _reaped_cpu()
+        if self._function is not None:
+            value = item.text if item.columns is None else item.columns
+            self._function.start(value, output)
+            self._poll.register(self._function.fileno(), select.POLLIN)
+            return self._function.pid or 0
+        assert self._template is not None
+        task, attempt, _ = token.split(".")
+        env = {**self._env, "HV_TASK": task, tree.MARK: f"{task}.{attempt}"}
+        stdin = (item.text + "\n").encode() if self._spec.stdin == "item" else None
+        started = self._commands.start(self._template.render(item), env, output, stdin)
+        if isinstance(started, Ended):
+            self._failed = started
+            return 0
+        self._command = started
+        self._poll.register(started.fileno(), select.POLLIN)
+        return started.pid
+
+    def wait(self, seconds: float) -> Ended | None:
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            return failed
+        ready = [handle for handle, _ in self._poll.poll(seconds * 1000)]
+        if self._signals.fileno() in ready:
+            self._signals.clear()
+        attempt = self._command or self._function
+        assert attempt is not None
+        handle = attempt.fileno()
+        return self._finish() if handle in ready else None
+
+    def stop(self, grace: float) -> Ended:
+        """What is left of the tree has no more say in how the attempt ended."""
+        if self._function is not None:
+            self._forget()
+            self._function.stop()
+            tree.stop_descendants(grace, group=self._group)
+            return Ended(None, signal.SIGKILL, self._cpu(), 0)
+        assert self._command is not None
+        tree.stop_descendants(grace, spare=(), group=self._group)
+        return self._finish() or Ended(None, signal.SIGKILL, self._cpu(), 0)
+
+    def clear(self, grace: float) -> int:
+        if not self._has_children():
+            return 0
+        spare = [self._function.pid] if self._function and self._function.pid else []
+        tree.reap(spare)
+        left = [p for p in self._tree() if p.lives and p.pid not in spare]
+        if left:
+            tree.stop_descendants(grace, spare, self._group)
+        return len(left)
+
+    def vital(self) -> Vital:
+        alive = [process for process in self._tree() if process.lives]
+        pids = [process.pid for process in alive]
+        return Vital(
+            sum(process.cpu + process.waited for process in alive) + self._cpu(),
+            sum(process.rss for process in alive),
+            tree.written(pids),
+            len(pids),
+        )
+
+    def exact_memory(self) -> int:
+        return tree.proportional([process.pid for process in self._tree() if process.lives])
+
+    def settle_in(self) -> None:
+        """With autogroups, niceness counts within a session only; each has one of its own."""
+        if self._command is not None and self._niceness and _flag(AUTOGROUP):
+            with suppress(OSError), open(f"/proc/{self._command.pid}/autogroup", "w") as file:
+                file.write(str(self._niceness))
+
+    def pause(self, seconds: float) -> None:
+        self._signals.wait(seconds)
+
+    def close(self) -> None:
+        if self._function is not None:
+            self._function.stop()
+        tree.stop_descendants(0.5, group=self._group)
+
+    def _finish(self) -> Ended | None:
+        if self._function is not None:
+            handle = self._function.fileno()
+            ended = self._function.finish()
+            if ended is not None:
+                self._poll.unregister(handle)
+            return ended
+        assert self._command is not None
+        self._forget()
+        ended, self._command = self._command.finish(), None
+        return ended if ended.peak > _own_peak() else ended._replace(peak=0)
+
+    def _forget(self) -> None:
+        """Before a handle is closed: a stale one would wake us for ever."""
+        attempt = self._command or self._function
+        if attempt is not None:
+            with suppress(KeyError, OSError, ValueError):
+                self._poll.unregister(attempt.fileno())
+
+    def _tree(self) -> list[tree.Process]:
+        return tree.descendants(os.getpid(), tree.snapshot())
+
+    def _has_children(self) -> bool:
+        if self._function is not None and self._function.pid:
+            return bool(_children(self._function.pid)) or _children(os.getpid()) != [
+                self._function.pid
+            ]
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+    def _cpu(self) -> float:
+        return _reaped_cpu() - self._cpu_before
+
+
+def _children(pid: int) -> Sequence[int]:
+    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(each) for each in file.read().split()]
+    return [p.pid for p in tree.snapshot().values() if p.parent == pid]
+
+
+def _be_nice(niceness: int) -> None:
+    with suppress(OSError):
+        os.nice(max(niceness - os.nice(0), 0))
+
+
+def _flag(path: str) -> bool:
+    with suppress(OSError), open(path, encoding="ascii") as file:
+        return file.read().strip() == "1"
+    return False
+
+
+def _reaped_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _own_peak() -> int:
+    """A spawned process starts on our memory, so what it reports is never less than ours."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,35 @@
+"""Signals that ask a process to end: once to drain, again (or SIGINT to a worker) to stop."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+
+class Signals:
+    """`asked` is "", "drain" or "stop"; any signal wakes whoever waits on `fileno`."""
+
+    def __init__(self, first_stops: tuple[signal.Signals, ...] = ()) -> None:
+        self.asked = ""
+        self._first_stops = first_stops
+        self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signalled)
+
+    def wake_for_children(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def fileno(self) -> int:
+        return self._reading
+
+    def clear(self) -> None:
+        os.read(self._reading, 512)
+
+    def wait(self, seconds: float) -> None:
+        if select.select([self._reading], [], [], seconds)[0]:
+            self.clear()
+
+    def _signalled(self, number: int, _: object) -> None:
+        self.asked = "stop" if self.asked or number in self._first_stops else "drain"

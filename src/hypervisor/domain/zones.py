@@ -1,0 +1,111 @@
+"""How loaded the host is, as one of four zones, and how many workers a zone allows.
+
+What an attempt was admitted for does not count against it: neither the CPU of
+commands, which run niced and at most one per core, nor memory that was planned
+for. An emergency counts everything.
+
+A zone is entered at once and left slowly: the load must have been lower by a
+margin for a while, so that a load near a threshold does not flap.
+"""
+
+from typing import NamedTuple
+
+SAFE, WARNING, DANGER, EMERGENCY = ZONES = ("safe", "warning", "danger", "emergency")
+
+
+class Thresholds(NamedTuple):
+    """Shares of the host from which on a zone is entered; `stall` is in percent of time."""
+
+    cpu_warning: float = 0.60
+    cpu_danger: float = 0.80
+    ram_warning: float = 0.70
+    ram_danger: float = 0.85
+    ram_emergency: float = 0.95
+    stall: float = 20.0
+    ceiling: float = 0.90  # how much memory may be planned for
+    margin: float = 0.05
+    hold_ms: int = 3000
+
+
+DEFAULTS = Thresholds()
+
+
+class Load(NamedTuple):
+    """CPU as shares of the whole machine, `own` being our workers' part; memory in bytes.
+
+    `stall` is the percentage of time in which everything waited for memory, None
+    where it cannot be told. `planned` is the part of the used memory that our
+    attempts were admitted for.
+    """
+
+    cpu: float
+    own: float
+    memory_used: int
+    memory_limit: int
+    stall: float | None = None
+    planned: int = 0
+
+    @property
+    def ram(self) -> float:
+        return self._share(self.memory_used)
+
+    @property
+    def unplanned_ram(self) -> float:
+        return self._share(max(0, self.memory_used - self.planned))
+
+    def counted_cpu(self, count_own: bool) -> float:
+        return self.cpu if count_own else max(0.0, self.cpu - self.own)
+
+    def _share(self, amount: int) -> float:
+        return amount / self.memory_limit if self.memory_limit > 0 else 0.0
+
+
+class Standing(NamedTuple):
+    """The zone a host is in, and what is needed to leave it.
+
+    `calm` tells for each zone but the last since when the load, margin included,
+    has been no higher than that zone.
+    """
+
+    zone: str = SAFE
+    since: int = 0
+    calm: tuple[int | None, ...] = (None, None, None)
+
+
+def zone_for(
+    load: Load, thresholds: Thresholds, count_own: bool = True, margin: float = 0.0
+) -> str:
+    """The zone of this load as it is, without regard to the past."""
+    cpu = load.counted_cpu(count_own) + margin
+    ram = load.unplanned_ram + margin
+    stalls = load.stall is not None and load.stall + 100 * margin > thresholds.stall
+    if stalls or load.ram + margin > thresholds.ram_emergency:
+        return EMERGENCY
+    if cpu > thresholds.cpu_danger or ram > thresholds.ram_danger:
+        return DANGER
+    if cpu >= thresholds.cpu_warning or ram >= thresholds.ram_warning:
+        return WARNING
+    return SAFE
+
+
+def moved(
+    standing: Standing, load: Load, thresholds: Thresholds, now: int, count_own: bool = True
+) -> Standing:
+    """Where the host stands after this load: up at once, down after a calm while."""
+    least = ZONES.index(zone_for(load, thresholds, count_own))
+    with_margin = ZONES.index(zone_for(load, thresholds, count_own, thresholds.margin))
+    calm = tuple(
+        None if with_margin > level else now if began is None else min(began, now)
+        for level, began in enumerate(standing.calm)
+    )
+    held = (began is not None and now - began >= thresholds.hold_ms for began in calm)
+    lowest = next((level for level, long in enumerate(held) if long), len(calm))
+    zone = ZONES[max(least, min(ZONES.index(standing.zone), lowest))]
+    return Standing(zone, standing.since if zone == standing.zone else now, calm)
+
+
+def allowed(zone: str, limit: int) -> int:
+    """How many of `limit` workers may live in that zone; one always may, so work goes on."""
+    if zone == SAFE:
+        return limit
+    return min(limit, max(1, limit // 2) if zone == WARNING else 1)

@@ -1,0 +1,313 @@
+"""Running work: submitting batches, steering what runs, and what came of it."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from hypervisor.domain import checks, lifecycle
+from hypervisor.domain.errors import InvalidInput, NotFound, WrongState
+from hypervisor.domain.run import (
+    ALL,
+    BATCH,
+    STRATEGIES,
+    TYPE,
+    Pause,
+    Running,
+    RunSpec,
+    TaskReport,
+    spec_data,
+)
+from hypervisor.domain.settings import MOST_WORKERS
+from hypervisor.domain.task import Batch, NewTask, Stats
+from hypervisor.operations.add import check_task
+from hypervisor.operations.context import Context, batch_id
+from hypervisor.operations.steer import Moved
+
+SLICE = 5_000
+PAGE = 5_000
+MOST_SHOWN = 1_000
+INTERRUPTED = "interrupted"
+
+
+class Submitted(NamedTuple):
+    """What `run` found to do: new tasks, failed ones to try again, and those still open."""
+
+    batch: Batch
+    since: int
+    added: int = 0
+    retried: int = 0
+    still_open: int = 0
+    already_done: int = 0
+
+    @property
+    def to_do(self) -> int:
+        return self.added + self.retried + self.still_open
+
+
+class Attempting(NamedTuple):
+    """An attempt that runs now."""
+
+    task: str
+    title: str
+    batch: str
+    attempt: int
+    worker: str
+    pid: int
+    since: int
+    memory: int | None  # None where this host cannot tell
+    last_line: str
+    started: bool  # False while it is only claimed
+
+
+class Status(NamedTuple):
+    """Where a batch, or everything, stands."""
+
+    batch: Batch | None
+    stats: Stats
+    attempts: tuple[Attempting, ...]
+    pauses: tuple[Pause, ...]
+    supervisor: int | None
+    host: dict[str, Any] | None  # what the governor last said of this host
+
+
+class Summary(NamedTuple):
+    """What came of a batch."""
+
+    batch: str
+    id: str
+    states: dict[str, int]
+    total: int
+    succeeded: bool
+    runtime_seconds: float
+    attempt_seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    attempts: int
+    tokens: int | None
+    cost: float | None
+    tasks: tuple[TaskReport, ...]
+
+
+def run(
+    hv: Context, spec: RunSpec, tasks: Iterable[NewTask], name: str, now: int | None = None
+) -> Submitted:
+    """Submit a command or function with its items; what the batch has done before is skipped."""
+    _check_spec(spec)
+    checks.label("the batch's name", name)
+    since = hv.now() if now is None else now
+    batch = hv.store.declare(name, spec_data(spec), hv.actor, now)
+    hv.launcher.keep_environment(batch.id)
+    hv.store.resume(Pause(BATCH, batch.id, "run again", hv.actor, 0), now)
+    counts = Submitted(batch, since)
+    for part in _slices(tasks):
+        counts = _submit(hv, counts, part, now)
+    return counts
+
+
+def unsuccessful(hv: Context, submitted: Submitted) -> int:
+    """How many tasks of a run did not succeed; what failed in earlier runs does not count."""
+    changed = hv.store.changed_since(submitted.batch.id, submitted.since)
+    ended_badly = sum(changed.get(s, 0) for s in ("failed", "cancelled", "blocked", "review"))
+    states = hv.store.stats(submitted.batch.id).states
+    return ended_badly + sum(states[s] for s in ("waiting", "active", "in_progress", "merging"))
+
+
+def supervise(hv: Context) -> int:
+    """Make sure that a supervisor runs for this store on this host; returns its process id."""
+    import time
+
+    deadline = time.monotonic() + 10
+    pid = hv.launcher.supervisor()
+    if pid is None:
+        hv.launcher.start_supervisor()
+    while not pid and time.monotonic() < deadline:
+        time.sleep(0.005)
+        pid = hv.launcher.supervisor()
+    if not pid:
+        raise InvalidInput("the supervisor did not start; supervisor.log says why.")
+    return pid
+
+
+def pause(
+    hv: Context,
+    batch: str | None = None,
+    type: str | None = None,
+    reason: str = "",
+    now: int | None = None,
+) -> bool:
+    """Let nobody claim from a batch, a type or at all; what runs may finish."""
+    checks.text("the reason", reason)
+    return hv.store.pause(_scope(hv, batch, type, reason), now)
+
+
+def resume(
+    hv: Context, batch: str | None = None, type: str | None = None, now: int | None = None
+) -> bool:
+    """End a pause of a batch, a type or everything."""
+    return hv.store.resume(_scope(hv, batch, type, ""), now)
+
+
+def scale(
+    hv: Context, workers: int | None, batch: str | None = None, now: int | None = None
+) -> None:
+    """Set how many workers there may be, for a batch or for everything on each host."""
+    if workers is not None:
+        checks.number("the number of workers", workers, 0, MOST_WORKERS)
+    found = batch_id(hv, batch)
+    hv.store.scale(workers, found, hv.actor, now)
+
+
+def kill(
+    hv: Context, task: str, reason: str = "", retry: bool = False, now: int | None = None
+) -> Moved:
+    """Stop a running attempt with all its processes; its task fails, or is tried again."""
+    found = hv.store.resolve(task)
+    checks.text("the reason", reason)
+    why = f"killed by {hv.actor}" + (f": {reason}" if reason else "")
+    if hv.store.ask_stop(found, "release" if retry else "fail", why, hv.actor, now):
+        return Moved(found, "stopping")
+    state = hv.store.task(found).state
+    if state == lifecycle.IN_PROGRESS:
+        raise WrongState(
+            f"{found} was claimed by somebody that Hypervisor did not start. Nothing was changed; "
+            "`hv cancel` and `hv release --task` end the claim."
+        )
+    raise WrongState(f"{found} is {state}: nothing of it runs. Nothing was changed.")
+
+
+def stop_batch(hv: Context, batch: str, now: int | None = None) -> int:
+    """Stop all running attempts of a batch and put their tasks back; returns how many."""
+    found = batch_id(hv, batch)
+    why = f"stopped by {hv.actor}"
+    return sum(
+        hv.store.ask_stop(each.task, "release", why, hv.actor, now)
+        for each in hv.store.running(found, 10_000)
+    )
+
+
+def status(hv: Context, batch: str | None = None, now: int | None = None) -> Status:
+    """Show where a batch or everything stands: counts, what runs, what is paused, the host."""
+    found = batch_id(hv, batch)
+    pauses = [
+        each
+        for each in hv.store.pauses()
+        if found is None or each.scope != BATCH or each.name == found
+    ]
+    return Status(
+        None if found is None else hv.store.batch(found),
+        hv.store.stats(found, now),
+        attempts(hv, found),
+        tuple(pauses),
+        hv.launcher.supervisor(),
+        hv.launcher.reading(),
+    )
+
+
+def attempts(hv: Context, batch: str | None = None) -> tuple[Attempting, ...]:
+    """List the attempts that run now, with their age, memory and last line of output."""
+    found = hv.store.running(batch_id(hv, batch), MOST_SHOWN)
+    here = hv.probe.boot()
+    memory = hv.launcher.memory({r.worker.pid for r in found if r.worker.boot == here})
+    return tuple(_attempting(hv, each, memory) for each in found)
+
+
+def summary(hv: Context, batch: str, now: int | None = None) -> Summary:
+    """Sum up a batch: every task with its outcome, and what the whole took."""
+    meant = hv.store.batch(checks.text("the batch", batch))
+    tasks = tuple(reports(hv, meant.id, now))
+    states: dict[str, int] = {}
+    for task in tasks:
+        states[task.state] = states.get(task.state, 0) + 1
+    begun, ended = hv.store.span(meant.id, now)
+    return Summary(
+        meant.name, meant.id, states, len(tasks),
+        bool(tasks) and states.get(lifecycle.DONE, 0) == len(tasks),
+        (ended - begun) / 1000 if begun else 0.0,
+        round(sum(task.seconds for task in tasks), 3),
+        round(sum(task.cpu_seconds for task in tasks), 3),
+        max((task.peak_bytes for task in tasks), default=0),
+        sum(task.attempts for task in tasks),
+        None, None, tasks,
+    )  # fmt: skip
+
+
+def reports(hv: Context, batch: str, now: int | None = None) -> Iterator[TaskReport]:
+    """Every task of a batch with what its attempts took, page by page."""
+    after = ""
+    while page := hv.store.report(batch, after, PAGE, now):
+        yield from page
+        after = page[-1].id
+
+
+def output(
+    hv: Context, task: str, attempt: int | None = None, start: int = 0, most: int = 1 << 20
+) -> bytes:
+    """Read the kept output of a task's last attempt, or of another one."""
+    found = hv.store.resolve(task)
+    number = attempt if attempt is not None else latest_output(hv, found)
+    if hv.outputs.size(found, number) is None:
+        raise NotFound(f"no output of {found}, attempt {number}, is kept here.")
+    return hv.outputs.read(found, number, start, most)
+
+
+def latest_output(hv: Context, task: str) -> int:
+    """The last attempt that left an output; claims that were never started leave none."""
+    last = hv.store.task(task).attempts
+    kept = (n for n in range(last, 0, -1) if hv.outputs.size(task, n) is not None)
+    return next(kept, last)
+
+
+def _slices(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
+    source = iter(tasks)
+    while part := [check_task(task) for task in islice(source, SLICE)]:
+        yield part
+
+
+def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None) -> Submitted:
+    added = hv.store.add(part, so_far.batch.name, hv.actor, now)
+    states = [(each.task, each.state) for each in added.duplicates]
+    again = [task for task, state in states if state in ("failed", "cancelled", "blocked")]
+    for task in again:
+        hv.store.reopen(task, "run again", hv.actor, now)
+    done = sum(state == lifecycle.DONE for _, state in states)
+    return so_far._replace(
+        added=so_far.added + len(added.ids),
+        retried=so_far.retried + len(again),
+        already_done=so_far.already_done + done,
+        still_open=so_far.still_open + len(states) - len(again) - done,
+    )
+
+
+def _check_spec(spec: RunSpec) -> None:
+    if bool(spec.command) == bool(spec.function):
+        raise InvalidInput("say what to run: a command, or a function with --fn.")
+    if spec.strategy not in STRATEGIES:
+        raise InvalidInput(f"unknown strategy: use one of {', '.join(STRATEGIES)}.")
+    if spec.workers is not None:
+        checks.number("the number of workers", spec.workers, 1, MOST_WORKERS)
+    if spec.claim is not None:
+        checks.number("the number of tasks to claim at once", spec.claim, 1, 1000)
+    if spec.function is not None:
+        module, colon, function = spec.function.partition(":")
+        if not (colon and module and function):
+            raise InvalidInput(f"{spec.function!r} is no function: write package.module:function.")
+
+
+def _scope(hv: Context, batch: str | None, type: str | None, reason: str) -> Pause:
+    if batch is not None and type is not None:
+        raise InvalidInput("name a batch or a type, not both.")
+    if batch is not None:
+        return Pause(BATCH, batch_id(hv, batch) or "", reason, hv.actor, 0)
+    if type is not None:
+        return Pause(TYPE, checks.name("the type", type), reason, hv.actor, 0)
+    return Pause(ALL, "", reason, hv.actor, 0)
+
+
+def _attempting(hv: Context, each: Running, memory: dict[int, int]) -> Attempting:
+    here = each.worker.boot == hv.probe.boot()
+    started = not here or hv.outputs.size(each.task, each.attempt) is not None
+    return Attempting(
+        each.task, each.title, each.batch, each.attempt, each.worker.name, each.worker.pid,
+        each.claimed_at, memory.get(each.worker.pid) if here else None,
+        hv.outputs.last_line(each.task, each.attempt) if here and started else "", started,
+    )  # fmt: skip

@@ -1,0 +1,267 @@
+"""The worker: claims tasks of one batch, runs each attempt, settles.
+
+What ended is in the journal at once and in the store a moment later, several
+at a time together with the next claim. Short tasks are claimed several at a
+time; once one takes long, those claimed with it go back for others to take.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from hypervisor.domain.attempt import Ended
+from hypervisor.domain.errors import InvalidInput, RequestError, StoreError
+from hypervisor.domain.lane import ClaimFilter
+from hypervisor.domain.lease import ClaimRequest, Lease, Usage, Verdict, parse_token
+from hypervisor.domain.limits import Limits, merged
+from hypervisor.domain.retry import back_off
+from hypervisor.domain.run import BATCH, Pause, RunSpec, Stop
+from hypervisor.domain.settings import limits_from
+from hypervisor.operations.items import item_of
+from hypervisor.services.watch import Watch
+
+if TYPE_CHECKING:
+    from hypervisor.domain.lease import Worker as Identity
+    from hypervisor.domain.settings import Settings
+    from hypervisor.domain.task import Task
+    from hypervisor.operations.context import Context
+    from hypervisor.ports import Journal, Outputs, Runner
+
+LEASE = 60_000
+FLUSH = 0.05  # seconds an ended attempt may wait for company on its way to the store
+FIRST_LOOK = 0.25
+LOOK = 1.0
+SHORT_TURN, LONG_TURN = 0.04, 0.1
+MOST_CLAIMED = 64
+IDLE = 1.0
+STORE_PATIENCE = 30.0
+SMALLEST_PEAK = 1 << 20
+
+
+class Worker:
+    def __init__(
+        self, hv: Context, me: Identity, batch: str, spec: RunSpec, runner: Runner,
+        journal: Journal, outputs: Outputs, settings: Settings, capabilities: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.hv, self.me, self.batch, self.spec = hv, me, batch, spec
+        self.runner, self.journal, self.outputs = runner, journal, outputs
+        self.settings = settings
+        self.wanted = ClaimFilter(batch=batch, capabilities=capabilities)
+        self.leases: deque[Lease] = deque()
+        self.verdicts: list[Verdict] = []
+        self.size = spec.claim or 1
+        self.peaks: dict[str, tuple[float, int]] = {}
+        self.claimed = self.flushed = time.monotonic()
+        self.idle_since: float | None = None
+
+    def run(self) -> None:
+        """Work until the batch has nothing more to claim, or a signal asks for an end."""
+        self.hv.store.register(self.me, self.batch)
+        try:
+            while self.turn():
+                pass
+            self._give_back(self.leases, "the worker ends")
+            self._settle()
+        finally:
+            self.runner.close()
+        self.hv.store.retire(self.me.id)
+        self.journal.remove()
+
+    def turn(self) -> bool:
+        """One attempt, or a look for more. False when it is time to go."""
+        if self.runner.asked:
+            return False
+        if self.leases:
+            self._carry_out(self.leases.popleft())
+            if time.monotonic() - self.flushed > FLUSH:
+                self._settle()
+            return True
+        if self._take():
+            self.idle_since = None
+            return True
+        return self._rest()
+
+    # Claiming and settling
+
+    def _take(self) -> bool:
+        now = time.monotonic()
+        if self.spec.claim is None and self.idle_since is None:
+            self.size = _next_size(self.size, now - self.claimed)
+        request = ClaimRequest(self.me, self.size, LEASE, self.wanted)
+        self.leases = deque(self._exchange(request))
+        self.claimed = time.monotonic()
+        return bool(self.leases)
+
+    def _settle(self) -> None:
+        if self.verdicts:
+            self._exchange(None)
+
+    def _exchange(self, request: ClaimRequest | None) -> list[Lease]:
+        """Tell the store what ended and take what is next. A store that is away for a
+        moment is asked again; what ended meanwhile is safe in the journal."""
+        patience = time.monotonic() + STORE_PATIENCE
+        while True:
+            try:
+                _, leases = self.hv.store.settle_and_claim(self.verdicts, request)
+                break
+            except StoreError:
+                if time.monotonic() > patience or self.runner.asked:
+                    raise
+                self.runner.pause(0.5)
+        failed = next((v for v in self.verdicts if v.event == "fail"), None)
+        if self.verdicts:
+            self.journal.clear()
+            self.verdicts = []
+        self.flushed = time.monotonic()
+        if failed is not None and self.spec.fail_fast:
+            self._fail_fast(failed)
+        return leases
+
+    def _give_back(self, leases: deque[Lease], why: str) -> None:
+        self.verdicts += [
+            Verdict(parse_token(lease.token), "release", reason=why) for lease in leases
+        ]
+        leases.clear()
+
+    def _rest(self) -> bool:
+        """Nothing to claim: look again for a while, then leave it to the supervisor."""
+        now = time.monotonic()
+        if self.idle_since is None:
+            self.idle_since, self.size = now, self.spec.claim or 1
+        self.runner.pause(min(0.02 + (now - self.idle_since) / 4, 0.25))
+        return now - self.idle_since < IDLE
+
+    def _fail_fast(self, failed: Verdict) -> None:
+        why = f"fail-fast: {failed.token.task} failed ({failed.reason})"
+        self.hv.store.pause(Pause(BATCH, self.batch, why[:500], self.me.name, 0))
+        self._give_back(self.leases, why[:500])
+
+    # One attempt
+
+    def _carry_out(self, lease: Lease) -> None:
+        task = lease.task
+        try:
+            output = self.outputs.prepare(task.id, task.attempts)
+            self.journal.starting(lease.token)
+            pid = self.runner.start(item_of(task), lease.token, output)
+        except InvalidInput as error:  # an item that no command can be made for
+            return self._end(lease, Ended(None, None, 0.0, 0, error=str(error)), 0)
+        except OSError as error:  # the host's trouble, not the task's
+            self._host_trouble(lease, error)
+            return None
+        if pid:
+            self.journal.leader(pid, self.hv.probe.process_start(pid) or 0)
+        started = time.monotonic()
+        ended = self.runner.wait(FIRST_LOOK)
+        if ended is not None:
+            self._clear(lease)
+            return self._end(lease, ended, 0)
+        return self._stay_with(lease, started)
+
+    def _stay_with(self, lease: Lease, started: float) -> None:
+        """The attempt takes its time: let go of what else was claimed, and watch it."""
+        self._give_back(self.leases, "the worker is busy with another task")
+        self.size = self.spec.claim or 1
+        self.runner.settle_in()
+        limits = limits_of(lease.task, self.spec, self.settings)
+        watch = Watch(
+            self.hv, lease, self.runner, self.outputs, limits, self.settings.dry_run, self.me,
+            LEASE, started,
+        )  # fmt: skip
+        ended: Ended | None = None
+        while ended is None:
+            self._settle()
+            if stop := watch.look(time.monotonic()):
+                return self._stop(lease, stop, watch.peak)
+            ended = self.runner.wait(LOOK)
+        self._clear(lease)
+        self._end(lease, ended, watch.peak)
+
+    def _stop(self, lease: Lease, stop: Stop, peak: int) -> None:
+        ended = self.runner.stop(self.settings.grace)
+        if stop.next == "lost":
+            return
+        if stop.next == "cancel":
+            try:
+                self.hv.store.cancel(stop.task, stop.reason, stop.actor)
+            except RequestError:  # it has ended otherwise meanwhile
+                return
+            self.hv.store.forget_stop(stop.task)
+            return
+        usage = self._usage(lease, ended, peak)
+        token = parse_token(lease.token)
+        if stop.next == "release":
+            self._decide(Verdict(token, "release", reason=stop.reason, usage=usage))
+        elif stop.next == "fail":
+            self._decide(Verdict(token, "fail", reason=stop.reason, usage=usage))
+        else:
+            self._decide(self._failure(lease, stop.reason, usage))
+
+    def _clear(self, lease: Lease) -> None:
+        if left := self.runner.clear(self.settings.grace):
+            self.hv.store.note(
+                "leftovers", {"processes": left, "said": f"{left} left running were stopped"},
+                self.me.name, lease.task.id, self.batch,
+            )  # fmt: skip
+
+    def _end(self, lease: Lease, ended: Ended, peak: int) -> None:
+        usage = self._usage(lease, ended, peak)
+        if ended.ok:
+            token = parse_token(lease.token)
+            self._decide(Verdict(token, "complete", ended.result, usage=usage))
+        else:
+            self._decide(self._failure(lease, ended.reason() or "failed", usage))
+
+    def _decide(self, verdict: Verdict) -> None:
+        self.journal.ended(verdict)
+        self.verdicts.append(verdict)
+
+    def _failure(self, lease: Lease, reason: str, usage: Usage) -> Verdict:
+        task, token = lease.task, parse_token(lease.token)
+        if task.failures >= task.retries:
+            return Verdict(token, "fail", reason=reason, usage=usage)
+        at = self.hv.store.now() + back_off(task.failures + 1)
+        return Verdict(token, "back_off", reason=reason, retry_at=at, usage=usage)
+
+    def _usage(self, lease: Lease, ended: Ended, sampled: int) -> Usage:
+        task = lease.task
+        peak = max(ended.peak, sampled)
+        size = self.outputs.size(task.id, task.attempts)
+        if size is not None and size > self.settings.keep_each:
+            self.outputs.bound(task.id, task.attempts, self.settings.keep_each)
+        self._learn(task.type, peak)
+        return Usage(ended.exit_code, round(ended.cpu * 1000), peak // 1024 or None, size)
+
+    def _learn(self, kind: str, peak: int) -> None:
+        """What a type of task needs at most: up at once, down slowly, told when it matters."""
+        estimate, told = self.peaks.get(kind) or (0.0, 0)
+        estimate = max(peak, estimate * 0.99, SMALLEST_PEAK)
+        if not 0.8 < estimate / (told or 1) < 1.1:
+            told = int(estimate)
+            self.hv.store.set(f"peak {kind}", str(told))
+        self.peaks[kind] = (estimate, told)
+
+    def _host_trouble(self, lease: Lease, error: OSError) -> None:
+        why = f"this host could not start it: {error.strerror}"
+        self.leases.appendleft(lease)
+        self._give_back(self.leases, why)
+        self._settle()
+        self.hv.store.note("trouble", {"said": why}, self.me.name, lease.task.id, self.batch)
+        self.runner.pause(1.0)
+
+
+def limits_of(task: Task, spec: RunSpec, settings: Settings) -> Limits:
+    """Task over batch over type over the defaults. A task carries its own in its data."""
+    own = task.data.get("limits") if isinstance(task.data, dict) else None
+    batch = Limits(spec.time, spec.memory, spec.silence, spec.output)
+    per_type = settings.limits_by_type.get(task.type, Limits())
+    return merged(limits_from(own or {}), batch, per_type, settings.limits)
+
+
+def _next_size(size: int, took: float) -> int:
+    """Claim about as much as can be done in the blink of an eye."""
+    if took < SHORT_TURN:
+        return min(size * 2, MOST_CLAIMED)
+    return max(size // 2, 1) if took > LONG_TURN else size
