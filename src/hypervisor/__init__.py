@@ -19,18 +19,20 @@ from hypervisor.domain.version import VERSION
 if TYPE_CHECKING:
     from hypervisor.api import Hypervisor, open
     from hypervisor.domain.errors import HypervisorError, LeaseLost, RequestError, StoreError
+    from hypervisor.domain.run import RunSpec
     from hypervisor.domain.task import Changes, NewTask
     from hypervisor.operations.claim import Done
 
 __version__ = VERSION
 __all__ = [
     "Changes", "Done", "Hypervisor", "HypervisorError", "LeaseLost", "NewTask", "RequestError",
-    "StoreError", "open",
+    "RunSpec", "StoreError", "open",
 ]  # fmt: skip
 
 _HOMES = {
     "hypervisor.api": ("Hypervisor", "open"),
     "hypervisor.domain.errors": ("HypervisorError", "LeaseLost", "RequestError", "StoreError"),
+    "hypervisor.domain.run": ("RunSpec",),
     "hypervisor.domain.task": ("Changes", "NewTask"),
     "hypervisor.operations.claim": ("Done",),
 }

@@ -11,6 +11,8 @@ from hypervisor.operations import claim as _claim
 from hypervisor.operations import doctor as _doctor
 from hypervisor.operations import look as _look
 from hypervisor.operations import receipts as _receipts
+from hypervisor.operations import retention as _retention
+from hypervisor.operations import run as _run
 from hypervisor.operations import steer as _steer
 from hypervisor.operations import sweep as _sweep
 from hypervisor.operations.context import Context
@@ -40,6 +42,18 @@ class Hypervisor(Context):
     stats = _look.stats
     batches = _look.batches
     events = _look.events
+    run = _run.run
+    supervise = _run.supervise
+    status = _run.status
+    attempts = _run.attempts
+    summary = _run.summary
+    output = _run.output
+    pause = _run.pause
+    resume = _run.resume
+    scale = _run.scale
+    kill = _run.kill
+    stop_batch = _run.stop_batch
+    gc = _retention.gc
     sweep = _sweep.sweep
     doctor = _doctor.doctor
 
@@ -65,4 +79,4 @@ def open(store: str | os.PathLike[str] | None = None, *, relaxed: bool | None = 
     found = bootstrap.connect(
         None if store is None else os.fspath(store), relaxed=relaxed, pid=os.getpid()
     )
-    return Hypervisor(found.store, found.probe, found.actor, found.pid)
+    return Hypervisor(found.store, found.probe, found.actor, found.pid, found.equip)

@@ -39,7 +39,7 @@ class Context:
         self.swept_at = 0
         self.batch_ids: dict[str, str] = {}
         self.workers: dict[tuple[str, int], Worker] = {}
-        self._equip = equip
+        self.equip = equip
         self._equipment: Equipment | None = None
 
     def now(self) -> int:
@@ -52,14 +52,14 @@ class Context:
 
     @property
     def is_equipped(self) -> bool:
-        return self._equip is not None
+        return self.equip is not None
 
     @property
     def equipment(self) -> Equipment:
         """Put together when first needed: most commands can do without."""
         if self._equipment is None:
-            assert self._equip is not None, "this context was made for the ledger alone"
-            self._equipment = self._equip()
+            assert self.equip is not None, "this context was made for the ledger alone"
+            self._equipment = self.equip()
         return self._equipment
 
     @property

@@ -42,6 +42,7 @@ VERBS = {
     "kill": "run",
     "stop_batch": "run",
     "supervise": "run",
+    "gc": "retention",
     "sweep": "sweep",
     "doctor": "doctor",
 }

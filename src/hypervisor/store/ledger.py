@@ -254,6 +254,10 @@ class Ledger:
         at = self._at(now)
         return self._db.read(lambda s: running.report(s, batch, after, limit, at))
 
+    def states(self, tasks: Sequence[str]) -> dict[str, str]:
+        """The states of those of these tasks that there are."""
+        return self._db.read(lambda s: running.states(s, tasks)) if tasks else {}
+
     def changed_since(self, batch: str, since: int) -> dict[str, int]:
         """How many tasks of the batch are in which state, of those that changed since."""
         return self._db.read(lambda s: running.changed_since(s, batch, since))

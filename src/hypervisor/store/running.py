@@ -81,6 +81,7 @@ SPAN = """
 SELECT min(a.claimed_at), max(coalesce(a.ended_at, ?)) FROM attempts a
 JOIN tasks t ON t.id = a.task WHERE t.batch = ?
 """
+STATES = "SELECT id, state FROM tasks WHERE id IN ({})"
 UNSET = "DELETE FROM settings WHERE name = ?"
 SINCE = """
 SELECT state, count(*) FROM tasks WHERE batch = ? AND updated_at >= ? GROUP BY state
@@ -196,6 +197,10 @@ def note(
 def report(session: Session, batch: str, after: str, limit: int, now: int) -> list[TaskReport]:
     """A page of a batch's tasks in the order of their ids."""
     return [_report(row) for row in session.rows(REPORT, (now, batch, after, limit))]
+
+
+def states(session: Session, tasks: Sequence[str]) -> dict[str, str]:
+    return dict(session.rows(STATES.format(marks(len(tasks))), pad(tasks)))
 
 
 def changed_since(session: Session, batch: str, since: int) -> dict[str, int]:
