@@ -89,8 +89,7 @@ def work(batch: str) -> None:
     from hypervisor.adapters.journal import Journal
     from hypervisor.adapters.launch import LocalLauncher
     from hypervisor.adapters.runner import LocalRunner
-    from hypervisor.domain.run import spec_from
-    from hypervisor.domain.template import parse
+    from hypervisor.domain.run import spec_from, template_of
     from hypervisor.operations.claim import identity
     from hypervisor.services.worker import Worker
 
@@ -102,7 +101,7 @@ def work(batch: str) -> None:
     given = launcher.environment(batch)
     env = environment_for(spec, given if given is not None else dict(os.environ), batch)
     group = Group.make(f"hypervisor-{os.getpid()}")
-    template = parse(spec.command, spec.shell) if spec.command else None
+    template = template_of(spec) if spec.command else None
     runner = LocalRunner(spec, template, env, group, settings.nice)
     journal = Journal(launcher.places.runtime, me, group.path if group else None)
     Worker(hv, me, batch, spec, runner, journal, hv.outputs, settings, settings.capabilities).run()

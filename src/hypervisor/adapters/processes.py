@@ -34,10 +34,16 @@ class Process(NamedTuple):
 
 def snapshot() -> dict[int, Process]:
     """Every process on this machine that we may see, zombies too."""
-    if not LINUX:
-        return _snapshot_from_psutil()
-    seen = (look(int(entry)) for entry in os.listdir("/proc") if entry.isdecimal())
-    return {process.pid: process for process in seen if process}
+    return {process.pid: process for process in map(look, pids()) if process}
+
+
+def pids() -> list[int]:
+    """Of all processes, mostly the newest first: the likeliest to be gone soon."""
+    if LINUX:
+        return [int(entry) for entry in reversed(os.listdir("/proc")) if entry.isdecimal()]
+    import psutil
+
+    return psutil.pids()[::-1]
 
 
 def descendants(
@@ -134,13 +140,6 @@ def _read(path: str, whole: bool = True) -> bytes:
 def _number_after(path: str, word: bytes) -> int | None:
     _, found, rest = _read(path).partition(word)
     return int(rest.split(None, 1)[0]) if found else None
-
-
-def _snapshot_from_psutil() -> dict[int, Process]:
-    import psutil
-
-    seen = (_look_through_psutil(pid) for pid in psutil.pids())
-    return {process.pid: process for process in seen if process}
 
 
 def _look_through_psutil(pid: int) -> Process | None:

@@ -82,15 +82,31 @@ class LocalRunner:
         return self._finish() if handle in ready else None
 
     def stop(self, grace: float) -> Ended:
-        """What is left of the tree has no more say in how the attempt ended."""
+        self._forget()
         if self._function is not None:
-            self._forget()
             self._function.stop()
-            tree.stop_descendants(grace, group=self._group)
-            return Ended(None, signal.SIGKILL, self._cpu(), 0)
-        assert self._command is not None
-        tree.stop_descendants(grace, spare=(), group=self._group)
-        return self._finish() or Ended(None, signal.SIGKILL, self._cpu(), 0)
+        reaped = self._end_all(grace)
+        leader = self._command.pid if self._command else 0
+        if self._command is not None:
+            self._command.close()
+            self._command = None
+        code = next((os.waitstatus_to_exitcode(r.status) for r in reaped if r.pid == leader), None)
+        return Ended(
+            code if code is not None and code >= 0 else None,
+            -code if code is not None and code < 0 else None,
+            self._cpu(), max((r.peak for r in reaped), default=0),
+        )  # fmt: skip
+
+    def _end_all(self, grace: float) -> list[tree.Reaped]:
+        """Until nothing is left. What is stuck in the kernel is waited for: as long as it
+        lives, the task is not handed to anybody else."""
+        reaped: list[tree.Reaped] = []
+        while True:
+            try:
+                return reaped + tree.stop_descendants(grace, group=self._group)
+            except tree.TreeSurvived as stuck:
+                reaped += stuck.reaped
+                self.pause(1.0)
 
     def clear(self, grace: float) -> int:
         if not self._has_children():

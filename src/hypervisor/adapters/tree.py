@@ -22,6 +22,8 @@ from hypervisor.adapters.processes import (
     below,
     descendants,
     environment,
+    look,
+    pids,
     proportional,
     snapshot,
     written,
@@ -161,8 +163,8 @@ class _Descendants:
     def strike(self, found: list[Process], number: int) -> None:
         if self._group and number == signal.SIGKILL:
             kill_group(self._group, untouchable(self._all, self._spare))
-        pids = {process.pid for process in found}
-        others = {process.group for process in self._all.values() if process.pid not in pids}
+        own = {process.pid for process in found}
+        others = {process.group for process in self._all.values() if process.pid not in own}
         others |= {0, 1, os.getpgrp()}  # the first two would mean our own group, and everybody
         # Whoever forks and exits at once is gone when its turn comes, but its process group
         # is not; and an uncollected child keeps the number from being given away.
@@ -173,7 +175,7 @@ class _Descendants:
 
 
 class _Leftovers:
-    LOOKS = 3  # what forks and exits all the time may slip through one scan
+    LOOKS = 4  # whatever forks and exits all the time may slip through one scan
 
     def __init__(self, mark: str, leader: tuple[int, int] | None, group: Group | None) -> None:
         self.known: set[tuple[int, int]] = set()
@@ -193,28 +195,26 @@ class _Leftovers:
             kill_group(self._group, self._untouchable)
 
     def _scan(self) -> list[Process]:
-        all = snapshot()
+        all, marks = {}, {}
+        for pid in pids():
+            if process := look(pid):
+                all[pid] = process
+                marks[pid] = _marks(pid) if process.lives else set()
         self._untouchable = untouchable(all, ())
-        session = self._session(all)
-        members = self._members()
+        session, members = self._session(all), self._members()
         seeds = [
-            process for process in all.values()
-            if process.pid not in self._untouchable and process.lives
-            and (process.pid in members or self._is_left(process, session))
+            process.pid for process in all.values()
+            if (process.pid, process.start) in self.known
+            or process.pid in members
+            or self._mark in marks[process.pid]
+            # The number of a session may be a later attempt's by now, which its mark shows.
+            or (process.session == session and not marks[process.pid])
         ]  # fmt: skip
-        hanging = below([seed.pid for seed in seeds], all, self._untouchable)
-        found = seeds + [process for process in hanging if process.lives]
+        found = [all[pid] for pid in seeds] + below(seeds, all, self._untouchable)
+        found = [process for process in found if process.lives]
+        found = [process for process in found if process.pid not in self._untouchable]
         self.known.update((process.pid, process.start) for process in found)
         return found
-
-    def _is_left(self, process: Process, session: int) -> bool:
-        if (process.pid, process.start) in self.known:
-            return True
-        marks = _marks(process.pid)
-        if self._mark in marks:
-            return True
-        # A session's number may be a later attempt's by now, whose mark then shows it.
-        return process.session == session and not marks
 
     def _session(self, all: Mapping[int, Process]) -> int:
         """The leader's session, or -1: its pid is another's by now, or it is our own."""

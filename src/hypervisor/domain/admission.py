@@ -91,7 +91,8 @@ def fitting(
     if wanted <= 0 or load.memory_limit <= 0:
         return max(0, wanted)
     if expected is not None:
-        count = _count(load, assumed(running, guess.running), expected, ceiling)
+        need = likely(expected, running)
+        count = _count(load, assumed(running, guess.running), need, ceiling)
     else:
         unseen = _count(load, assumed(running, UNKNOWN), UNKNOWN, ceiling)
         count = max(unseen, _count_by_guess(load, running, ceiling, guess))
@@ -104,6 +105,12 @@ def surplus(load: Load, running: Sequence[Footprint], expected: int, ceiling: fl
         return 0
     lacking = -free(load, running, ceiling + TOLERANCE)
     return max(0, min(len(running) - 1, -(-lacking // max(1, expected))))
+
+
+def likely(expected: int, running: Iterable[Footprint]) -> int:
+    """What the next one is likely to need: it may overrun its peak as the running ones do."""
+    overruns = (each.current - each.expected for each in running if each.expected is not None)
+    return expected + max(0, max(overruns, default=0))
 
 
 def assumed(running: Sequence[Footprint], need: int) -> list[Footprint]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.lease import Verdict, Worker
 from hypervisor.domain.task import Json
+from hypervisor.domain.template import Template, parse
 
 STRATEGIES = ("auto", "parallel", "sequential")
 ALL = "all"
@@ -34,6 +35,11 @@ class RunSpec(NamedTuple):
     memory: int | None = None  # … bytes …
     silence: int | None = None  # … milliseconds …
     output: int | None = None  # … bytes
+
+
+def template_of(spec: RunSpec) -> Template:
+    """The command with its placeholders. One that reads the item does not get it as a word."""
+    return parse(spec.command, spec.shell, append=spec.stdin != "item")
 
 
 def spec_from(data: Json) -> RunSpec:

@@ -92,8 +92,9 @@ class Template(NamedTuple):
         return any(value(item).startswith("-") for value in self.exposed)
 
 
-def parse(words: Sequence[str], shell: bool = False) -> Template:
-    """The template of a command, or of a script."""
+def parse(words: Sequence[str], shell: bool = False, append: bool = True) -> Template:
+    """The template of a command, or of a script. Without `append`, one that does not name the
+    item stays as it is."""
     if isinstance(words, str):
         raise InvalidInput("a command is a list of words, not one text.")
     words = tuple(checks.text("the command", word) for word in words)
@@ -101,7 +102,7 @@ def parse(words: Sequence[str], shell: bool = False) -> Template:
         raise InvalidInput("the command is empty.")
     if max(map(_size, words)) > LONGEST_WORD:
         raise InvalidInput(f"a word of the command is too long: at most {LONGEST_WORD:,} bytes.")
-    return _script(words) if shell else _command(words)
+    return _script(words, append) if shell else _command(words, append)
 
 
 def as_text(value: Any) -> str:
@@ -121,10 +122,10 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-def _command(words: tuple[str, ...]) -> Template:
+def _command(words: tuple[str, ...], append: bool) -> Template:
     parsed = [_pieces(word) for word in words]
     uses_item = any(map(_changes, parsed))
-    if not uses_item:
+    if append and not uses_item:
         parsed.append(_pieces("{}"))
     return Template(
         words,
@@ -137,11 +138,11 @@ def _command(words: tuple[str, ...]) -> Template:
     )
 
 
-def _script(words: tuple[str, ...]) -> Template:
+def _script(words: tuple[str, ...], append: bool) -> Template:
     script = " ".join(words)
     pieces = _pieces(script)
     uses_item = _changes(pieces)
-    if not uses_item:
+    if append and not uses_item:
         pieces = _pieces(_appendable(script) + " {}")
     _refuse_unquotable("".join(piece if isinstance(piece, str) else MARK for piece in pieces))
     return Template(

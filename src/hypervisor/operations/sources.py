@@ -22,7 +22,7 @@ FORMATS = ("lines", "jsonl", "csv")
 LISTS = ("requires", "exclusive", "after")
 FIELDS = frozenset(NewTask._fields)
 LONGEST_LINE = 16 << 20  # bytes: what has no line breaks at all shall not fill the memory
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 
 
 def guess_format(path: str) -> str:

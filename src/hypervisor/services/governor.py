@@ -186,7 +186,7 @@ class Governor:
         if cause == ZONE:
             return self._measures() if self.reading.zone != SAFE else "that is the limit"
         guess = admission.guessed(self._trial, now)
-        need = guess.next if expected is None else expected
+        need = guess.next if expected is None else admission.likely(expected, running)
         left = admission.free(
             self.reading.load, admission.assumed(running, guess.running), self.thresholds.ceiling
         )

@@ -53,7 +53,8 @@ class Worker:
         self.verdicts: list[Verdict] = []
         self.size = spec.claim or 1
         self.peaks: dict[str, tuple[float, int]] = {}
-        self.claimed = self.flushed = time.monotonic()
+        self.claimed: float | None = None
+        self.flushed = time.monotonic()
         self.idle_since: float | None = None
 
     def run(self) -> None:
@@ -86,9 +87,8 @@ class Worker:
     # Claiming and settling
 
     def _take(self) -> bool:
-        now = time.monotonic()
-        if self.spec.claim is None and self.idle_since is None:
-            self.size = _next_size(self.size, now - self.claimed)
+        if self.spec.claim is None and self.idle_since is None and self.claimed is not None:
+            self.size = _next_size(self.size, time.monotonic() - self.claimed)
         request = ClaimRequest(self.me, self.size, LEASE, self.wanted)
         self.leases = deque(self._exchange(request))
         self.claimed = time.monotonic()

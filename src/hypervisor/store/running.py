@@ -91,8 +91,9 @@ SELECT state, count(*) FROM tasks WHERE batch = ? AND updated_at >= ? GROUP BY s
 def declare(session: Session, name: str, spec: Json, actor: str, now: int) -> Batch:
     """The batch of that name, to be run so from now on."""
     batch = adding.batch_named(session, name, now)
-    if batch.spec != spec:
-        session.run(SET_SPEC, (log.dump(spec), batch.id))
+    text = log.dump(spec)
+    if log.dump(batch.spec) != text:
+        session.run(SET_SPEC, (text, batch.id))
         log.write(session, now, [log.Line("declare", "", batch.id, None, None, actor)])
     return batch._replace(spec=spec)
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import IO
 
 from hypervisor.domain.errors import EXIT_OK, InvalidInput
-from hypervisor.domain.run import STRATEGIES, RunSpec
+from hypervisor.domain.run import STRATEGIES, RunSpec, template_of
 from hypervisor.domain.settings import MOST_WORKERS, size, span
 from hypervisor.domain.task import NewTask
 from hypervisor.domain.template import Item, Template, parse
@@ -104,10 +104,10 @@ def _configure_limits(parser: argparse.ArgumentParser) -> None:
 
 def prepare(args: argparse.Namespace) -> int | None:
     """Check everything that can be checked without a store; a rehearsal ends here."""
-    args.template = None if args.fn else parse(args.command, args.shell)
     if args.fn and args.command:
         raise InvalidInput("give a command or --fn, not both.")
     args.spec = _spec(args)
+    args.template = None if args.fn else template_of(args.spec)
     args.batch_name = args.name or _name_for(args.spec)
     args.source = Source(args)
     args.count = _check_items(args)
@@ -219,16 +219,10 @@ def _tasks(args: argparse.Namespace) -> Iterator[NewTask]:
         "", type=args.type, priority=args.priority, retries=args.retries,
         after=tuple(args.after or ()), requires=tuple(args.requires or ()),
     )  # fmt: skip
-    keys = parse(args.key) if args.key else None
+    keys = parse(args.key, append=False) if args.key else None
     for item, occurrence in reading.occurrences(args.source):
         task = reading.task_for(item, base, occurrence)
-        yield task if keys is None else task._replace(exclusive=tuple(_keys(keys, item)))
-
-
-def _keys(keys: Template, item: Item) -> list[str]:
-    """A key without placeholder is meant as it is; a template would append the item."""
-    rendered = keys.render(item)
-    return rendered if keys.uses_item else rendered[:-1]
+        yield task if keys is None else task._replace(exclusive=tuple(keys.render(item)))
 
 
 def _opening(found: running.Submitted, args: argparse.Namespace) -> str:
