@@ -65,8 +65,13 @@ class Runner(Protocol):
         """What signals have asked of the worker so far: "", "drain" or "stop"."""
         ...
 
-    def start(self, item: Item, token: str, output: str) -> int:
-        """Start an attempt; returns the pid of its first process, 0 if there is none."""
+    @property
+    def leader(self) -> int:
+        """The pid of the attempt's first process, 0 if there is none."""
+        ...
+
+    def start(self, item: Item, token: str, output: str) -> None:
+        """Start an attempt. OSError: this host cannot start anything just now."""
         ...
 
     def wait(self, seconds: float) -> Ended | None:

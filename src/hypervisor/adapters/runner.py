@@ -50,13 +50,19 @@ class LocalRunner:
     def asked(self) -> str:
         return self._signals.asked
 
-    def start(self, item: Item, token: str, output: str) -> int:
+    @property
+    def leader(self) -> int:
+        if self._command is not None:
+            return self._command.pid
+        return self._function.pid or 0 if self._function is not None else 0
+
+    def start(self, item: Item, token: str, output: str) -> None:
         self._cpu_before = _reaped_cpu()
         if self._function is not None:
             value = item.text if item.columns is None else item.columns
             self._function.start(value, output)
             self._poll.register(self._function.fileno(), select.POLLIN)
-            return self._function.pid or 0
+            return
         assert self._template is not None
         task, attempt, _ = token.split(".")
         env = {**self._env, "HV_TASK": task, tree.MARK: f"{task}.{attempt}"}
@@ -64,10 +70,9 @@ class LocalRunner:
         started = self._commands.start(self._template.render(item), env, output, stdin)
         if isinstance(started, Ended):
             self._failed = started
-            return 0
+            return
         self._command = started
         self._poll.register(started.fileno(), select.POLLIN)
-        return started.pid
 
     def wait(self, seconds: float) -> Ended | None:
         if self._failed is not None:

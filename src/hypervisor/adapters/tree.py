@@ -158,7 +158,7 @@ class _Descendants:
         found = descendants(os.getpid(), self._all, self._spare)
         members -= untouchable(self._all, self._spare)
         members -= {process.pid for process in found}
-        return found + [self._all[pid] for pid in members if pid in self._all]
+        return found + [_member(pid, self._all) for pid in members]
 
     def strike(self, found: list[Process], number: int) -> None:
         if self._group and number == signal.SIGKILL:
@@ -202,15 +202,14 @@ class _Leftovers:
                 marks[pid] = _marks(pid) if process.lives else set()
         self._untouchable = untouchable(all, ())
         session, members = self._session(all), self._members()
-        seeds = [
+        seeds = members | {
             process.pid for process in all.values()
             if (process.pid, process.start) in self.known
-            or process.pid in members
             or self._mark in marks[process.pid]
             # The number of a session may be a later attempt's by now, which its mark shows.
             or (process.session == session and not marks[process.pid])
-        ]  # fmt: skip
-        found = [all[pid] for pid in seeds] + below(seeds, all, self._untouchable)
+        }  # fmt: skip
+        found = [_member(pid, all) for pid in seeds] + below(seeds, all, self._untouchable)
         found = [process for process in found if process.lives]
         found = [process for process in found if process.pid not in self._untouchable]
         self.known.update((process.pid, process.start) for process in found)
@@ -226,6 +225,11 @@ class _Leftovers:
     def _members(self) -> set[int]:
         members = set(self._group.pids()) if self._group and self._group.exists() else set()
         return members if members.isdisjoint(self._untouchable) else set()
+
+
+def _member(pid: int, all: Mapping[int, Process]) -> Process:
+    """One of a group, though it may have come after the scan and be gone again by now."""
+    return all.get(pid) or look(pid) or Process(pid, 0, 0, 0, 0, 0.0, 0, "", "R")
 
 
 def _marks(pid: int) -> set[str]:

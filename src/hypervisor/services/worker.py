@@ -145,14 +145,12 @@ class Worker:
         try:
             output = self.outputs.prepare(task.id, task.attempts)
             self.journal.starting(lease.token)
-            pid = self.runner.start(item_of(task), lease.token, output)
+            self.runner.start(item_of(task), lease.token, output)
         except InvalidInput as error:  # an item that no command can be made for
             return self._end(lease, Ended(None, None, 0.0, 0, error=str(error)), 0)
         except OSError as error:  # the host's trouble, not the task's
             self._host_trouble(lease, error)
             return None
-        if pid:
-            self.journal.leader(pid, self.hv.probe.process_start(pid) or 0)
         started = time.monotonic()
         ended = self.runner.wait(FIRST_LOOK)
         if ended is not None:
@@ -162,6 +160,8 @@ class Worker:
 
     def _stay_with(self, lease: Lease, started: float) -> None:
         """The attempt takes its time: let go of what else was claimed, and watch it."""
+        if pid := self.runner.leader:
+            self.journal.leader(pid, self.hv.probe.process_start(pid) or 0)
         self._give_back(self.leases, "the worker is busy with another task")
         self.size = self.spec.claim or 1
         self.runner.settle_in()
