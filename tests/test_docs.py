@@ -14,6 +14,7 @@ import pytest
 
 import hypervisor
 from hypervisor.domain import errors, lifecycle
+from hypervisor.domain.settings import Settings, settings_from
 from hypervisor.faces.cli.main import INTERRUPTED, make_parser
 from hypervisor.faces.cli.table import ALSO, COMMANDS
 from hypervisor.operations.registry import VERBS, summary
@@ -175,3 +176,9 @@ def test_python_examples_run(page, tmp_path, monkeypatch):
 def test_version_is_the_same_everywhere():
     project = tomllib.loads(text("pyproject.toml"))["project"]
     assert project["version"] == hypervisor.__version__
+
+
+def test_the_defaults_in_the_how_to_are_the_defaults():
+    shown = re.search(r"```toml\n(.*?)```", text("docs/how-to/limits-and-load.md"), re.DOTALL)
+    assert shown is not None
+    assert settings_from(tomllib.loads(shown.group(1))) == Settings()
