@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-long lint check docs bench bench-queue bench-start bench-flat clean dev bench-deps
+.PHONY: help test test-long lint check docs bench bench-queue bench-start bench-flat bench-dispatch clean dev bench-deps
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
@@ -26,7 +26,7 @@ docs: dev ## Write the generated parts of the documentation anew
 	$(PY) scripts/cli_reference.py
 	$(PY) scripts/lifecycle_diagram.py
 
-bench: bench-queue bench-start bench-flat ## Run all benchmarks
+bench: bench-queue bench-start bench-flat bench-dispatch ## Run all benchmarks
 
 # -m: run as a file, bench/queue.py would stand in for the standard library's queue.
 bench-queue: bench-deps ## Claim and complete, against other queues
@@ -37,6 +37,9 @@ bench-start: bench-deps ## Start-up time of the commands
 
 bench-flat: bench-deps ## Claim cost from a thousand to a million tasks
 	$(PY) -m bench.flat
+
+bench-dispatch: bench-deps ## Short commands by the thousand, against xargs, parallel, make, HyperQueue
+	$(PY) -m bench.dispatch
 
 clean: ## Remove .venv, caches and build output
 	rm -rf .venv .venv.lock .venv.log .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
