@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hypervisor.domain.errors import InvalidInput, NotFound, StoreUnavailable
+from hypervisor.domain.errors import InvalidInput, NotFound, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from hypervisor.operations.context import Context, Equipment
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 IDLE_MS = 3_000
 TICK = 0.25
+STORE_PATIENCE = 300.0
 FOLDER = ".hypervisor"
 FILE = "store.db"
 
@@ -55,6 +56,8 @@ def serve() -> None:
 
 def supervise(detached: bool, store: str | None = None) -> int:
     """Be the supervisor of the store on this host until there is nothing left to do."""
+    import time
+
     from hypervisor.adapters import tree
     from hypervisor.adapters.launch import LocalLauncher
     from hypervisor.adapters.load import HostLoad
@@ -75,7 +78,16 @@ def supervise(detached: bool, store: str | None = None) -> int:
         hv.settings.strategy,
     )  # fmt: skip
     supervisor = Supervisor(hv, governor, cores(), IDLE_MS if detached else None)
-    while supervisor.tick(hv.now(), signals.asked):
+    patience = time.monotonic() + STORE_PATIENCE
+    while True:
+        try:
+            if not supervisor.tick(hv.now(), signals.asked):
+                break
+            patience = time.monotonic() + STORE_PATIENCE
+        except StoreError as error:  # workers go on meanwhile, so do we once it is back
+            print(f"{error}", file=sys.stderr, flush=True)
+            if signals.asked or time.monotonic() > patience:
+                break
         signals.wait(TICK)
     launcher.tidy()
     hv.close()

@@ -2,7 +2,7 @@
 
 functions.py starts it as a program of its own, with the Python that the user's
 packages live in. So it uses the standard library only, nothing of Hypervisor, and
-no syntax newer than Python 3.8.
+nothing newer than Python 3.9.
 
 A request is a line of JSON, or only its length if the worker has put it into the
 request file because a pipe would not take it at once. An answer is a line of JSON. An

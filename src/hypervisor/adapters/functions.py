@@ -1,8 +1,9 @@
 """Python functions as attempts: the worker's side of the runner, one interpreter kept for many.
 
 An interpreter that dies costs the attempt it was running; the next start makes a
-new one. Nothing here blocks: the poll loop asks `finish` when `fileno` is readable or
-when it has collected the runner itself and said so with `reaped`.
+new one. Nothing here waits for the function: the poll loop asks `finish` when
+`fileno` is readable, or when it has collected the runner itself and said so with
+`reaped`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import signal
 import sys
 from contextlib import suppress
@@ -46,6 +48,7 @@ class FunctionRunner:
         self._running = False
         self._said = b""
         self._spent = 0.0
+        self._known_peak = 0
 
     def start(self, item: Json, output: str) -> None:
         """Begin an attempt. OSError: there is no such Python, or no room; nothing was begun."""
@@ -91,6 +94,7 @@ class FunctionRunner:
         self._running = False
         self._said = b""
         self._spent = 0.0
+        self._known_peak = 0
 
     def _lives(self) -> bool:
         if self.pid is None or self._death is not None:
@@ -121,6 +125,8 @@ class FunctionRunner:
             for fd in {fd for fd, _ in theirs} - set(pipes):
                 os.close(fd)
         self._pipes = pipes
+        # It starts on our memory, so what the kernel says of it in the end is no less than ours.
+        self._known_peak = _in_bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
     def _ended(self) -> Ended | None:
         closed = self._receive()
@@ -162,6 +168,7 @@ class FunctionRunner:
         cpu = float(answer["cpu"])
         if answer["ready"]:
             self._spent = cpu
+            self.load_error = None
             return None
         self.load_error = str(answer["error"])
         self.stop()
@@ -170,32 +177,33 @@ class FunctionRunner:
     def _answered(self, answer: Json) -> Ended:
         total, peak = float(answer["cpu"]), int(answer["peak"])
         cpu, self._spent = max(total - self._spent, 0.0), total
+        self._known_peak = max(self._known_peak, peak)
         if answer["ok"]:
             return Ended(0, None, cpu, peak, result=answer["result"])
         return Ended(1, None, cpu, peak, error=str(answer["error"]))
 
     def _died(self) -> Ended:
         self._kill_and_collect()
-        death, spent = self._death or _Death(None, 0.0, 0), self._spent
+        code, cpu, peak = self._death or _Death(None, 0.0, 0)
+        cpu = max(cpu - self._spent, 0.0)
+        peak = peak if peak > self._known_peak else 0  # else of an earlier attempt, or ours
         self.stop()
-        code, cpu = death.code, max(death.cpu - spent, 0.0)
         if code is None:
-            return Ended(None, None, cpu, death.peak, error="the interpreter died")
+            return Ended(None, None, cpu, peak, error="the interpreter died")
         if code < 0:
             error = f"the interpreter died ({signal_name(-code)})"
-            return Ended(None, -code, cpu, death.peak, error=error)
-        error = f"the interpreter died (exit code {code})"
-        return Ended(code, None, cpu, death.peak, error=error)
+            return Ended(None, -code, cpu, peak, error=error)
+        return Ended(code, None, cpu, peak, error=f"the interpreter died (exit code {code})")
 
     def _kill_and_collect(self) -> None:
-        """Until it is collected its pid is its own, so only it and its group can be hit.
-
-        The kill does not change how a runner ended that was already on its way out.
-        """
-        if self.pid is not None and self._death is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._collect(0)
+        """The kill does not change how a runner ended that was already on its way out."""
+        if self.pid is None or self._death is not None:
+            return
+        with suppress(ChildProcessError, ProcessLookupError):
+            # Until it is collected the pid is its own, so nobody else can be hit.
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            os.killpg(self.pid, signal.SIGKILL)
+        self._collect(0)
 
     def _collect(self, how: int) -> None:
         assert self.pid is not None
@@ -205,8 +213,7 @@ class FunctionRunner:
             self._death = _Death(None, 0.0, 0)  # collected by somebody who did not tell
             return
         if pid:
-            peak = usage.ru_maxrss * function_runner.MAXRSS_UNIT
-            cpu = usage.ru_utime + usage.ru_stime
+            cpu, peak = usage.ru_utime + usage.ru_stime, _in_bytes(usage.ru_maxrss)
             self._death = _Death(os.waitstatus_to_exitcode(status), cpu, peak)
 
 
@@ -224,6 +231,10 @@ class _Death(NamedTuple):
     code: int | None
     cpu: float
     peak: int
+
+
+def _in_bytes(maxrss: int) -> int:
+    return maxrss * function_runner.MAXRSS_UNIT
 
 
 def _refused_if_deep(ended: Ended) -> Ended:

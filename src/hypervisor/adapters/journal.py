@@ -16,6 +16,7 @@ from typing import Any
 from hypervisor.domain.lease import Usage, Verdict, Worker, parse_token
 from hypervisor.domain.run import Remains
 
+NEW = ".new"
 FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -24,10 +25,9 @@ class Journal:
 
     def __init__(self, runtime: str, worker: Worker, group: str | None) -> None:
         self.path = _path(runtime, worker)
-        self._file = os.open(self.path, FLAGS, 0o600)
+        self._file = -1
         self._first = _line(["group", group])
         self._current = b""
-        os.write(self._file, self._first)
 
     def starting(self, token: str) -> None:
         """Before the process is started: from here on the attempt counts as begun."""
@@ -44,18 +44,23 @@ class Journal:
         os.write(self._file, _line(["end", str(verdict.token), *verdict[1:]]))
 
     def clear(self) -> None:
-        """The store has everything that had ended; what still runs stays written down."""
-        if self._current:
+        """The store has everything that had ended; what still runs stays written down.
+
+        The first call makes the file. It is for after the store knows the worker: what one
+        that nobody knows of has written, nobody would ever read or remove."""
+        if self._file < 0:
+            self._file = os.open(self.path, FLAGS, 0o600)
+            os.write(self._file, self._first)
+        elif self._current:
             self._replace(self._first + self._current)
         else:
-            os.ftruncate(self._file, 0)
-            os.write(self._file, self._first)
+            os.ftruncate(self._file, len(self._first))
 
     def _replace(self, text: bytes) -> None:
         """In one step: at no instant may a running attempt be missing."""
-        fresh = os.open(self.path + ".new", FLAGS | os.O_TRUNC, 0o600)
+        fresh = os.open(self.path + NEW, FLAGS | os.O_TRUNC, 0o600)
         os.write(fresh, text)
-        os.rename(self.path + ".new", self.path)
+        os.rename(self.path + NEW, self.path)
         os.close(self._file)
         self._file = fresh
 
@@ -88,8 +93,9 @@ def remains(runtime: str, worker: Worker) -> Remains | None:
 
 
 def forget(runtime: str, worker: Worker) -> None:
-    with suppress(OSError):
-        os.unlink(_path(runtime, worker))
+    for ending in ("", NEW):  # it may have died while it replaced one by the other
+        with suppress(OSError):
+            os.unlink(_path(runtime, worker) + ending)
 
 
 def _path(runtime: str, worker: Worker) -> str:

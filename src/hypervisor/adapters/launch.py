@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
@@ -32,11 +33,11 @@ class LocalLauncher:
         self.places = places
 
     def supervisor(self) -> int | None:
+        """Whoever looks shares the lock for a moment, so that two of them do not take each
+        other for a supervisor."""
         try:
-            with open(self._lock(), "r+", encoding="ascii") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
+            with open(self._lock(), encoding="ascii") as file:
+                if not _take(file.fileno(), fcntl.LOCK_SH):
                     return int(file.read().strip() or 0)
         except FileNotFoundError:
             pass
@@ -46,11 +47,12 @@ class LocalLauncher:
         """Become the one supervisor of this store here. None if there is one."""
         make_private(self.places.runtime)
         handle = os.open(self._lock(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return None
+        while not _take(handle, fcntl.LOCK_EX):
+            if not _take(handle, fcntl.LOCK_SH):
+                os.close(handle)
+                return None
+            fcntl.flock(handle, fcntl.LOCK_UN)  # somebody only looks
+            time.sleep(0.001)
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         return handle
@@ -174,3 +176,11 @@ class LocalLauncher:
 
     def _environment(self, batch: str) -> str:
         return os.path.join(self.places.runtime, f"{batch}.env")
+
+
+def _take(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -156,7 +156,7 @@ class Proc:
 
     def myself(self) -> float:
         fields = _stat_fields(f"{self._proc}/self/stat")
-        return int(fields[11]) + int(fields[12]) if fields else 0
+        return fields[10] + fields[11] if fields else 0
 
     def trees(self, workers: Collection[int]) -> dict[int, dict[int, Process]]:
         return _trees(self._processes(), workers) if workers else {}
@@ -188,9 +188,8 @@ class Proc:
         found = {}
         for name in os.listdir(self._proc):
             if name.isdecimal() and (fields := _stat_fields(f"{self._proc}/{name}/stat")):
-                cpu = int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
-                rss = int(fields[21]) * self._page
-                found[int(name)] = Process(int(fields[1]), int(fields[19]), cpu, rss)
+                cpu, rss = sum(fields[10:14]), fields[20] * self._page
+                found[int(name)] = Process(fields[0], fields[18], cpu, rss)
         return found
 
 
@@ -325,17 +324,18 @@ def _stalls(pressure: str) -> Iterator[float]:
                 yield float(line.partition("avg10=")[2].partition(" ")[0])
 
 
-def _stat_fields(path: str) -> list[bytes]:
-    """What follows the name, which may hold anything; empty if the process is gone."""
+def _stat_fields(path: str) -> list[int]:
+    """What follows name and state, from the parent on; empty if the process is gone."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object costs twice as much
         try:
-            fields = os.read(handle, 4096).rpartition(b")")[2].split()
+            after_name = os.read(handle, 4096).rpartition(b")")[2].split()
         finally:
             os.close(handle)
-    except OSError:
+        fields = [int(field) for field in after_name[1:22]]
+    except (OSError, ValueError):
         return []
-    return fields if len(fields) > 21 else []
+    return fields if len(fields) == 21 else []
 
 
 def _field(text: str, name: str) -> int | None:

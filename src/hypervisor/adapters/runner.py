@@ -42,6 +42,8 @@ class LocalRunner:
         self._poll = select.poll()
         tree.become_reaper()
         os.chdir(spec.cwd)
+        if group is not None:
+            group.enter()  # and so does all that we start
         _be_nice(niceness)
         self._signals = Signals(first_stops=(signal.SIGINT,))
         self._poll.register(self._signals.fileno(), select.POLLIN)
@@ -149,6 +151,9 @@ class LocalRunner:
         if self._function is not None:
             self._function.stop()
         tree.stop_descendants(0.5, group=self._group)
+        if self._group is not None:
+            Group(os.path.dirname(self._group.path)).enter()  # nobody may be in what is removed
+            self._group.remove()
 
     def _finish(self) -> Ended | None:
         if self._function is not None:

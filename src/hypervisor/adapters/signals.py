@@ -1,4 +1,8 @@
-"""Signals that ask a process to end: once to drain, again (or SIGINT to a worker) to stop."""
+"""Signals that ask a process to end: once to drain, again to stop.
+
+A worker stops at SIGINT and drains at SIGTERM, however often it comes: a new
+supervisor cannot know what the one before has asked.
+"""
 
 from __future__ import annotations
 
@@ -32,4 +36,5 @@ class Signals:
             self.clear()
 
     def _signalled(self, number: int, _: object) -> None:
-        self.asked = "stop" if self.asked or number in self._first_stops else "drain"
+        stops = number in self._first_stops if self._first_stops else bool(self.asked)
+        self.asked = "stop" if stops or self.asked == "stop" else "drain"

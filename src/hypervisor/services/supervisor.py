@@ -17,6 +17,7 @@ from hypervisor.operations.sweep import bury, sweep
 from hypervisor.services.governor import Decision, RunningAttempt
 
 if TYPE_CHECKING:
+    from hypervisor.domain.lease import Holder
     from hypervisor.domain.run import Running
     from hypervisor.operations.context import Context
     from hypervisor.services.governor import Governor
@@ -58,7 +59,7 @@ class Supervisor:
         crew = self._muster(now)
         if asked:
             return self._wind_up(crew, asked)
-        ready = self.hv.store.ready()
+        ready = self.hv.store.ready(self.hv.settings.capabilities)
         demands = self._demands(crew, ready)
         decision = self._decide(now, crew, demands, ready)
         self._carry_out(now, crew, decision)
@@ -83,16 +84,16 @@ class Supervisor:
             sweep(self.hv, now)
 
     def _muster(self, now: int) -> Crew:
-        alive = []
-        for each in self.hv.store.at_work(self.hv.probe.boot()):
-            if self.hv.probe.is_gone(each.worker):
-                bury(self.hv, each.worker, [], now)
-                self.hv.store.retire(each.worker.id, now)
-                self.leaving.discard(each.worker.id)
-            else:
-                alive.append(each)
-                if self.starting.pop(each.worker.pid, None):
-                    self.false_starts[each.batch] = 0
+        found = self.hv.store.at_work(self.hv.probe.boot())
+        gone = [each for each in found if self.hv.probe.is_gone(each.worker)]
+        for each in gone:
+            bury(self.hv, each.worker, self._held_by(each.worker.id, now), now)
+            self.hv.store.retire(each.worker.id, now)
+            self.leaving.discard(each.worker.id)
+        alive = [each for each in found if each not in gone]
+        for each in alive:
+            if self.starting.pop(each.worker.pid, None):
+                self.false_starts[each.batch] = 0
         self.starting = {
             pid: begun for pid, begun in self.starting.items() if now - begun[1] < STARTING_MS
         }
@@ -100,6 +101,11 @@ class Supervisor:
         for attempt in self.hv.store.running(None, MOST_SEEN):
             by_worker.setdefault(attempt.worker.id, attempt)
         return Crew(tuple(alive), by_worker)
+
+    def _held_by(self, worker: str, now: int) -> list[Holder]:
+        """Its journal tells what it had not begun, and is gone once it is buried."""
+        boot = self.hv.probe.boot()
+        return [held for held in self.hv.store.holders(boot, now) if held.worker.id == worker]
 
     # Deciding
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.domain.attempt import Ended
@@ -36,7 +37,7 @@ LOOK = 1.0
 SHORT_TURN, LONG_TURN = 0.04, 0.1
 MOST_CLAIMED = 64
 IDLE = 1.0
-STORE_PATIENCE = 30.0
+STORE_PATIENCE = 60.0
 SMALLEST_PEAK = 1 << 20
 
 
@@ -60,6 +61,7 @@ class Worker:
     def run(self) -> None:
         """Work until the batch has nothing more to claim, or a signal asks for an end."""
         self.hv.store.register(self.me, self.batch)
+        self.journal.clear()  # it is there from now on, and before the first claim
         try:
             while self.turn():
                 pass
@@ -98,18 +100,26 @@ class Worker:
         if self.verdicts:
             self._exchange(None)
 
+    def _settle_if_possible(self) -> None:
+        """Beside a running attempt: no trouble with the store is worth ending it for."""
+        if self.verdicts:
+            with suppress(StoreError):
+                self._conclude(self.hv.store.settle_and_claim(self.verdicts, None)[1])
+
     def _exchange(self, request: ClaimRequest | None) -> list[Lease]:
         """Tell the store what ended and take what is next. A store that is away for a
         moment is asked again; what ended meanwhile is safe in the journal."""
         patience = time.monotonic() + STORE_PATIENCE
         while True:
             try:
-                _, leases = self.hv.store.settle_and_claim(self.verdicts, request)
-                break
+                return self._conclude(self.hv.store.settle_and_claim(self.verdicts, request)[1])
             except StoreError:
                 if time.monotonic() > patience or self.runner.asked:
                     raise
                 self.runner.pause(0.5)
+
+    def _conclude(self, leases: list[Lease]) -> list[Lease]:
+        """The store has it all; what follows from it."""
         failed = next((v for v in self.verdicts if v.event == "fail"), None)
         if self.verdicts:
             self.journal.clear()
@@ -172,7 +182,7 @@ class Worker:
         )  # fmt: skip
         ended: Ended | None = None
         while ended is None:
-            self._settle()
+            self._settle_if_possible()
             if stop := watch.look(time.monotonic()):
                 return self._stop(lease, stop, watch.peak)
             ended = self.runner.wait(LOOK)

@@ -219,8 +219,8 @@ class Ledger:
     def at_work(self, boot: str) -> list[AtWork]:
         return self._db.read(lambda s: running.at_work(s, boot))
 
-    def ready(self) -> list[Ready]:
-        return self._db.read(lambda s: running.ready(s, self._book))
+    def ready(self, capabilities: tuple[str, ...] = ()) -> list[Ready]:
+        return self._db.read(lambda s: running.ready(s, self._book, capabilities))
 
     def running(self, batch: str | None, limit: int) -> list[Running]:
         return self._db.read(lambda s: running.running(s, self._book, batch, limit))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hypervisor.domain.lane import ClaimFilter, may_claim
 from hypervisor.domain.lease import Worker
 from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskReport
 from hypervisor.domain.task import Batch, Json
@@ -25,6 +26,8 @@ ASK_STOP = """
 INSERT INTO stops (task, attempt, next, reason, actor, at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (task) DO UPDATE SET attempt = excluded.attempt, next = excluded.next,
     reason = excluded.reason, actor = excluded.actor, at = excluded.at
+WHERE stops.attempt <> excluded.attempt OR stops.next <> 'cancel' OR excluded.next = 'cancel'
+RETURNING task
 """
 RUN_ATTEMPT = """
 SELECT t.attempt, t.batch FROM tasks t
@@ -41,7 +44,8 @@ FORGET_STOP = "DELETE FROM stops WHERE task = ?"
 REGISTER = """
 INSERT INTO workers (id, name, host, boot, pid, pid_start, started_at, seen_at, batch)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, batch = excluded.batch
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, batch = excluded.batch,
+    ended_at = NULL
 """
 RETIRE = "UPDATE workers SET ended_at = ? WHERE id = ?"
 AT_WORK = """
@@ -120,11 +124,12 @@ def pauses(session: Session) -> list[Pause]:
 
 
 def ask_stop(session: Session, task: str, after: str, reason: str, actor: str, now: int) -> bool:
-    """Ask the worker that runs the task to stop. False if none of ours does."""
+    """Ask the worker that runs the task to stop. False if none of ours does. The last word
+    counts, but a cancel stays one: somebody was told that the task is being called off."""
     for attempt, batch in session.rows(RUN_ATTEMPT + session.wait_locked, (task,)):
-        session.run(ASK_STOP, (task, attempt, after, reason, actor, now))
-        data = log.dump({"next": after, "reason": reason})
-        log.write(session, now, [log.Line("stop", task, batch, attempt, None, actor, data)])
+        if session.rows(ASK_STOP, (task, attempt, after, reason, actor, now)):
+            data = log.dump({"next": after, "reason": reason})
+            log.write(session, now, [log.Line("stop", task, batch, attempt, None, actor, data)])
         return True
     return False
 
@@ -141,12 +146,14 @@ def at_work(session: Session, boot: str) -> list[AtWork]:
     return [AtWork(Worker(*row[:6]), row[6], row[7]) for row in session.rows(AT_WORK, (boot,))]
 
 
-def ready(session: Session, book: LaneBook) -> list[Ready]:
-    """The batches that workers could work on now, best first."""
+def ready(session: Session, book: LaneBook, capabilities: tuple[str, ...]) -> list[Ready]:
+    """The batches that workers with these capabilities could work on now, best first."""
+    wanted = ClaimFilter(capabilities=capabilities)
+    book.refresh(session)  # who only looks would never notice a pause otherwise
     found: dict[str, Ready] = {}
     for lane_id, rank in sorted(session.rows(READY_LANES), key=lambda row: row[1]):
         lane = book.get(session, lane_id)
-        if lane.batch and not lane.paused:
+        if lane.batch and may_claim(lane, wanted, ""):
             first = found.setdefault(lane.batch, Ready(lane.batch, rank, lane.priority, (), 0))
             found[lane.batch] = first._replace(
                 types=tuple(dict.fromkeys((*first.types, lane.type))),
