@@ -22,6 +22,8 @@ ATTEMPTS = (
 LINKS = "SELECT task, needs FROM dependencies"
 KEYS = "SELECT task, key, lane, rank, queued FROM task_keys"
 HOLDS = "SELECT key, lane, task FROM key_holds"
+LANES = "SELECT id, number, batch, type, paused FROM lanes"
+PAUSES = "SELECT scope, name FROM pauses"
 EVENTS = """
 SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE id > {} ORDER BY id
@@ -32,8 +34,8 @@ class Seen:
     """The tables as they are now, with the events behind the one numbered `last`."""
 
     def __init__(self, store: Store, last: int = 0) -> None:
-        tasks, self.attempts, links, self.keys, holds, events = store.query(
-            TASKS, ATTEMPTS, LINKS, KEYS, HOLDS, EVENTS.format(last)
+        tasks, self.attempts, links, self.keys, holds, self.lanes, self.pauses, events = (
+            store.query(TASKS, ATTEMPTS, LINKS, KEYS, HOLDS, LANES, PAUSES, EVENTS.format(last))
         )
         self.events = [Event._make((*row[:8], json.loads(row[8] or "null"))) for row in events]
         self.last = self.events[-1].seq if events else last
@@ -114,6 +116,26 @@ def check_keys(model: Model, seen: Seen) -> None:
     for task_id, _, lane, rank, queued in seen.keys:
         assert (lane, rank) == (seen.tasks[task_id][20], seen.tasks[task_id][2])
         assert queued == (task_id in queueing)
+
+
+def check_lanes(lanes: list[Any], pauses: list[Any]) -> None:
+    """A lane is paused exactly when a pause covers it, and its number is its own."""
+    in_force = set(pauses)
+    for lane, _, batch, kind, paused in lanes:
+        covered = in_force & {("all", ""), ("batch", batch), ("type", kind)}
+        assert paused == bool(covered), (lane, batch, kind, in_force)
+    numbers = [row[1] for row in lanes]
+    assert len(set(numbers)) == len(numbers)
+
+
+def check_lanes_of(store: Store) -> None:
+    check_lanes(*store.query(LANES, PAUSES))
+
+
+def check_pauses(model: Model, seen: Seen) -> None:
+    """The pauses are those that were asked for, and the lanes follow them."""
+    assert set(seen.pauses) == model.pauses
+    check_lanes(seen.lanes, seen.pauses)
 
 
 def check_events(model: Model, replayed: dict[str, str], seen: Seen, now: int) -> None:

@@ -19,6 +19,7 @@ from hypervisor.domain.errors import (
 )
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import Holder, Token, Verdict, Worker
+from hypervisor.domain.run import Ready
 from hypervisor.domain.task import Changes, NewTask
 
 QUEUED = "queued"
@@ -103,6 +104,7 @@ class Model:
         self.chains: dict[str, list[str]] = {}
         self.events: list[Expected] = []
         self.tokens: list[Token] = []
+        self.pauses: set[tuple[str, str]] = set()
 
     # Definitions
 
@@ -119,6 +121,12 @@ class Model:
         if self.hindered(task):
             return "waiting"
         return None if task.keys else "active"
+
+    def paused(self, task: Task) -> bool:
+        return any(
+            covers in self.pauses
+            for covers in (("all", ""), ("batch", task.batch), ("type", task.type))
+        )
 
     # Adding
 
@@ -180,6 +188,9 @@ class Model:
     # Claiming
 
     def may_claim(self, task: Task, wanted: ClaimFilter, caller: str) -> bool:
+        return not self.paused(task) and self.fits(task, wanted, caller)
+
+    def fits(self, task: Task, wanted: ClaimFilter, caller: str) -> bool:
         if wanted.batch is not None and task.batch != wanted.batch:
             return False
         if wanted.types and task.type not in wanted.types:
@@ -197,6 +208,19 @@ class Model:
     def claimable(self, active: Iterable[str], wanted: ClaimFilter, caller: str) -> list[str]:
         fit = [t for t in active if self.may_claim(self.tasks[t], wanted, caller)]
         return sorted(fit, key=lambda t: self.tasks[t].rank)
+
+    def ready(self, active: Iterable[str], run_batches: Sequence[str]) -> list[Ready]:
+        """The batches that are run and have something to claim, best first."""
+        open_tasks = sorted((self.tasks[t] for t in active), key=lambda task: task.rank)
+        open_tasks = [task for task in open_tasks if not self.paused(task)]
+        found = []
+        for batch in dict.fromkeys(task.batch for task in open_tasks):
+            of_batch = [task for task in open_tasks if task.batch == batch]
+            types = tuple(dict.fromkeys(task.type for task in of_batch))
+            best = of_batch[0]
+            if batch in run_batches:
+                found.append(Ready(batch, best.rank, best.priority, types, len(of_batch)))
+        return found
 
     def claim(self, task_id: str, token: Token, worker: Worker, until: int) -> None:
         task = self.tasks[task_id]
@@ -261,6 +285,22 @@ class Model:
             if task.live
             and (task.live.until < now or (task.live.worker.boot == boot and task.live.worker.pid))
         }
+
+    # Pausing
+
+    def pause(self, scope: str, name: str, actor: str) -> bool:
+        if (scope, name) in self.pauses:
+            return False
+        self.pauses.add((scope, name))
+        self.events.append(Expected("pause", "", None, actor))
+        return True
+
+    def resume(self, scope: str, name: str, actor: str) -> bool:
+        if (scope, name) not in self.pauses:
+            return False
+        self.pauses.remove((scope, name))
+        self.events.append(Expected("resume", "", None, actor))
+        return True
 
     # Steering
 

@@ -6,56 +6,10 @@ import pytest
 
 from hypervisor.domain.errors import DependencyCycle, LeaseLost, NotFound, WrongState
 from hypervisor.domain.lane import ClaimFilter
-from hypervisor.domain.lease import ClaimRequest, Token, Verdict, Worker, parse_token
+from hypervisor.domain.lease import ClaimRequest, Token, Verdict, parse_token
 from hypervisor.domain.task import Changes, NewTask
+from tests.store.given import ANN, BOB, LEASE, NOW, WEEK, claim_all, titles
 from tests.support.databases import dump
-
-NOW = 1_800_000_000_000
-SECOND = 1_000
-WEEK = 7 * 24 * 3600 * SECOND
-LEASE = 60 * SECOND
-ANN = Worker("w-ann", "ann", "here", "boot1", 101, 1)
-BOB = Worker("w-bob", "bob", "there", "boot2", 102, 1)
-
-
-@pytest.fixture
-def add(ledger):
-    """Adds tasks by their titles or as NewTask; returns their ids (one alone for one)."""
-
-    def adder(*tasks, batch=None, at=NOW):
-        new = [NewTask(task) if isinstance(task, str) else task for task in tasks]
-        ids = ledger.add(new, batch, "me", at).ids
-        return ids[0] if len(ids) == 1 else ids
-
-    return adder
-
-
-@pytest.fixture
-def claim(ledger):
-    """Claims one task and returns its token, or None if there is none."""
-
-    def claimer(worker=ANN, at=NOW, **wanted):
-        leases = ledger.claim(ClaimRequest(worker, 1, LEASE, ClaimFilter(**wanted)), at)
-        return parse_token(leases[0].token) if leases else None
-
-    return claimer
-
-
-@pytest.fixture
-def settle(ledger):
-    def settler(token, event, at=NOW, **more):
-        return ledger.settle([Verdict(token, event, **more)], at)[0]
-
-    return settler
-
-
-def titles(leases):
-    return [lease.task.title for lease in leases]
-
-
-def claim_all(ledger, worker=ANN, at=NOW, **wanted):
-    return titles(ledger.claim(ClaimRequest(worker, 100, LEASE, ClaimFilter(**wanted)), at))
-
 
 # Order
 

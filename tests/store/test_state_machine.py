@@ -2,7 +2,8 @@
 
 Hypothesis drives every verb of the store. After each step the tables are read directly:
 one live lease per task, terminal stays terminal, readiness equals its definition, exclusive
-keys exclude without losing a wake-up, the event log is complete. `--machine-seed` repeats a run.
+keys exclude without losing a wake-up, lanes follow the pauses, the event log is complete.
+`--machine-seed` repeats a run.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from hypervisor.domain import ids
 from hypervisor.domain.errors import DependencyCycle, HypervisorError, LeaseLost, WrongState
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Token, Verdict, Worker, parse_token
+from hypervisor.domain.run import Pause
 from hypervisor.domain.task import Changes, NewTask
 from hypervisor.store import chance
 from hypervisor.store.ledger import Ledger
@@ -152,6 +154,20 @@ CHANGES = st.sampled_from(
         Changes(start_at=-1),
     ]
 )
+# A number stands for a batch, of which 0 is none; no task is of the type "none".
+PAUSES = st.sampled_from(
+    [
+        ("all", ""),
+        ("batch", 1),
+        ("batch", 1),
+        ("batch", 2),
+        ("batch", 0),
+        ("type", "task"),
+        ("type", "test"),
+        ("type", "test"),
+        ("type", "none"),
+    ]
+)
 
 
 ACTIONS: dict[str, tuple[int, str, st.SearchStrategy]] = {}
@@ -178,6 +194,8 @@ SITUATIONS = {
     "repeated done", "repeated failed", "lost ", "heartbeat", "heartbeat refused",
     "crash: queued", "cancel", "reopen done", "accept", "due", "receipt refused",
     "update refused: dependency_cycle", "update refused: wrong_state", "ready", "hold",
+    "pause", "resume", "paused twice", "not paused", "pauses overlap", "claim beside a pause",
+    "held back by a pause", "ready seen", "ready seen beside a pause", "released: not started",
 }  # fmt: skip
 
 
@@ -190,6 +208,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store.wipe()
+        self.store.run("DELETE FROM pauses")
         # Ids and nonces come from here, so that a failing example can be repeated.
         source = random.Random(1)
         chance.entropy = lambda: source.getrandbits(ids.ENTROPY_BITS)
@@ -204,6 +223,7 @@ class LedgerMachine(RuleBasedStateMachine):
             batch = self.ledgers[0].batch(name).id
             self.batches.append(batch)
             self.batch_names[batch] = name
+        self.ledgers[0].declare("first", {"command": ["true"]}, "me", self.now)
         self.replayed: dict[str, str] = {}
         self.seen = invariants.Seen(self.store)
         self.unread = self.seen.events
@@ -233,6 +253,7 @@ class LedgerMachine(RuleBasedStateMachine):
             "active": "active" in states,
             "in_progress": "in_progress" in states,
             "closed": bool(BACK & states),
+            "paused": bool(self.model.pauses),
         }
         return frozenset(when for when, possible in there.items() if possible)
 
@@ -300,6 +321,11 @@ class LedgerMachine(RuleBasedStateMachine):
                 expected.append(task_id)
                 busy |= keys
         assert [lease.task.id for lease in leases] == expected
+        self.met["claim beside a pause"] += bool(leases and self.model.pauses)
+        self.met["held back by a pause"] += any(
+            self.model.paused(task) and self.model.fits(task, request.wanted, request.worker.name)
+            for task in map(self.model.tasks.__getitem__, self.seen.in_state("active"))
+        )
         self._take(leases, request)
 
     @action(9, when="in_progress", verdicts=st.lists(VERDICTS, min_size=1, max_size=4))
@@ -361,10 +387,45 @@ class LedgerMachine(RuleBasedStateMachine):
             ]
             assert not self.ledger.reclaim(stale[pick % 2], "gone", self.now)
             return
-        assert self.ledger.reclaim(holder, "gone", self.now)
+        started = renewed != 4
+        assert self.ledger.reclaim(holder, "gone", self.now, started)
         token = Token(holder.task, holder.attempt, "")
-        state = self.model.end(holder.task, Verdict(token, "crash", reason="gone"))
-        self.met[f"crash: {state}"] += 1
+        event = "crash" if started else "release"
+        state = self.model.end(holder.task, Verdict(token, event, reason="gone"))
+        self.met[f"crash: {state}" if started else "released: not started"] += 1
+
+    # Steps: pausing
+
+    @action(2, which=PAUSES)
+    def pause(self, which):
+        scope, name = self._which(which)
+        overlap = len(self.model.pauses) > 0
+        new = self.model.pause(scope, name, "ann")
+        assert self.ledger.pause(Pause(scope, name, "why", "ann", 0), self.now) == new
+        self.met["pause" if new else "paused twice"] += 1
+        self.met["pauses overlap"] += new and overlap
+
+    @action(4, when="paused", pick=INDEX)
+    def resume(self, pick):
+        scope, name = sorted(self.model.pauses)[pick % len(self.model.pauses)]
+        assert self.model.resume(scope, name, "bob")
+        assert self.ledger.resume(Pause(scope, name, "", "bob", 0), self.now)
+        self.met["resume"] += 1
+
+    @action(1, which=PAUSES)
+    def resume_any(self, which):
+        scope, name = self._which(which)
+        old = self.model.resume(scope, name, "bob")
+        assert self.ledger.resume(Pause(scope, name, "", "bob", 0), self.now) == old
+        self.met["resume" if old else "not paused"] += 1
+
+    @action(2)
+    def look_at_ready(self):
+        """By one ledger only: looking makes it read the lanes, which a claim must do itself."""
+        found = self.ledger.ready()
+        assert found == self.model.ready(self.seen.in_state("active"), self.batches[1:2])
+        self.met["ready seen"] += len(found)
+        self.met["ready seen beside a pause"] += bool(found and self.model.pauses)
 
     # Steps: steering
 
@@ -484,6 +545,7 @@ class LedgerMachine(RuleBasedStateMachine):
         invariants.check_tasks(self.model, seen)
         invariants.check_leases(self.model, seen)
         invariants.check_keys(self.model, seen)
+        invariants.check_pauses(self.model, seen)
         invariants.check_events(self.model, self.replayed, seen, self.now)
         self.met.update(event.kind for event in seen.events)
         self.unread += seen.events
@@ -509,6 +571,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _pick(self, index: int) -> str:
         return list(self.model.tasks)[index % len(self.model.tasks)]
+
+    def _which(self, which) -> tuple[str, str]:
+        scope, name = which
+        return scope, self.batches[name] if scope == "batch" else name
 
     def _request(self, claim) -> ClaimRequest:
         worker, limit, wanted = claim

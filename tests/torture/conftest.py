@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.torture.fleet import Project
 from tests.torture.nursery import Nursery
 
 
@@ -19,3 +20,11 @@ def nursery(shared_nursery):
     """Starts child processes, all of which end with the test."""
     yield shared_nursery
     shared_nursery.clear()
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project in which batches are run for real; whatever runs in it ends with the test."""
+    made = Project(tmp_path)
+    yield made
+    made.close()

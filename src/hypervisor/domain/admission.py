@@ -94,8 +94,11 @@ def fitting(
         need = likely(expected, running)
         count = _count(load, assumed(running, guess.running), need, ceiling)
     else:
-        unseen = _count(load, assumed(running, UNKNOWN), UNKNOWN, ceiling)
-        count = max(unseen, _count_by_guess(load, running, ceiling, guess))
+        most = max(UNKNOWN, guess.next)
+        count = max(
+            _count(load, assumed(running, most), most, ceiling),
+            _count_by_guess(load, running, ceiling, guess),
+        )
     return min(wanted, max(count, 0 if running else 1))
 
 

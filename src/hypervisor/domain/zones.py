@@ -14,7 +14,7 @@ SAFE, WARNING, DANGER, EMERGENCY = ZONES = ("safe", "warning", "danger", "emerge
 
 
 class Thresholds(NamedTuple):
-    """Shares of the host from which on a zone is entered; `stall` is in percent of time."""
+    """Shares of the host from which on a zone is entered, 1 for never; `stall` is in percent."""
 
     cpu_warning: float = 0.60
     cpu_danger: float = 0.80
@@ -83,9 +83,13 @@ def zone_for(
         return EMERGENCY
     if cpu > thresholds.cpu_danger or ram > thresholds.ram_danger:
         return DANGER
-    if cpu >= thresholds.cpu_warning or ram >= thresholds.ram_warning:
+    if _reaches(cpu, thresholds.cpu_warning) or _reaches(ram, thresholds.ram_warning):
         return WARNING
     return SAFE
+
+
+def _reaches(share: float, threshold: float) -> bool:
+    return threshold < 1 and share >= threshold
 
 
 def moved(

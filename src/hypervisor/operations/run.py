@@ -104,9 +104,14 @@ def run(
     return counts
 
 
+def outcome(hv: Context, submitted: Submitted) -> dict[str, int]:
+    """How many tasks of the batch have come into each state since a run began."""
+    return hv.store.changed_since(submitted.batch.id, submitted.since)
+
+
 def unsuccessful(hv: Context, submitted: Submitted) -> int:
     """How many tasks of a run did not succeed; what failed in earlier runs does not count."""
-    changed = hv.store.changed_since(submitted.batch.id, submitted.since)
+    changed = outcome(hv, submitted)
     ended_badly = sum(changed.get(s, 0) for s in ("failed", "cancelled", "blocked", "review"))
     states = hv.store.stats(submitted.batch.id).states
     return ended_badly + sum(states[s] for s in ("waiting", "active", "in_progress", "merging"))
@@ -175,10 +180,11 @@ def kill(
     raise WrongState(f"{found} is {state}: nothing of it runs. Nothing was changed.")
 
 
-def stop_batch(hv: Context, batch: str, now: int | None = None) -> int:
+def stop_batch(hv: Context, batch: str, reason: str = "", now: int | None = None) -> int:
     """Stop all running attempts of a batch and put their tasks back; returns how many."""
     found = batch_id(hv, batch)
-    why = f"stopped by {hv.actor}"
+    checks.text("the reason", reason)
+    why = f"stopped by {hv.actor}" + (f": {reason}" if reason else "")
     return sum(
         hv.store.ask_stop(each.task, "release", why, hv.actor, now)
         for each in hv.store.running(found, 10_000)

@@ -1,42 +1,149 @@
 """Following a run to its end: progress while it lasts, the result when it is over.
 
 Ctrl-C once drains (what runs may finish), twice stops what runs and puts it
-back. The work itself is the supervisor's; if that dies, another is started.
+back, three times does not wait for that either. The work itself is the
+supervisor's; if that dies, another is started.
 """
 
 from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from hypervisor.domain.errors import EXIT_OK, EXIT_UNSUCCESSFUL
-from hypervisor.faces.cli.output import print_json
-from hypervisor.faces.cli.views import View, view_for
+from hypervisor.domain.run import BATCH, Pause
+from hypervisor.domain.task import Task
+from hypervisor.faces.cli import result
+from hypervisor.faces.cli.output import plain, print_json, say, wants_colour
+from hypervisor.faces.cli.picture import Scene, render
+from hypervisor.faces.cli.progress import OPEN, Counts, Pace, count
+from hypervisor.faces.cli.views import FRAME, View, view_for
 from hypervisor.operations import run as running
 from hypervisor.operations.context import Context
+from hypervisor.operations.look import list_tasks
+from hypervisor.operations.run import Status, Submitted
 
 INTERRUPTED = 130
-OPEN = ("waiting", "active", "in_progress", "merging")
-QUICKEST, SLOWEST = 0.05, 2.0
+QUICKEST, CALM, SLOWEST = 0.05, 0.25, 2.0
+CALMING_DOWN = 50  # a run that has lasted so many looks long may be looked at as seldom
 LOOKS_PER_COST = 15  # looking shall cost at most a fifteenth of the time
 SUPERVISOR_LOOK = 1.0
+MOST_TOLD = 20
+MOST_FAILURES = 500
+FINAL = (running.INTERRUPTED, "fail-fast")
 
 
-def follow(hv: Context, submitted: running.Submitted, as_json: bool, quiet: bool) -> int:
+def follow(hv: Context, submitted: Submitted, as_json: bool, quiet: bool) -> int:
     """Show progress until the batch has nothing more to do. Returns the exit code."""
-    with Interrupts() as interrupts, view_for(submitted, as_json, quiet) as view:
-        if submitted.to_do:
-            _watch(hv, submitted.batch.id, view, interrupts)
-    hv.launcher.forget_environment(submitted.batch.id)
-    if as_json:
-        print_json(running.summary(hv, submitted.batch.id))
-    elif submitted.to_do:
-        view.finish(running.summary(hv, submitted.batch.id), hv.now() - submitted.since)
+    last: Status | None = None
+    with Interrupts() as interrupts:
+        with view_for(quiet or as_json) as view:
+            if submitted.to_do:
+                last = _watch(hv, submitted, view, interrupts)
+        hv.launcher.forget_environment(submitted.batch.id)
+        if as_json:
+            summary = plain(running.summary(hv, submitted.batch.id))
+            print_json({**summary, "skipped": submitted.already_done})
+        elif last is not None:
+            _report(hv, submitted, last)
     if interrupts.count:
         return INTERRUPTED
     return EXIT_UNSUCCESSFUL if running.unsuccessful(hv, submitted) else EXIT_OK
+
+
+def watch(hv: Context, batch: str | None, view: View) -> None:
+    """Show a batch until it has ended, or everything until Ctrl-C."""
+    watcher = Watcher(hv, batch, view, hv.now(), lambda s: count(s.stats.states, s.attempts))
+    while True:
+        if watcher.is_due():
+            status = watcher.look()
+            if batch is not None and not _open(status):
+                watcher.show(0)
+                return
+        watcher.show(0)
+        watcher.rest()
+
+
+class Watcher:
+    """Looks as often as it may cost and shows what it saw, with the clock going on between."""
+
+    def __init__(
+        self, hv: Context, batch: str | None, view: View, since: int,
+        counts: Callable[[Status], Counts],
+    ) -> None:  # fmt: skip
+        self.hv, self.batch, self.view, self.since = hv, batch, view, since
+        self._counts = counts
+        self._pace = Pace()
+        self._failures = Failures(hv, batch, since)
+        self._scene: Scene | None = None
+        self._began = self._next = time.monotonic()
+        self._offset = since - self._began * 1000
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._next
+
+    def look(self) -> Status:
+        began = time.monotonic()
+        status = running.status(self.hv, self.batch)
+        counts = self._counts(status)
+        now = self.hv.now()
+        self._offset = now - time.monotonic() * 1000
+        self._pace.note(now, counts, status.attempts)
+        self._tell_failures(counts)
+        busy = counts.running or not counts.open
+        idle_since = None if busy else (self._scene and self._scene.idle_since) or now
+        self._scene = Scene(
+            status, counts, now, self.since, self._pace.per_second, self._pace.left, 0, idle_since
+        )
+        after = time.monotonic()
+        calm = min(max((after - self._began) / CALMING_DOWN, QUICKEST), CALM)
+        self._next = after + min(max((after - began) * LOOKS_PER_COST, calm), SLOWEST)
+        return status
+
+    def show(self, interrupts: int) -> None:
+        if self._scene is not None:
+            now = int(time.monotonic() * 1000 + self._offset)
+            self.view.show(self._scene._replace(now=now, interrupts=interrupts))
+
+    def rest(self) -> None:
+        """Until there is something to do: look, or move the clock on."""
+        time.sleep(min(max(self._next - time.monotonic(), 0.005), FRAME))
+
+    def _tell_failures(self, counts: Counts) -> None:
+        new, more = self._failures.new(counts.failed)
+        if new or more:
+            self.view.failed(new, more)
+
+
+class Failures:
+    """The tasks that fail from now on, told one by one up to a number."""
+
+    def __init__(self, hv: Context, batch: str | None, since: int) -> None:
+        self._hv, self._batch, self._since = hv, batch, since
+        self._told: set[str] = set()
+        self._count = 0
+
+    def new(self, count: int) -> tuple[list[Task], bool]:
+        """Those not told yet, and whether from now on they are only counted."""
+        if count == self._count or len(self._told) >= MOST_TOLD:
+            self._count = count
+            return [], False
+        self._count = count
+        found = failed_since(self._hv, self._batch, self._since, ("failed",))
+        fresh = [task for task in found if task.id not in self._told]
+        told = fresh[: MOST_TOLD - len(self._told)]
+        self._told |= {task.id for task in told}
+        return told, len(self._told) >= MOST_TOLD
+
+
+def failed_since(hv: Context, batch: str | None, since: int, states: tuple[str, ...]) -> list[Task]:
+    """Tasks that ended badly since then, in the order in which they did."""
+    found = list_tasks(hv, states, batch, limit=MOST_FAILURES)
+    recent = [task for task in found if task.updated_at >= since]
+    return sorted(recent, key=lambda task: (task.updated_at, task.id))
 
 
 class Interrupts:
@@ -59,29 +166,57 @@ class Interrupts:
         self.count += 1
 
 
-def _watch(hv: Context, batch: str, view: View, interrupts: Interrupts) -> None:
+def _watch(hv: Context, submitted: Submitted, view: View, interrupts: Interrupts) -> Status:
+    def counts(status: Status) -> Counts:
+        ended = running.outcome(hv, submitted)
+        return count(status.stats.states, status.attempts, ended, submitted.already_done)
+
+    batch = submitted.batch.id
+    watcher = Watcher(hv, batch, view, submitted.since, counts)
     handled, looked_for_supervisor = 0, time.monotonic()
-    while True:
-        began = time.monotonic()
-        now = running.status(hv, batch)
-        view.show(now, hv.now(), interrupts.count)
-        states = now.stats.states
-        if not any(states[state] for state in OPEN):
-            return
-        if now.pauses and not states["in_progress"]:
-            return
+    status = watcher.look()
+    while not _is_over(status) and interrupts.count <= 2:
         if interrupts.count > handled:
             handled = interrupts.count
             _interrupt(hv, batch, handled)
-        if began - looked_for_supervisor > SUPERVISOR_LOOK:
-            looked_for_supervisor = began
-            if now.supervisor is None:
+        watcher.show(interrupts.count)
+        if time.monotonic() - looked_for_supervisor > SUPERVISOR_LOOK:
+            looked_for_supervisor = time.monotonic()
+            if status.supervisor is None:
                 running.supervise(hv)
-        cost = time.monotonic() - began
-        time.sleep(min(max(cost * LOOKS_PER_COST, QUICKEST), SLOWEST))
+        watcher.rest()
+        if watcher.is_due():
+            status = watcher.look()
+    return status
+
+
+def _open(status: Status) -> int:
+    return sum(status.stats.states[state] for state in OPEN)
+
+
+def _is_over(status: Status) -> bool:
+    """Nothing is open, or nothing runs and nothing will until somebody runs it again."""
+    if not _open(status):
+        return True
+    return not status.stats.claimed and any(_is_final(each) for each in status.pauses)
+
+
+def _is_final(pause: Pause) -> bool:
+    """A person's pause is waited for; one made by a run or by its supervisor ends the run."""
+    by_the_run = pause.reason.startswith(FINAL) or pause.actor == "supervisor"
+    return pause.scope == BATCH and by_the_run
 
 
 def _interrupt(hv: Context, batch: str, count: int) -> None:
     running.pause(hv, batch, reason=running.INTERRUPTED)
     if count > 1:
         running.stop_batch(hv, batch)
+
+
+def _report(hv: Context, submitted: Submitted, last: Status) -> None:
+    bad = failed_since(hv, submitted.batch.id, submitted.since, ("failed", "blocked", "review"))
+    lines = result.lines(
+        submitted, running.outcome(hv, submitted), _open(last), last,
+        running.summary(hv, submitted.batch.id), bad, hv.now() - submitted.since,
+    )  # fmt: skip
+    say(*(render(line, wants_colour()) for line in lines))

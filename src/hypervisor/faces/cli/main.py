@@ -52,11 +52,12 @@ def run(argv: list[str], connect: Connect) -> int:
         code = _guarded(argv, connect)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader has seen enough
-        _drop_output()
-        return EXIT_OK
     except OSError as error:
-        _drop_output()
+        from hypervisor.faces.cli.output import drop_output
+
+        drop_output()
+        if isinstance(error, BrokenPipeError):  # the reader has seen enough
+            return EXIT_OK
         print(f"hv: the answer could not be written: {error.strerror}.", file=sys.stderr)
         return EXIT_UNEXPECTED
 
@@ -194,8 +195,3 @@ def _open_missing_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
-
-
-def _drop_output() -> None:
-    """What could not be written must not be tried again when the program ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -55,9 +55,33 @@ def block(text: str, indent: str = "  ") -> str:
 
 
 def colour(text: str, state: str) -> str:
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return text
-    return f"\033[{COLOURS.get(state, '0')}m{text}\033[0m"
+    return painted(text, COLOURS.get(state, "0")) if wants_colour() else text
+
+
+def wants_colour() -> bool:
+    """Colours are for terminals that know them, and for people who want them."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout.isatty()
+
+
+def painted(text: str, code: str) -> str:
+    return f"\033[{code}m{text}\033[0m"
+
+
+def say(*lines: str) -> None:
+    """Print what is only told on the way: no reason to stop if nobody listens any more."""
+    try:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except OSError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """What could not be written must not be tried again when the program ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], states: Sequence[str] = ()) -> None:
