@@ -57,7 +57,9 @@ def _start_from_proc(pid: int) -> int | None:
             after_name = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if after_name[0].decode() in DEAD_STATES else int(after_name[19])
+    # A process lives on in its other threads after its main thread has ended.
+    dead = after_name[0].decode() in DEAD_STATES and int(after_name[17]) <= 1
+    return None if dead else int(after_name[19])
 
 
 def _is_hidden(pid: int) -> bool:

@@ -31,6 +31,8 @@ class LocalLauncher:
         so it travels in the environment, never among the arguments."""
         self._where = where
         self.places = places
+        self._started: set[int] = set()
+        self._adopts = False
 
     def supervisor(self) -> int | None:
         """Whoever looks shares the lock for a moment, so that two of them do not take each
@@ -57,12 +59,18 @@ class LocalLauncher:
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         return handle
 
+    def adopt(self) -> None:
+        """From now on, what dead workers of ours leave behind becomes our own child."""
+        self._adopts = tree.become_reaper()
+
     def start_supervisor(self) -> None:
         make_private(self.places.runtime)
         self._start("supervise", "--detached")
 
     def start_worker(self, batch: str) -> int:
-        return self._start("work", batch)
+        pid = self._start("work", batch)
+        self._started.add(pid)
+        return pid
 
     def keep_environment(self, batch: str) -> None:
         make_private(self.places.runtime)
@@ -89,16 +97,26 @@ class LocalLauncher:
         return journal.remains(self.places.runtime, worker)
 
     def end_leftovers(self, remains: Remains) -> int | None:
+        try:
+            return self._end_marked(remains) + self._end_adopted()
+        except tree.TreeSurvived:
+            return None
+
+    def _end_marked(self, remains: Remains) -> int:
         mark = ""
         if remains.running is not None:
             token = parse_token(remains.running)
             mark = f"{token.task}.{token.attempt}"
         if not mark and remains.group is None:
             return 0
-        try:
-            return len(tree.end_leftovers(mark, remains.leader, remains.group, GRACE))
-        except tree.TreeSurvived:
-            return None
+        return len(tree.end_leftovers(mark, remains.leader, remains.group, GRACE))
+
+    def _end_adopted(self) -> int:
+        """Whoever is our child and no worker was left behind by one, marked or not. Workers
+        themselves are left for `reap`, which tells how they ended."""
+        if not self._adopts or tree.alone(self._started):
+            return 0
+        return len(tree.stop_descendants(GRACE, spare=self._started))
 
     def forget_remains(self, worker: Worker, remains: Remains) -> None:
         if remains.group is not None:
@@ -118,7 +136,9 @@ class LocalLauncher:
                 os.close(handle)
 
     def reap(self) -> list[tuple[int, int]]:
-        return [(each.pid, os.waitstatus_to_exitcode(each.status)) for each in tree.reap()]
+        ended = [(each.pid, os.waitstatus_to_exitcode(each.status)) for each in tree.reap()]
+        self._started -= {pid for pid, _ in ended}
+        return ended
 
     def tell(self, reading: dict[str, Any]) -> None:
         path = os.path.join(self.places.runtime, READING)

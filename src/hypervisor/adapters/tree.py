@@ -236,4 +236,4 @@ def _marks(pid: int) -> set[str]:
     """The attempts that a process says it belongs to."""
     prefix = f"{MARK}=".encode()
     entries = [entry for entry in environment(pid) if entry.startswith(prefix)]
-    return {entry.removeprefix(prefix).decode(errors="replace") for entry in entries}
+    return {entry.removeprefix(prefix).decode(errors="replace") for entry in entries} - {""}
