@@ -15,6 +15,7 @@ from hypervisor.domain.zones import DEFAULTS, Load
 
 FEWEST_TICKS = 5  # for each CPU: a shorter while says nothing
 NEAR_BUDGET = 0.6
+UNKNOWN = 1 << 52  # kilobytes: more than any host has
 EXACT_EVERY = 10  # reads; exact memory takes 15 ms for each gigabyte
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -175,8 +176,7 @@ class Proc:
         if total is not None and available is not None:
             yield Place((total - available) * 1024, total * 1024)
         for group in self._groups:
-            place = group.place()
-            if place and (total is None or place.limit <= total * 1024):
+            if place := group.place(most=(total or UNKNOWN) * 1024):
                 yield place
 
     def stall(self) -> float | None:
@@ -203,16 +203,21 @@ class Group(NamedTuple):
     def pressure(self) -> str:
         return f"{self.path}/memory.pressure" if self.unified else ""
 
-    def place(self) -> Place | None:
-        """Memory that files only pass through can be had back, so it is not in use."""
+    def place(self, most: int) -> Place | None:
+        """None without a limit, or with one above `most`.
+
+        Memory that files only pass through can be had back, so it is not in use.
+        """
         if self.unified:
             names, usage, prefix = ["memory.max", "memory.high"], "memory.current", ""
         else:
             names, usage, prefix = ["memory.limit_in_bytes"], "memory.usage_in_bytes", "total_"
         limits = [_number(_read(f"{self.path}/{name}")) for name in names]
         limit = min((each for each in limits if each is not None), default=None)
+        if limit is None or limit > most:
+            return None
         used = _number(_read(f"{self.path}/{usage}"))
-        if used is None or limit is None:
+        if used is None:
             return None
         stat = _read(f"{self.path}/memory.stat")
         kinds = ("inactive_file", "active_file", "slab_reclaimable")

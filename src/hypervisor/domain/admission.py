@@ -104,10 +104,10 @@ def fitting(
 
 def surplus(load: Load, running: Sequence[Footprint], expected: int, ceiling: float) -> int:
     """How many of the running should be the last of their worker, for what runs will not fit."""
-    if load.memory_limit <= 0:
+    if load.memory_limit <= 0 or expected <= 0:
         return 0
     lacking = -free(load, running, ceiling + TOLERANCE)
-    return max(0, min(len(running) - 1, -(-lacking // max(1, expected))))
+    return max(0, min(len(running) - 1, -(-lacking // expected)))
 
 
 def likely(expected: int, running: Iterable[Footprint]) -> int:

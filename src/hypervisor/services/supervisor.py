@@ -127,7 +127,8 @@ class Supervisor:
 
     def _decide(self, now: int, crew: Crew, demands: list[Demand], ready: list[Ready]) -> Decision:
         memory = self.hv.launcher.memory([each.worker.pid for each in crew.workers])
-        attempts = [self._attempt(crew, each, memory) for each in crew.workers]
+        types = {each.batch: each.types for each in ready}
+        attempts = [self._attempt(crew, each, memory, types) for each in crew.workers]
         pids = [each.worker.pid for each in crew.workers]
         plans = {self._spec(demand.batch).strategy for demand in demands}
         self.governor.strategy = "parallel" if plans == {"parallel"} else self.hv.settings.strategy
@@ -140,17 +141,19 @@ class Supervisor:
         self._tell(now, decision, crew)
         return decision
 
-    def _attempt(self, crew: Crew, at_work: AtWork, memory: dict[int, int]) -> RunningAttempt:
-        running = crew.running.get(at_work.worker.id)
-        used = memory.get(at_work.worker.pid, 0)
-        if running is None:
-            return RunningAttempt(
-                at_work.worker.id, "medium", at_work.started_at, Footprint(used, used)
-            )
-        expected = self._expected(running.batch, (running.type,))
-        return RunningAttempt(
-            at_work.worker.id, running.priority, running.claimed_at, Footprint(expected, used)
-        )
+    def _attempt(
+        self, crew: Crew, at_work: AtWork, memory: dict[int, int],
+        types: dict[str, tuple[str, ...]],
+    ) -> RunningAttempt:  # fmt: skip
+        """What a worker runs, or is about to run if there is something to claim."""
+        worker, used = at_work.worker, memory.get(at_work.worker.pid, 0)
+        running = crew.running.get(worker.id)
+        if running is not None:
+            footprint = Footprint(self._expected(running.batch, (running.type,)), used)
+            return RunningAttempt(worker.id, running.priority, running.claimed_at, footprint)
+        soon = types.get(at_work.batch)
+        footprint = Footprint(self._expected(at_work.batch, soon) if soon else used, used)
+        return RunningAttempt(worker.id, "medium", at_work.started_at, footprint)
 
     def _expected(self, batch: str, types: tuple[str, ...]) -> int | None:
         """The memory that an attempt may need: what was declared, else what was learned."""
