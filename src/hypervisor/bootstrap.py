@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hypervisor.domain.errors import InvalidInput, NotFound, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hypervisor.operations.context import Context, Equipment
     from hypervisor.ports import Store
 
@@ -31,7 +33,9 @@ def connect(
         raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
     where = store or os.environ.get("HYPERVISOR_STORE") or ""
     opened = _open(where, create, relaxed)
-    return Context(opened, LocalHost(), _actor(), pid, lambda: _equipment(where, opened.where))
+    hv = Context(opened, LocalHost(), _actor(), pid, lambda: _equipment(where, opened.where))
+    hv.serve = lambda each_tick: supervise(False, where or None, each_tick)
+    return hv
 
 
 def main() -> None:
@@ -54,11 +58,15 @@ def serve() -> None:
         work(words[0])
 
 
-def supervise(detached: bool, store: str | None = None) -> int:
-    """Be the supervisor of the store on this host until there is nothing left to do."""
+def supervise(
+    detached: bool, store: str | None = None, each_tick: Callable[[str], None] | None = None
+) -> int:
+    """Be the supervisor of the store on this host until there is nothing left to do.
+
+    `each_tick` is told what signals have asked for so far: "", "drain" or "stop".
+    """
     import time
 
-    from hypervisor.adapters import tree
     from hypervisor.adapters.launch import LocalLauncher
     from hypervisor.adapters.load import HostLoad
     from hypervisor.adapters.signals import Signals
@@ -72,7 +80,7 @@ def supervise(detached: bool, store: str | None = None) -> int:
         return 0  # there is one
     signals = Signals()
     signals.wake_for_children()
-    tree.become_reaper()
+    launcher.adopt()
     governor = Governor(
         HostLoad(memory_limit=hv.settings.memory_limit), hv.settings.thresholds,
         hv.settings.strategy,
@@ -83,6 +91,8 @@ def supervise(detached: bool, store: str | None = None) -> int:
         try:
             if not supervisor.tick(hv.now(), signals.asked):
                 break
+            if each_tick is not None:
+                each_tick(signals.asked)
             patience = time.monotonic() + STORE_PATIENCE
         except StoreError as error:  # workers go on meanwhile, so do we once it is back
             print(f"{error}", file=sys.stderr, flush=True)
@@ -99,7 +109,7 @@ def work(batch: str) -> None:
     from hypervisor.adapters.cgroup import Group
     from hypervisor.adapters.environment import environment_for
     from hypervisor.adapters.journal import Journal
-    from hypervisor.adapters.launch import LocalLauncher
+    from hypervisor.adapters.launch import LocalLauncher, mark_of
     from hypervisor.adapters.runner import LocalRunner
     from hypervisor.domain.run import spec_from, template_of
     from hypervisor.operations.claim import identity
@@ -114,7 +124,7 @@ def work(batch: str) -> None:
     env = environment_for(spec, given if given is not None else dict(os.environ), batch)
     group = Group.make(f"hypervisor-{os.getpid()}")
     template = template_of(spec) if spec.command else None
-    runner = LocalRunner(spec, template, env, group, settings.nice)
+    runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
     journal = Journal(launcher.places.runtime, me, group.path if group else None)
     Worker(hv, me, batch, spec, runner, journal, hv.outputs, settings, settings.capabilities).run()
     hv.close()

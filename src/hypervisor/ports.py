@@ -66,6 +66,11 @@ class Runner(Protocol):
         ...
 
     @property
+    def hopeless(self) -> str | None:
+        """Why no attempt of this batch can succeed, None while there is hope."""
+        ...
+
+    @property
     def leader(self) -> int:
         """The pid of the attempt's first process, 0 if there is none."""
         ...
@@ -149,7 +154,7 @@ class Launcher(Protocol):
         """What a dead worker left behind, None if it left no word."""
         ...
 
-    def end_leftovers(self, remains: Remains) -> int | None:
+    def end_leftovers(self, worker: Worker, remains: Remains) -> int | None:
         """End the processes that a dead worker left running. Returns how many there were,
         None if one of them cannot be ended."""
         ...

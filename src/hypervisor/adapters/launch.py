@@ -96,20 +96,19 @@ class LocalLauncher:
     def remains(self, worker: Worker) -> Remains | None:
         return journal.remains(self.places.runtime, worker)
 
-    def end_leftovers(self, remains: Remains) -> int | None:
+    def end_leftovers(self, worker: Worker, remains: Remains) -> int | None:
         try:
-            return self._end_marked(remains) + self._end_adopted()
+            return self._end_marked(worker, remains) + self._end_adopted()
         except tree.TreeSurvived:
             return None
 
-    def _end_marked(self, remains: Remains) -> int:
-        mark = ""
+    def _end_marked(self, worker: Worker, remains: Remains) -> int:
+        ended = tree.end_leftovers(mark_of(worker), None, remains.group, GRACE)
         if remains.running is not None:
             token = parse_token(remains.running)
             mark = f"{token.task}.{token.attempt}"
-        if not mark and remains.group is None:
-            return 0
-        return len(tree.end_leftovers(mark, remains.leader, remains.group, GRACE))
+            ended += tree.end_leftovers(mark, remains.leader, None, GRACE)
+        return len(ended)
 
     def _end_adopted(self) -> int:
         """Whoever is our child and no worker was left behind by one, marked or not. Workers
@@ -196,6 +195,11 @@ class LocalLauncher:
 
     def _environment(self, batch: str) -> str:
         return os.path.join(self.places.runtime, f"{batch}.env")
+
+
+def mark_of(worker: Worker) -> str:
+    """What a worker's own helpers carry in their environment."""
+    return f"worker.{worker.pid}.{worker.pid_start}"
 
 
 def _take(handle: int, kind: int) -> bool:

@@ -27,14 +27,17 @@ AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
 
 class LocalRunner:
     def __init__(
-        self, spec: RunSpec, template: Template | None, env: dict[str, str], group: Group | None,
-        niceness: int,
+        self, spec: RunSpec, template: Template | None, env: dict[str, str], mark: str,
+        group: Group | None, niceness: int,
     ) -> None:  # fmt: skip
+        """`mark` is for what outlives single attempts: a function's interpreter."""
         self._spec, self._template, self._env, self._group = spec, template, env, group
         self._niceness = niceness
         self._commands = Commands()
         self._function = (
-            FunctionRunner(spec.function, spec.cwd, env, spec.python) if spec.function else None
+            FunctionRunner(spec.function, spec.cwd, {**env, tree.MARK: mark}, spec.python)
+            if spec.function
+            else None
         )
         self._command: Command | None = None
         self._failed: Ended | None = None
@@ -51,6 +54,10 @@ class LocalRunner:
     @property
     def asked(self) -> str:
         return self._signals.asked
+
+    @property
+    def hopeless(self) -> str | None:
+        return self._function.load_error if self._function is not None else None
 
     @property
     def leader(self) -> int:
@@ -85,8 +92,17 @@ class LocalRunner:
             self._signals.clear()
         attempt = self._command or self._function
         assert attempt is not None
-        handle = attempt.fileno()
-        return self._finish() if handle in ready else None
+        if attempt.fileno() in ready:
+            return self._finish()
+        return None if ready else self._look_for_death()
+
+    def _look_for_death(self) -> Ended | None:
+        """Something that an interpreter forked may hold its pipe open after its death."""
+        if self._function is None:
+            return None
+        for reaped in tree.reap():
+            self._function.reaped(*reaped)
+        return self._finish()
 
     def stop(self, grace: float) -> Ended:
         self._forget()

@@ -44,7 +44,7 @@ def template_of(spec: RunSpec) -> Template:
 
 def spec_from(data: Json) -> RunSpec:
     """The spec that a batch keeps; fields of a newer version are an error, not a guess."""
-    if not isinstance(data, dict) or not set(data) <= set(RunSpec._fields):
+    if not isinstance(data, dict) or not {"cwd"} <= set(data) <= set(RunSpec._fields):
         raise InvalidInput("this batch was declared by another version; declare it again.")
     return RunSpec(**{**data, "command": tuple(data.get("command", ()))})
 

@@ -40,6 +40,8 @@ class Context:
         self.batch_ids: dict[str, str] = {}
         self.workers: dict[tuple[str, int], Worker] = {}
         self.equip = equip
+        # Be the supervisor in this process; what it is given is called every tick.
+        self.serve: Callable[[Callable[[str], None]], int] | None = None
         self._equipment: Equipment | None = None
 
     def now(self) -> int:

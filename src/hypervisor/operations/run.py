@@ -92,7 +92,7 @@ def run(
     hv: Context, spec: RunSpec, tasks: Iterable[NewTask], name: str, now: int | None = None
 ) -> Submitted:
     """Submit a command or function with its items; what the batch has done before is skipped."""
-    _check_spec(spec)
+    check_spec(spec)
     checks.label("the batch's name", name)
     since = hv.now() if now is None else now
     batch = hv.store.declare(name, spec_data(spec), hv.actor, now)
@@ -271,20 +271,29 @@ def _slices(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
 
 def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None) -> Submitted:
     added = hv.store.add(part, so_far.batch.name, hv.actor, now)
-    states = [(each.task, each.state) for each in added.duplicates]
-    again = [task for task, state in states if state in ("failed", "cancelled", "blocked")]
-    for task in again:
-        hv.store.reopen(task, "run again", hv.actor, now)
-    done = sum(state == lifecycle.DONE for _, state in states)
+    new = set(added.ids)
+    states = {each.task: each.state for each in added.duplicates if each.task not in new}
+    ended = [task for task, state in states.items() if state in ("failed", "cancelled", "blocked")]
+    again = sum(_reopen(hv, task, now) for task in ended)
+    done = sum(state == lifecycle.DONE for state in states.values())
     return so_far._replace(
         added=so_far.added + len(added.ids),
-        retried=so_far.retried + len(again),
+        retried=so_far.retried + again,
         already_done=so_far.already_done + done,
-        still_open=so_far.still_open + len(states) - len(again) - done,
+        still_open=so_far.still_open + len(states) - again - done,
     )
 
 
-def _check_spec(spec: RunSpec) -> None:
+def _reopen(hv: Context, task: str, now: int | None) -> bool:
+    try:
+        hv.store.reopen(task, "run again", hv.actor, now)
+    except WrongState:  # somebody else has just done so
+        return False
+    return True
+
+
+def check_spec(spec: RunSpec) -> RunSpec:
+    """The spec, if it makes sense."""
     if bool(spec.command) == bool(spec.function):
         raise InvalidInput("say what to run: a command, or a function with --fn.")
     if spec.strategy not in STRATEGIES:
@@ -297,6 +306,7 @@ def _check_spec(spec: RunSpec) -> None:
         module, colon, function = spec.function.partition(":")
         if not (colon and module and function):
             raise InvalidInput(f"{spec.function!r} is no function: write package.module:function.")
+    return spec
 
 
 def _scope(hv: Context, batch: str | None, type: str | None, reason: str) -> Pause:

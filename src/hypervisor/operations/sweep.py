@@ -7,14 +7,17 @@ is ended before its task can be handed out again, and what it had finished but
 not yet told the store is settled, not repeated.
 """
 
+from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple
 
+from hypervisor.domain.errors import WrongState
 from hypervisor.domain.lease import Holder, Worker, parse_token
 from hypervisor.domain.run import Remains
 from hypervisor.operations.context import Context
 
 INTERVAL = 1_000
+MOST_RUNNING = 100_000
 
 
 class Swept(NamedTuple):
@@ -54,20 +57,26 @@ def bury(hv: Context, worker: Worker, held: list[Holder], now: int) -> list[str]
     """Settle a dead worker's affairs. Returns the tasks that were put back."""
     remains = hv.launcher.remains(worker) if hv.is_equipped else None
     if remains is not None:
-        if hv.launcher.end_leftovers(remains) is None:
+        if hv.launcher.end_leftovers(worker, remains) is None:
             return []  # something of it cannot be ended: its task stays with it
         hv.store.settle(remains.verdicts, now)
     why = f"worker {worker.name} (process {worker.pid} on {worker.host}) is gone"
     back = [h.task for h in held if _reclaim(hv, h, why, now, _had_started(h, remains))]
-    if remains is not None:
+    if remains is not None and not _holds_more(hv, worker):
         hv.launcher.forget_remains(worker, remains)  # last: whoever finds none may rely on that
     return back
+
+
+def _holds_more(hv: Context, worker: Worker) -> bool:
+    """A sweep looks at so many claims at once; what is left of these needs the journal too."""
+    return any(each.worker.id == worker.id for each in hv.store.running(None, MOST_RUNNING))
 
 
 def _reclaim(hv: Context, holder: Holder, why: str, now: int, started: bool = True) -> bool:
     for stop in hv.store.stops([holder.task]):
         if stop.attempt == holder.attempt and stop.next == "cancel":
-            hv.store.cancel(holder.task, stop.reason, stop.actor, now)
+            with suppress(WrongState):  # another sweep was quicker
+                hv.store.cancel(holder.task, stop.reason, stop.actor, now)
             return False
     return hv.store.reclaim(holder, why, now, started)
 

@@ -153,10 +153,11 @@ class Worker:
     def _carry_out(self, lease: Lease) -> None:
         task = lease.task
         try:
+            limits = limits_of(task, self.spec, self.settings)
             output = self.outputs.prepare(task.id, task.attempts)
             self.journal.starting(lease.token)
             self.runner.start(item_of(task), lease.token, output)
-        except InvalidInput as error:  # an item that no command can be made for
+        except InvalidInput as error:  # an item that no command can be made for, or bad limits
             return self._end(lease, Ended(None, None, 0.0, 0, error=str(error)), 0)
         except OSError as error:  # the host's trouble, not the task's
             self._host_trouble(lease, error)
@@ -166,16 +167,15 @@ class Worker:
         if ended is not None:
             self._clear(lease)
             return self._end(lease, ended, 0)
-        return self._stay_with(lease, started)
+        return self._stay_with(lease, limits, started)
 
-    def _stay_with(self, lease: Lease, started: float) -> None:
+    def _stay_with(self, lease: Lease, limits: Limits, started: float) -> None:
         """The attempt takes its time: let go of what else was claimed, and watch it."""
         if pid := self.runner.leader:
             self.journal.leader(pid, self.hv.probe.process_start(pid) or 0)
         self._give_back(self.leases, "the worker is busy with another task")
         self.size = self.spec.claim or 1
         self.runner.settle_in()
-        limits = limits_of(lease.task, self.spec, self.settings)
         watch = Watch(
             self.hv, lease, self.runner, self.outputs, limits, self.settings.dry_run, self.me,
             LEASE, started,
@@ -217,12 +217,21 @@ class Worker:
             )  # fmt: skip
 
     def _end(self, lease: Lease, ended: Ended, peak: int) -> None:
+        if self.runner.hopeless:
+            return self._give_up(lease, self.runner.hopeless)
         usage = self._usage(lease, ended, peak)
         if ended.ok:
             token = parse_token(lease.token)
             self._decide(Verdict(token, "complete", ended.result, usage=usage))
         else:
             self._decide(self._failure(lease, ended.reason() or "failed", usage))
+
+    def _give_up(self, lease: Lease, why: str) -> None:
+        """Every other item would fail for the same reason: leave them as they are."""
+        self.leases.appendleft(lease)
+        self._give_back(self.leases, why[:500])
+        self._settle()
+        self.hv.store.pause(Pause(BATCH, self.batch, why[:500], self.me.name, 0))
 
     def _decide(self, verdict: Verdict) -> None:
         self.journal.ended(verdict)

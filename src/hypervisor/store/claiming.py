@@ -164,9 +164,12 @@ def _pick(session: Session, lanes: list[int], limit: int) -> list[Row]:
 
 def _ready_lanes(session: Session, book: LaneBook, request: ClaimRequest) -> list[int]:
     """The lanes with ready tasks for this caller, best head first, as many as could matter."""
+    rows = session.rows(READY_LANES)
+    for lane, _ in rows:
+        book.get(session, lane)  # meet them all first: with a new one may come a pause of others
     heads = [
         (rank, lane)
-        for lane, rank in session.rows(READY_LANES)
+        for lane, rank in rows
         if may_claim(book.get(session, lane), request.wanted, request.worker.name)
     ]
     return [lane for _, lane in sorted(heads)[: request.limit]]

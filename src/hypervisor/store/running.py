@@ -71,6 +71,7 @@ SET = """
 INSERT INTO settings (name, value) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
+# `batch <> ''` is what tells both databases that the index of batches will do.
 REPORT = """
 SELECT t.id, d.title, t.state, t.reason, d.result, t.attempt,
     (SELECT coalesce(sum(coalesce(a.ended_at, ?) - a.claimed_at), 0)
@@ -79,16 +80,17 @@ SELECT t.id, d.title, t.state, t.reason, d.result, t.attempt,
     (SELECT coalesce(max(a.peak_kb), 0) FROM attempts a WHERE a.task = t.id),
     (SELECT a.exit_code FROM attempts a WHERE a.task = t.id AND a.number = t.attempt)
 FROM tasks t JOIN details d ON d.task = t.id
-WHERE t.batch = ? AND t.id > ? ORDER BY t.id LIMIT ?
+WHERE t.batch = ? AND t.batch <> '' AND t.id > ? ORDER BY t.id LIMIT ?
 """
 SPAN = """
 SELECT min(a.claimed_at), max(coalesce(a.ended_at, ?)) FROM attempts a
-JOIN tasks t ON t.id = a.task WHERE t.batch = ?
+JOIN tasks t ON t.id = a.task WHERE t.batch = ? AND t.batch <> ''
 """
 STATES = "SELECT id, state FROM tasks WHERE id IN ({})"
 UNSET = "DELETE FROM settings WHERE name = ?"
 SINCE = """
-SELECT state, count(*) FROM tasks WHERE batch = ? AND updated_at >= ? GROUP BY state
+SELECT state, count(*) FROM tasks
+WHERE batch = ? AND batch <> '' AND updated_at >= ? GROUP BY state
 """
 
 

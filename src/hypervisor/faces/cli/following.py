@@ -8,6 +8,7 @@ supervisor's; if that dies, another is started.
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -19,7 +20,7 @@ from hypervisor.domain.task import Task
 from hypervisor.faces.cli import result
 from hypervisor.faces.cli.output import plain, print_json, say, wants_colour
 from hypervisor.faces.cli.picture import Scene, render
-from hypervisor.faces.cli.progress import OPEN, Counts, Pace, count
+from hypervisor.faces.cli.progress import OPEN, Counts, Pace, RunCounter, count
 from hypervisor.faces.cli.views import FRAME, View, view_for
 from hypervisor.operations import run as running
 from hypervisor.operations.context import Context
@@ -33,7 +34,7 @@ LOOKS_PER_COST = 15  # looking shall cost at most a fifteenth of the time
 SUPERVISOR_LOOK = 1.0
 MOST_TOLD = 20
 MOST_FAILURES = 500
-FINAL = (running.INTERRUPTED, "fail-fast")
+OURS = ("supervisor", "worker-")
 
 
 def follow(hv: Context, submitted: Submitted, as_json: bool, quiet: bool) -> int:
@@ -60,7 +61,7 @@ def watch(hv: Context, batch: str | None, view: View) -> None:
     while True:
         if watcher.is_due():
             status = watcher.look()
-            if batch is not None and not _open(status):
+            if batch is not None and not open_tasks(status):
                 watcher.show(0)
                 return
         watcher.show(0)
@@ -167,9 +168,10 @@ class Interrupts:
 
 
 def _watch(hv: Context, submitted: Submitted, view: View, interrupts: Interrupts) -> Status:
+    counter = RunCounter(submitted)
+
     def counts(status: Status) -> Counts:
-        ended = running.outcome(hv, submitted)
-        return count(status.stats.states, status.attempts, ended, submitted.already_done)
+        return counter.count(status.stats, status.attempts, running.outcome(hv, submitted))
 
     batch = submitted.batch.id
     watcher = Watcher(hv, batch, view, submitted.since, counts)
@@ -190,20 +192,21 @@ def _watch(hv: Context, submitted: Submitted, view: View, interrupts: Interrupts
     return status
 
 
-def _open(status: Status) -> int:
+def open_tasks(status: Status) -> int:
+    """How many tasks are not over yet."""
     return sum(status.stats.states[state] for state in OPEN)
 
 
 def _is_over(status: Status) -> bool:
     """Nothing is open, or nothing runs and nothing will until somebody runs it again."""
-    if not _open(status):
+    if not open_tasks(status):
         return True
     return not status.stats.claimed and any(_is_final(each) for each in status.pauses)
 
 
 def _is_final(pause: Pause) -> bool:
     """A person's pause is waited for; one made by a run or by its supervisor ends the run."""
-    by_the_run = pause.reason.startswith(FINAL) or pause.actor == "supervisor"
+    by_the_run = pause.reason == running.INTERRUPTED or pause.actor.startswith(OURS)
     return pause.scope == BATCH and by_the_run
 
 
@@ -216,7 +219,8 @@ def _interrupt(hv: Context, batch: str, count: int) -> None:
 def _report(hv: Context, submitted: Submitted, last: Status) -> None:
     bad = failed_since(hv, submitted.batch.id, submitted.since, ("failed", "blocked", "review"))
     lines = result.lines(
-        submitted, running.outcome(hv, submitted), _open(last), last,
+        submitted, running.outcome(hv, submitted), open_tasks(last), last,
         running.summary(hv, submitted.batch.id), bad, hv.now() - submitted.since,
     )  # fmt: skip
-    say(*(render(line, wants_colour()) for line in lines))
+    gap = [""] if bad and sys.stdout.isatty() else []
+    say(*gap, *(render(line, wants_colour()) for line in lines))

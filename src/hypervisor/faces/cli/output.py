@@ -90,7 +90,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], states: Sequence[s
     if sys.stdout.isatty():
         lines = [[*(cut(cell, WIDEST_CELL) for cell in line[:-1]), line[-1]] for line in lines]
     widths = [max(map(width, column)) for column in zip(head, *lines, strict=True)][:-1]
-    room = max(_columns() - sum(widths) - 2 * len(widths), WIDEST_CELL)
+    room = max(columns_here() - sum(widths) - 2 * len(widths), WIDEST_CELL)
     if sys.stdout.isatty():
         print(colour(_row(head, widths), "cancelled"))
         lines = [[*line[:-1], cut(line[-1], room)] for line in lines]
@@ -143,7 +143,7 @@ def duration(ms: int) -> str:
     )
 
 
-def _columns() -> int:
+def columns_here() -> int:
     try:
         return os.get_terminal_size().columns
     except OSError:

@@ -23,6 +23,20 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("run", "run", "make"),
+        Command("status", "status"),
+        Command("top", "attempts"),
+        Command("logs", "output"),
+        Command("summary", "summary"),
+        Command("pause", "pause"),
+        Command("resume", "resume"),
+        Command("scale", "scale"),
+        Command("kill", "kill"),
+        Command(
+            "supervise",
+            "supervise",
+            "make",
+            "Keep the right number of workers at work here, until Ctrl-C or in the background.",
+        ),
         Command("add", "add", "make"),
         Command("ls", "list_tasks"),
         Command("show", "show"),
@@ -38,6 +52,7 @@ COMMANDS = {
         Command("receipt", "receipt"),
         Command("stats", "stats"),
         Command("events", "events"),
+        Command("gc", "gc"),
         Command("doctor", "doctor"),
         Command("completion", None, "none", "Print the tab completion for your shell."),
     )
@@ -49,5 +64,6 @@ ALSO = {
     "update": ("accept",),
     "receipt": ("receipts", "verify"),
     "stats": ("batches",),
+    "kill": ("stop_batch",),
     "doctor": ("sweep",),
 }

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hypervisor.domain.task import Task
 from hypervisor.faces.cli.live import Screen, can_show_pictures
-from hypervisor.faces.cli.output import one_line, say, wants_colour
+from hypervisor.faces.cli.output import one_line, say, wants_colour, width
 from hypervisor.faces.cli.picture import (
     DIM,
     RED,
@@ -71,7 +71,7 @@ class Lines(Silent):
         self._hints: list[str] = []
 
     def show(self, scene: Scene) -> None:
-        hints = [pause_text(each, scene.status) for each in scene.status.pauses]
+        hints = [pause_text(each, scene.names) for each in scene.status.pauses]
         if hints != self._hints and not scene.interrupts:
             self._hints = hints
             say(*hints)
@@ -86,7 +86,7 @@ class Lines(Silent):
             f"{counts.failed:,} failed" if counts.failed else "",
             f"{counts.running:,} running" if counts.running else "",
             rate(scene.per_second),
-            f"{clock(scene.left)} left" if scene.left is not None else "",
+            f"{clock(scene.left)} left" if scene.left is not None and scene.goes_on else "",
         ]
         say(", ".join(part for part in parts if part))
 
@@ -116,6 +116,7 @@ class Live(Silent):
             self._screen.leave()
         else:
             self._screen.clear()
+            say(*self._take_above(self._screen.size()[0]))
         self._screen.__exit__()
 
     def failed(self, tasks: Sequence[Task], more: bool) -> None:
@@ -131,9 +132,11 @@ class Live(Silent):
         columns, height = self._screen.size()
         rows = self._places.arranged(scene.status.attempts, scene.now)
         lines = [render(line, self._colours) for line in picture(scene, rows, columns, height)]
-        above = [render(fit(line, columns - 1), self._colours) for line in self._above]
-        self._screen.paint(lines, above)
-        self._above = []
+        self._screen.paint(lines, self._take_above(columns))
+
+    def _take_above(self, columns: int) -> list[str]:
+        lines, self._above = self._above, []
+        return [render(fit(line, columns - 1), self._colours) for line in lines]
 
 
 class Places:
@@ -154,7 +157,7 @@ class Places:
             self._needed_at = now
         while now - self._needed_at > PLACE_KEPT_MS and self._workers and not self._workers[-1]:
             self._workers.pop()
-        longest = max((len(each.title) for each in here.values()), default=0)
+        longest = max((width(one_line(each.title)) for each in here.values()), default=0)
         self._title_width = max(self._title_width, longest)
         rows = tuple(None if worker is None else here[worker] for worker in self._workers)
         return Rows(rows, self._title_width)

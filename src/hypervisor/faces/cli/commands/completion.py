@@ -13,7 +13,10 @@ from hypervisor.faces.cli.table import COMMANDS
 EXAMPLE = """eval "$(hv completion bash)"                              # in ~/.bashrc
   hv completion zsh > "${fpath[1]}/_hv"                       # once
   hv completion fish > ~/.config/fish/completions/hv.fish     # once"""
-WITH_TASKS = ("show", "retry", "cancel", "update", "release", "receipt")
+WITH_TASKS = ("show", "retry", "cancel", "update", "release", "receipt", "logs", "kill")
+WITH_BATCHES = ("status", "summary", "pause", "resume", "scale")
+# Shells expand these words once more: only names that are harmless there are offered.
+BATCHES = 'hv stats --names 2>/dev/null | grep -xE "[A-Za-z0-9._:-]+"'
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +56,8 @@ def _bash() -> str:
         options = options_of(name)
         words = " ".join([*options, *words_of(name)])
         tasks = " $(hv ls --ids --limit 200 2>/dev/null)" if name in WITH_TASKS else ""
-        cases.append(f'        {name}) words="{words}{tasks}" ;;')
+        batches = f" $({BATCHES})" if name in WITH_BATCHES else ""
+        cases.append(f'        {name}) words="{words}{tasks}{batches}" ;;')
         values.update({option: given for option, (_, given) in options.items() if given})
     given = [f'        {option}) words="{" ".join(v)}" ;;' for option, v in values.items()]
     return "\n".join([
@@ -63,7 +67,9 @@ def _bash() -> str:
         f'        COMPREPLY=($(compgen -W "{" ".join(COMMANDS)}" -- "$word")); return',
         "    fi",
         '    case "$last" in', *given,
-        "        --from|--store) COMPREPLY=($(compgen -f -- \"$word\")); return ;;",
+        '        --from|--items|--store|--cwd|--python) '
+        'COMPREPLY=($(compgen -f -- "$word")); return ;;',
+        f'        --batch) [ "${{COMP_WORDS[1]}}" = run ] || words="$({BATCHES})" ;;',
         "    esac",
         '    if [ -z "$words" ]; then case "${COMP_WORDS[1]}" in', *cases, "    esac; fi",
         '    COMPREPLY=($(compgen -W "$words" -- "$word"))',
@@ -91,6 +97,8 @@ def _fish() -> str:
             lines.append(f"complete -c hv {seen} -a {_quoted(' '.join(words_of(name)))}")
         if name in WITH_TASKS:
             lines.append(f"complete -c hv {seen} -a '(hv ls --ids --limit 200 2>/dev/null)'")
+        if name in WITH_BATCHES:
+            lines.append(f"complete -c hv {seen} -a '({BATCHES})'")
     return "\n".join(lines)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO
 
+from hypervisor.domain import checks
 from hypervisor.domain.errors import EXIT_OK, InvalidInput
 from hypervisor.domain.run import STRATEGIES, RunSpec, template_of
 from hypervisor.domain.settings import MOST_WORKERS, size, span
@@ -19,6 +21,7 @@ from hypervisor.faces.cli import following, values
 from hypervisor.faces.cli.output import one_line, print_json
 from hypervisor.operations import items as reading
 from hypervisor.operations import run as running
+from hypervisor.operations.add import check_task
 from hypervisor.operations.context import Context
 from hypervisor.operations.sources import FORMATS, guess_format
 from hypervisor.operations.wording import counted
@@ -31,6 +34,7 @@ SHOWN = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "hv run [options] -- COMMAND …\n       hv run [options] --fn MODULE:FUNCTION"
     parser.add_argument(
         "command", nargs="*", metavar="-- COMMAND",
         help="what to run for each item: {} item, {.} without extension, {/} base name, "
@@ -104,11 +108,17 @@ def _configure_limits(parser: argparse.ArgumentParser) -> None:
 
 def prepare(args: argparse.Namespace) -> int | None:
     """Check everything that can be checked without a store; a rehearsal ends here."""
-    if args.fn and args.command:
-        raise InvalidInput("give a command or --fn, not both.")
-    args.spec = _spec(args)
+    if bool(args.fn) == bool(args.command):
+        both = "not both" if args.fn else "as in `hv run --items FILE -- gzip {}`"
+        raise InvalidInput(f"say what to run: a command after --, or a function with --fn; {both}.")
+    args.spec = running.check_spec(_spec(args))
     args.template = None if args.fn else template_of(args.spec)
-    args.batch_name = args.name or _name_for(args.spec)
+    _check_program(args)
+    args.batch_name = checks.label(
+        "--name", _name_for(args.spec) if args.name is None else args.name
+    )
+    args.base = _base(args)
+    args.keys = parse(args.key) if args.key else None
     args.source = Source(args)
     args.count = _check_items(args)
     return _preview(args) if args.dry_run else None
@@ -147,6 +157,8 @@ class Source:
 
     def _all(self) -> Iterator[Item]:
         for text in self._texts:
+            if not text:
+                raise InvalidInput("--item is empty.")
             yield Item(text)
         for part in self._parts:
             if isinstance(part, str):
@@ -181,6 +193,18 @@ def _spec(args: argparse.Namespace) -> RunSpec:
     )  # fmt: skip
 
 
+def _check_program(args: argparse.Namespace) -> None:
+    """A program that is not there would fail once for every item. Where other hosts share the
+    store it may be theirs."""
+    program = args.python if args.fn else args.command[0]
+    store = args.store or os.environ.get("HYPERVISOR_STORE", "")
+    if program is None or args.shell or "{" in program or "://" in store:
+        return
+    there = os.path.join(args.spec.cwd, program) if "/" in program else program
+    if shutil.which(there) is None:
+        raise InvalidInput(f"there is no program {program[:200]} that could be run.")
+
+
 def _name_for(spec: RunSpec) -> str:
     """The same command in the same folder is the same batch, so that it can be resumed."""
     from hashlib import blake2b
@@ -196,15 +220,17 @@ def _check_items(args: argparse.Namespace) -> int:
     count, risky, columns_checked = 0, None, False
     for item in args.source:
         count += 1
+        if not columns_checked:
+            columns_checked = True
+            for each in filter(None, (template, args.keys)):
+                each.check(None if item.columns is None else item.columns.keys())
         if template is not None:
-            if not columns_checked:
-                template.check(None if item.columns is None else item.columns.keys())
-                columns_checked = True
             template.render(item)
             if risky is None and template.risky(item):
                 risky = item.text
     if not count:
-        raise InvalidInput("there are no items. Nothing was started.")
+        named = ", ".join(args.items or ["standard input"])
+        raise InvalidInput(f"there are no items in {named}. Nothing was started.")
     if risky is not None:
         print(
             f"hv: the item {one_line(risky[:60])!r} begins with a dash: the command may take it "
@@ -212,6 +238,16 @@ def _check_items(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return count
+
+
+def _base(args: argparse.Namespace) -> NewTask:
+    """What all tasks have in common, checked."""
+    base = NewTask(
+        "an item", type=args.type, priority=args.priority, retries=args.retries,
+        after=tuple(args.after or ()), requires=tuple(args.requires or ()),
+        exclusive=tuple(args.key or ()),
+    )  # fmt: skip
+    return check_task(base)._replace(exclusive=())
 
 
 def _tasks(args: argparse.Namespace) -> Iterator[NewTask]:

@@ -16,9 +16,12 @@ EXAMPLE = "hv stats --batch review"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", metavar="NAME", help="only tasks of this batch")
     parser.add_argument("--batches", action="store_true", help="each batch, newest first")
+    parser.add_argument("--names", action="store_true", help="only the names of the batches")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.names:
+        return _names(hv, args)
     if args.batches:
         return _batches(hv, args)
     counted = stats(hv, args.batch)
@@ -42,6 +45,16 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             states = counted.types[kind]
             done = f"{states.get('done', 0)} of {sum(states.values())} done"
             print(f"  {name}{' ' * (longest - width(name))}  {done}")
+    return EXIT_OK
+
+
+def _names(hv: Context, args: argparse.Namespace) -> int:
+    names = [batch.name for batch in batches(hv)]
+    if args.json:
+        print_json(names)
+    else:
+        for name in names:
+            print(one_line(name))
     return EXIT_OK
 
 

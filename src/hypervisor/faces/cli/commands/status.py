@@ -1,0 +1,97 @@
+"""hv status"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from hypervisor.domain.errors import EXIT_OK
+from hypervisor.faces.cli import following
+from hypervisor.faces.cli.commands.top import print_attempts
+from hypervisor.faces.cli.output import columns_here, one_line, print_json, table, wants_colour
+from hypervisor.faces.cli.picture import (
+    Scene,
+    figures,
+    fit,
+    hints,
+    host_line,
+    progress,
+    render,
+)
+from hypervisor.faces.cli.progress import count
+from hypervisor.faces.cli.views import view_for
+from hypervisor.operations.context import Context
+from hypervisor.operations.look import batches, stats
+from hypervisor.operations.run import Status, status
+from hypervisor.operations.wording import counted
+
+EXAMPLE = """hv status
+  hv status pages --watch"""
+NEWEST = 10
+PAUSE = 1.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("batch", nargs="?", metavar="BATCH", help="its name or id (default: all)")
+    parser.add_argument("--watch", action="store_true", help="go on until it has ended, or Ctrl-C")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.json:
+        _print_json(hv, args)
+    elif not args.watch:
+        _print(hv, status(hv, args.batch))
+    else:
+        _watch(hv, args.batch)
+    return EXIT_OK
+
+
+def _watch(hv: Context, batch: str | None) -> None:
+    status(hv, batch)  # a batch that is not there is said before the screen is taken
+    try:
+        with view_for(quiet=False, stays=True) as view:
+            following.watch(hv, batch, view)
+    except KeyboardInterrupt:
+        return
+    _print(hv, status(hv, batch))
+
+
+def _print_json(hv: Context, args: argparse.Namespace) -> None:
+    """Once, or every second a line."""
+    while True:
+        found = status(hv, args.batch)
+        print_json(found)
+        sys.stdout.flush()
+        if not args.watch or (args.batch is not None and not following.open_tasks(found)):
+            return
+        time.sleep(PAUSE)
+
+
+def _print(hv: Context, found: Status) -> None:
+    names = {batch.id: batch.name for batch in batches(hv)} if found.pauses else {}
+    counts = count(found.stats.states, found.attempts)
+    scene = Scene(found, counts, hv.now(), batches=names)
+    what = "everything" if found.batch is None else one_line(f"batch {found.batch.name}")
+    print(f"{what}: {counted(found.stats.total, 'task')}")
+    columns = columns_here()
+    drawn = progress(scene, columns - 1) if sys.stdout.isatty() else [figures(scene)]
+    for line in [*drawn, *hints(scene), host_line(found)]:
+        print(render(fit(line, columns), wants_colour()))
+    if found.batch is None:
+        _print_batches(hv)
+    if any(each.started for each in found.attempts):
+        print()
+        print_attempts(hv, found.attempts, scene.now, with_batch=found.batch is None)
+
+
+def _print_batches(hv: Context) -> None:
+    """Those of the newest ones that have something to do."""
+    rows = []
+    for batch in batches(hv, NEWEST):
+        counts = count(stats(hv, batch.id).states, ())
+        if counts.open:
+            rows.append((f"{counts.open:,}", f"{counts.done:,}", f"{counts.failed:,}", batch.name))
+    if rows:
+        print()
+        table(("OPEN", "DONE", "FAILED", "BATCH"), rows)

@@ -1,0 +1,89 @@
+"""hv summary"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from hypervisor.domain.errors import EXIT_OK
+from hypervisor.domain.limits import size_text
+from hypervisor.domain.run import TaskReport
+from hypervisor.faces.cli.output import colour, columns_here, duration, one_line, print_json, table
+from hypervisor.faces.cli.picture import WIDE, glyphs
+from hypervisor.operations.context import Context
+from hypervisor.operations.run import Summary, summary
+from hypervisor.operations.wording import counted
+
+EXAMPLE = """hv summary pages
+  hv summary pages --json > pages.json"""
+FIRST = ("failed", "blocked", "review", "cancelled", "in_progress", "merging", "active", "waiting")
+MOST_ROWS = 40
+HEAD: tuple[str, ...] = ("ID", "STATE", "TRIES", "TOOK", "CPU", "MEMORY", "TITLE")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("batch", metavar="BATCH", help="its name or id")
+    parser.add_argument("--all", action="store_true", help="every task, also on a terminal")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    found = summary(hv, args.batch)
+    if args.json:
+        print_json(found)
+        return EXIT_OK
+    for line in _head(found):
+        print(line)
+    tasks = sorted(found.tasks, key=_order)
+    shown = tasks if args.all or not sys.stdout.isatty() else tasks[:MOST_ROWS]
+    if shown:
+        print()
+        _print_tasks(shown)
+    if len(shown) < len(tasks):
+        print(f"and {counted(len(tasks) - len(shown), 'more task')}: --all shows them")
+    return EXIT_OK
+
+
+def _head(found: Summary) -> list[str]:
+    dot = glyphs().dot
+    states = [
+        colour(f"{count:,} {state}", state)
+        for state, count in sorted(found.states.items(), key=lambda each: _rank(each[0]))
+    ]
+    costs = [
+        f"runtime {duration(round(found.runtime_seconds * 1000))}",
+        f"CPU {duration(round(found.cpu_seconds * 1000))}",
+        f"peak memory {size_text(found.peak_bytes)}" if found.peak_bytes else "",
+        counted(found.attempts, "attempt"),
+        f"{found.tokens:,} tokens" if found.tokens is not None else "",
+        f"cost {found.cost:.2f}" if found.cost is not None else "",
+    ]
+    return [
+        f"batch {one_line(found.batch)} ({found.id}): {counted(found.total, 'task')}",
+        "  " + (dot.join(states) or "nothing in it"),
+        "  " + dot.join(cost for cost in costs if cost),
+    ]
+
+
+def _print_tasks(tasks: list[TaskReport]) -> None:
+    """On a narrow terminal why a task failed matters more than what it cost."""
+    rows = [HEAD, *(_row(task) for task in tasks)]
+    if sys.stdout.isatty() and columns_here() < WIDE:
+        rows = [(*row[:2], row[-1]) for row in rows]
+    table(rows[0], rows[1:], [task.state for task in tasks])
+
+
+def _order(task: TaskReport) -> tuple[int, float, str]:
+    """What went wrong first, then what took longest."""
+    return _rank(task.state), -task.seconds, task.id
+
+
+def _rank(state: str) -> int:
+    return FIRST.index(state) if state in FIRST else len(FIRST)
+
+
+def _row(task: TaskReport) -> tuple[str, ...]:
+    title = f"{task.title} ({task.reason})" if task.reason else task.title
+    return (
+        task.id, task.state, str(task.attempts), duration(round(task.seconds * 1000)),
+        f"{task.cpu_seconds:.1f} s", size_text(task.peak_bytes) if task.peak_bytes else "", title,
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""What came of a run, in a few lines: counts, cost, failures, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from hypervisor.domain.limits import size_text
+from hypervisor.domain.task import Task
+from hypervisor.faces.cli.output import duration, one_line
+from hypervisor.faces.cli.picture import (
+    BOLD,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Span,
+    glyphs,
+    joined,
+    rate,
+)
+from hypervisor.faces.cli.views import failure
+from hypervisor.operations.run import Status, Submitted, Summary
+from hypervisor.operations.wording import counted
+
+LISTED = 10
+STATES = {"done": GREEN, "failed": RED, "cancelled": YELLOW, "blocked": YELLOW, "review": YELLOW}
+
+
+def lines(
+    submitted: Submitted, ended: Mapping[str, int], open_tasks: int, last: Status,
+    summary: Summary, bad: Sequence[Task], took: int,
+) -> list[list[Span]]:  # fmt: skip
+    """The result block of a run."""
+    name = shlex.quote(submitted.batch.name)
+    counts = {state: ended.get(state, 0) for state in STATES}
+    return [
+        _counts(counts, open_tasks, submitted.already_done, took),
+        _cost(summary, bool(submitted.already_done or submitted.retried)),
+        *_failures(bad, sum(counts.values()) - counts["done"] - counts["cancelled"], name),
+        *_next(counts, open_tasks, last, bad, name),
+    ]
+
+
+def _counts(counts: Mapping[str, int], left: int, skipped: int, took: int) -> list[Span]:
+    all_done = not left and sum(counts.values()) == counts["done"]
+    mark = (f"{glyphs().good} ", GREEN) if all_done else (f"{glyphs().bad} ", RED)
+    parts: list[Span] = [
+        (f"{count:,} {state}", STATES[state])
+        for state, count in counts.items()
+        if count or state == "done"
+    ]
+    parts.append((f"{left:,} not finished" if left else "", YELLOW))
+    parts.append((f"{skipped:,} skipped (done before)" if skipped else "", DIM))
+    pace = rate(sum(counts.values()) * 1000 / took if took > 0 else None)
+    return [mark, *joined(parts), (f" in {duration(took)}", BOLD), (f" ({pace})", DIM)]
+
+
+def _cost(summary: Summary, before: bool) -> list[Span]:
+    parts: list[Span] = [
+        (f"CPU {summary.cpu_seconds:,.1f} s", ""),
+        (f"peak memory {size_text(summary.peak_bytes)}" if summary.peak_bytes else "", ""),
+        (counted(summary.attempts, "attempt"), ""),
+    ]
+    return [("  all runs of the batch: " if before else "  ", DIM), *joined(parts)]
+
+
+def _failures(bad: Sequence[Task], count: int, name: str) -> list[list[Span]]:
+    if not bad:
+        return []
+    found = [[("  ", ""), *failure(task)] for task in bad[:LISTED]]
+    more = count - len(found)
+    if more > 0:
+        found.append([(f"    and {more:,} more: hv ls --state failed --batch {name}", DIM)])
+    return [[("", "")], *found]
+
+
+def _next(
+    counts: Mapping[str, int], left: int, last: Status, bad: Sequence[Task], name: str
+) -> list[list[Span]]:
+    told: list[tuple[str, str]] = []
+    if left and last.pauses:
+        told.append(("stopped", one_line(last.pauses[0].reason or "paused")))
+    if bad:
+        told.append((f"hv logs {bad[0].id}", "what it printed"))
+    if counts["failed"] or counts["cancelled"] or counts["blocked"] or left:
+        rest = [f"the {counts['failed']:,} that failed" if counts["failed"] else "",
+                f"the {left:,} not finished" if left else ""]  # fmt: skip
+        what = " and ".join(part for part in rest if part) or "the rest"
+        told.append(("the same again", f"runs {what}"))
+    if bad:
+        told.append((f"hv summary {name}", "every task with its outcome"))
+    widest = max((len(how) for how, _ in told), default=0)
+    lines: list[list[Span]] = [
+        [("  ", ""), (f"{how:<{widest}}  ", BOLD), (what, DIM)] for how, what in told
+    ]
+    return [[("", "")], *lines] if lines else []
