@@ -6,15 +6,17 @@ most of the time of hundreds of calls. `hv.start(...)` starts the program as `./
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
@@ -26,10 +28,26 @@ import hypervisor
 from hypervisor.bootstrap import connect
 from hypervisor.faces.cli.main import make_parser, run
 from hypervisor.faces.cli.table import COMMANDS
+from tests.cli.terminal import Terminal
 
 for command in COMMANDS.values():  # imported once here, so that no child has to
     make_parser(command)
 
+DEADLINE = 30.0
+CONFIG = """
+[store]
+durability = "relaxed"
+[run]
+grace = 1
+[governor]
+strategy = "parallel"
+cpu_warning = 1.0
+cpu_danger = 1.0
+ram_warning = 1.0
+ram_danger = 1.0
+ram_emergency = 1.0
+stall = 100
+"""
 PROGRAM = (
     sys.executable,
     "-I",
@@ -166,6 +184,87 @@ def assert_one_clear_line(err: str) -> None:
     assert line.isprintable(), err
     assert len(line) < 1000, line[:2000]
     assert "Traceback" not in line and "hv: unexpected" not in line, err
+
+
+class Project(Cli):
+    """A command line whose runs are for real, with supervisors and workers of its own."""
+
+    @property
+    def runtime(self) -> Path:
+        return Path(self.env["XDG_RUNTIME_DIR"])
+
+    def supervisor(self) -> int | None:
+        found = self.json("status")["supervisor"]
+        return None if found is None else int(found)
+
+    def terminal(self, *args: str, columns: int = 80, rows: int = 24, **env: str) -> Terminal:
+        """The command on a terminal of its own; `stdin` is that terminal, too."""
+        made = Terminal([*PROGRAM, *args], self.folder, {**self.env, **env}, columns, rows)
+        self.terminals.append(made)
+        return made
+
+    def state(self, task: str) -> str:
+        return str(self.task(task)["state"])
+
+    def tasks(self, batch: str) -> list[Any]:
+        """The tasks of a batch as its summary tells them, by title."""
+        found: list[Any] = self.json("summary", batch)["tasks"]
+        return sorted(found, key=lambda task: str(task["title"]))
+
+    def __init__(self, folder: Path, runtime: Path) -> None:
+        super().__init__(folder)
+        self.env["XDG_RUNTIME_DIR"] = str(runtime)
+        self.terminals: list[Terminal] = []
+
+    def end(self) -> None:
+        """Stop whatever a test has left running, by its own id."""
+        for terminal in self.terminals:
+            terminal.close()
+        for lock in self.runtime.glob("hypervisor/*/supervisor.lock"):
+            _end_supervisor(lock)
+
+
+def _end_supervisor(lock: Path) -> None:
+    deadline = time.monotonic() + 20
+    asked = 0
+    while pid := _holder(lock):
+        assert time.monotonic() < deadline, "a supervisor does not end"
+        if asked < 2:  # once drains, twice stops
+            asked += 1
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        time.sleep(0.05)
+
+
+def _holder(lock: Path) -> int | None:
+    with open(lock) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(file.read() or 0) or None
+    return None
+
+
+def until(condition: Callable[[], Any], what: str = "") -> Any:
+    """Wait for something to become true; returns what it was."""
+    deadline = time.monotonic() + DEADLINE
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"did not happen in time: {what}"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder with a store in which work is really run, whatever else this host does."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    made = Project(tmp_path / "project", runtime)
+    folder = made.folder / ".hypervisor"
+    hypervisor.open(folder, relaxed=True).close()
+    folder.joinpath("config.toml").write_text(CONFIG)
+    yield made
+    made.end()
 
 
 @pytest.fixture

@@ -153,16 +153,21 @@ def complete(hv, *words):
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
-def test_bash_completes_commands_options_values_and_ids(hv):
-    task = hv.add("a task")
+def test_bash_completes_commands_options_values_ids_and_batches(hv):
+    task = hv.add("a task", "--batch", "pages")
+    hv.add("a trap", "--batch", "$(touch trapped)")
     (hv.folder / "tasks.csv").touch()
-    assert complete(hv, "re") == ["release", "retry", "receipt"]
+    assert complete(hv, "re") == ["resume", "release", "retry", "receipt"]
     assert complete(hv, "add", "--pri") == ["--priority"]
     assert complete(hv, "add", "--priority", "h") == ["high"]
     assert complete(hv, "ls", "--state", "in") == ["inbox", "in_progress"]
-    assert complete(hv, "show", task[:4]) == [task]
+    assert complete(hv, "show", task[:-1]) == [task]
     assert complete(hv, "receipt", "ver") == ["verify"]
     assert complete(hv, "add", "--from", "tas") == ["tasks.csv"]
+    assert complete(hv, "logs", task[:-1]) == [task]
+    assert complete(hv, "summary", "") == ["--help", "--store", "--json", "--all", "pages"]
+    assert complete(hv, "ls", "--batch", "") == ["pages"]
+    assert not (hv.folder / "trapped").exists()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -347,7 +347,8 @@ def test_stats_count_by_state_and_batch(hv):
     assert counted["types"] == {"task": {"done": 1, "inbox": 1}, "bug": {"active": 1}}
     assert hv.ok("stats").splitlines()[0] == "3 tasks, 2 remaining, 0 claimed"
     (batch,) = hv.json("stats", "--batches")
-    assert set(batch) == {"id", "name", "created_at", "stats"} and batch["name"] == "b1"
+    assert set(batch) == {"id", "name", "created_at", "spec", "stats"} and batch["name"] == "b1"
+    assert hv.ok("stats", "--names") == "b1\n" and hv.json("stats", "--names") == ["b1"]
     assert hv.ok("stats", "--batches").endswith("1 of 1 done, 0 left  b1\n")
     assert hv.json("stats", "--batch", "b1") == batch["stats"]
 
@@ -387,14 +388,6 @@ def test_doctor_names_what_is_wrong_and_what_to_do(hv):
 
     assert code == 7
     assert re.search(r"BAD permissions .*\n +→ chmod 600 '", out)
-
-
-def test_the_demonstration_runs_and_can_be_repeated(bare):
-    first, again = bare.ok("run", "example"), bare.ok("run", "example")
-
-    assert "6 of 6 done, 6 now" in first and "receipts hold" in first
-    assert "6 already there" in again and "already complete" in again
-    assert bare.json("run", "example")["receipts_hold"] is True
 
 
 def test_help_shows_every_command_with_an_example(bare):

@@ -209,10 +209,12 @@ class Model:
         fit = [t for t in active if self.may_claim(self.tasks[t], wanted, caller)]
         return sorted(fit, key=lambda t: self.tasks[t].rank)
 
-    def ready(self, active: Iterable[str], run_batches: Sequence[str]) -> list[Ready]:
-        """The batches that are run and have something to claim, best first."""
-        open_tasks = sorted((self.tasks[t] for t in active), key=lambda task: task.rank)
-        open_tasks = [task for task in open_tasks if not self.paused(task)]
+    def ready(
+        self, active: Iterable[str], run_batches: Sequence[str], capabilities: tuple[str, ...]
+    ) -> list[Ready]:
+        """The batches that are run and have something for such a worker, best first."""
+        wanted = ClaimFilter(capabilities=capabilities)
+        open_tasks = [self.tasks[t] for t in self.claimable(active, wanted, "")]
         found = []
         for batch in dict.fromkeys(task.batch for task in open_tasks):
             of_batch = [task for task in open_tasks if task.batch == batch]

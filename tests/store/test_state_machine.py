@@ -419,11 +419,12 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.ledger.resume(Pause(scope, name, "", "bob", 0), self.now) == old
         self.met["resume" if old else "not paused"] += 1
 
-    @action(2)
-    def look_at_ready(self):
+    @action(2, capabilities=st.sampled_from([("gpu",), ()]))
+    def look_at_ready(self, capabilities):
         """By one ledger only: looking makes it read the lanes, which a claim must do itself."""
-        found = self.ledger.ready()
-        assert found == self.model.ready(self.seen.in_state("active"), self.batches[1:2])
+        found = self.ledger.ready(capabilities)
+        active, run_batches = self.seen.in_state("active"), self.batches[1:2]
+        assert found == self.model.ready(active, run_batches, capabilities)
         self.met["ready seen"] += len(found)
         self.met["ready seen beside a pause"] += bool(found and self.model.pauses)
 

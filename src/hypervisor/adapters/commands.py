@@ -20,7 +20,10 @@ HOST_TROUBLE = (
     errno.ENFILE,
 )  # fmt: skip
 # A worker catches some signals and ignores others; what it runs shall not inherit that.
-RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP, signal.SIGCHLD)
+RESET = (
+    signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP, signal.SIGCHLD,
+    signal.SIGXFSZ,
+)  # fmt: skip
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
@@ -29,7 +32,12 @@ class Command:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._pidfd = os.pidfd_open(pid)
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except OSError:  # nobody could watch it: then it must not run either
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
 
     def fileno(self) -> int:
         return self._pidfd
@@ -54,7 +62,7 @@ class Commands:
     """Starts commands in the current folder, remembering where the programs are."""
 
     def __init__(self) -> None:
-        self._programs: dict[str, str | None] = {}
+        self._programs: dict[str, str] = {}
 
     def start(
         self, argv: Sequence[str], env: dict[str, str], output: str, stdin: bytes | None
@@ -63,7 +71,7 @@ class Commands:
         OSError: this host cannot start anything just now."""
         program = self._find(argv[0], env)
         if program is None:
-            return _failed(NOT_FOUND, f"{argv[0]}: no such program.")
+            return _not_runnable(argv[0], env)
         feed = _as_file(stdin) if stdin is not None else None
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
@@ -77,6 +85,7 @@ class Commands:
         except OSError as error:
             if error.errno in HOST_TROUBLE:
                 raise
+            os.close(os.open(output, WRITE, 0o600))  # or it is that: not the command's doing
             code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
             return _failed(code, f"{argv[0]} could not be started: {error.strerror}.")
         finally:
@@ -84,8 +93,12 @@ class Commands:
                 os.close(feed)
 
     def _find(self, name: str, env: dict[str, str]) -> str | None:
+        """What is not there yet is looked for again: an earlier task may make it."""
         if name not in self._programs:
-            self._programs[name] = shutil.which(name, path=env.get("PATH", os.defpath))
+            found = shutil.which(name, path=_search_path(env))
+            if found is None:
+                return None
+            self._programs[name] = found
         return self._programs[name]
 
 
@@ -119,6 +132,17 @@ def _temporary() -> int:
     handle, path = tempfile.mkstemp()
     os.unlink(path)
     return handle
+
+
+def _search_path(env: dict[str, str]) -> str:
+    return env.get("PATH", os.defpath)
+
+
+def _not_runnable(name: str, env: dict[str, str]) -> Ended:
+    named = os.path.dirname(name) and os.path.exists(name)
+    if named or shutil.which(name, os.F_OK, _search_path(env)):
+        return _failed(NOT_EXECUTABLE, f"{name}: not executable.")
+    return _failed(NOT_FOUND, f"{name}: no such program.")
 
 
 def _failed(code: int, error: str) -> Ended:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hypervisor.domain.run import RunSpec
 
 # What a program needs to find its way about; everything else may be a secret.
@@ -12,7 +14,8 @@ STORE_SECRETS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
 
 def environment_for(spec: RunSpec, given: dict[str, str], batch: str) -> dict[str, str]:
     env = dict(given)
-    if "://" in env.get(STORE, ""):
+    # The user may have named the store on the command line; our own environment always does.
+    if any("://" in each.get(STORE, "") for each in (given, os.environ)):
         for name in (STORE, *STORE_SECRETS):
             env.pop(name, None)
     if spec.clean_env:

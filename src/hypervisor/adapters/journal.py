@@ -13,6 +13,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
+from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.lease import Usage, Verdict, Worker, parse_token
 from hypervisor.domain.run import Remains
 
@@ -49,7 +50,7 @@ class Journal:
         The first call makes the file. It is for after the store knows the worker: what one
         that nobody knows of has written, nobody would ever read or remove."""
         if self._file < 0:
-            self._file = os.open(self.path, FLAGS, 0o600)
+            self._file = os.open(self.path, FLAGS | os.O_TRUNC, 0o600)
             os.write(self._file, self._first)
         elif self._current:
             self._replace(self._first + self._current)
@@ -71,31 +72,37 @@ class Journal:
 
 
 def remains(runtime: str, worker: Worker) -> Remains | None:
-    """What a worker that is gone left behind, None if it kept no journal here."""
+    """What a worker that is gone left behind, None if it left no word that makes sense."""
     try:
         with open(_path(runtime, worker), "rb") as file:
-            lines = [json.loads(line) for line in file.read().split(b"\n")[:-1]]
-    except (OSError, ValueError):
+            return _understood([json.loads(line) for line in file.read().split(b"\n")[:-1]])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, InvalidInput):
         return None
-    group, running, leader = None, None, None
-    verdicts: dict[str, Verdict] = {}
-    for kind, *values in lines:
-        if kind == "group":
-            group = values[0]
-        elif kind == "start":
-            running, leader = values[0], None
-        elif kind == "leader":
-            leader = (values[0], values[1])
-        elif kind == "end":
-            verdicts[values[0]] = _verdict(values)
-            running = None if running == values[0] else running
-    return Remains(tuple(verdicts.values()), running, leader, group)
 
 
 def forget(runtime: str, worker: Worker) -> None:
     for ending in ("", NEW):  # it may have died while it replaced one by the other
         with suppress(OSError):
             os.unlink(_path(runtime, worker) + ending)
+
+
+def _understood(lines: list[Any]) -> Remains:
+    group, running, leader = None, None, None
+    verdicts: dict[str, Verdict] = {}
+    for line in lines:
+        if not isinstance(line, list):
+            raise TypeError(line)
+        kind, *values = line
+        if kind == "group":
+            group = None if values[0] is None else _text(values[0])
+        elif kind == "start":
+            running, leader = str(parse_token(_text(values[0]))), None
+        elif kind == "leader":
+            leader = (int(values[0]), int(values[1]))
+        elif kind == "end":
+            verdicts[values[0]] = _verdict(values)
+            running = None if running == values[0] else running
+    return Remains(tuple(verdicts.values()), running, leader, group)
 
 
 def _path(runtime: str, worker: Worker) -> str:
@@ -106,7 +113,13 @@ def _line(values: list[Any]) -> bytes:
     return json.dumps(values, separators=(",", ":")).encode() + b"\n"
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
 def _verdict(values: list[Any]) -> Verdict:
     token, event, result, reason, unblock, retry_at, usage = values
-    cost = None if usage is None else Usage(*usage)
-    return Verdict(parse_token(token), event, result, reason, unblock, retry_at, cost)
+    cost = None if usage is None else Usage(*(None if n is None else int(n) for n in usage))
+    return Verdict(parse_token(_text(token)), event, result, reason, unblock, retry_at, cost)

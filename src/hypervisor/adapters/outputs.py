@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 
+from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import Output
 
 PIECE = 1 << 20
@@ -15,19 +16,24 @@ PIECE = 1 << 20
 class Outputs:
     def __init__(self, data: str) -> None:
         self.root = os.path.join(data, "outputs")
-        self._made: str | None = None
 
     def path(self, task: str, attempt: int) -> str:
+        if not task.isalnum():  # other names could lead elsewhere
+            raise InvalidInput(f"{task[:60]!r} is no id.")
         return os.path.join(self.root, task, f"{attempt}.log")
 
     def prepare(self, task: str, attempt: int) -> str:
         """The path of an output that is about to be written."""
-        if self._made is None:
+        path = self.path(task, attempt)
+        folder = os.path.dirname(path)
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
             os.makedirs(self.root, mode=0o700, exist_ok=True)
-            self._made = self.root
-        with suppress(FileExistsError):
-            os.mkdir(os.path.join(self.root, task), 0o700)
-        return self.path(task, attempt)
+            os.mkdir(folder, 0o700)
+        return path
 
     def size(self, task: str, attempt: int) -> int | None:
         """How much there is, None if there is no such output."""

@@ -177,7 +177,7 @@ def _watch(hv: Context, submitted: Submitted, view: View, interrupts: Interrupts
     watcher = Watcher(hv, batch, view, submitted.since, counts)
     handled, looked_for_supervisor = 0, time.monotonic()
     status = watcher.look()
-    while not _is_over(status) and interrupts.count <= 2:
+    while not _is_over(status, handled > 0) and interrupts.count <= 2:
         if interrupts.count > handled:
             handled = interrupts.count
             _interrupt(hv, batch, handled)
@@ -197,11 +197,12 @@ def open_tasks(status: Status) -> int:
     return sum(status.stats.states[state] for state in OPEN)
 
 
-def _is_over(status: Status) -> bool:
+def _is_over(status: Status, interrupted: bool) -> bool:
     """Nothing is open, or nothing runs and nothing will until somebody runs it again."""
     if not open_tasks(status):
         return True
-    return not status.stats.claimed and any(_is_final(each) for each in status.pauses)
+    over = bool(status.pauses) if interrupted else any(map(_is_final, status.pauses))
+    return over and not status.stats.claimed
 
 
 def _is_final(pause: Pause) -> bool:

@@ -141,15 +141,22 @@ def hints(scene: Scene) -> list[list[Span]]:
         return [[(_winding_up(scene.interrupts, status.stats.claimed), YELLOW)]]
     if status.pauses:
         return [[(pause_text(each, scene.names), YELLOW)] for each in status.pauses]
-    is_idle = scene.idle_since is not None and scene.now - scene.idle_since > IDLE_MS
-    if is_idle and counts.open and not counts.running:
-        if counts.waiting == counts.open:
-            return [[("nothing runs: all that is left waits for its time or for others", YELLOW)]]
-        return [[("nothing runs yet, though there is something to do", YELLOW)]]
+    if scene.idle_since is not None and scene.now - scene.idle_since > IDLE_MS:
+        return [[(_why_idle(status, counts), YELLOW)]]
     return []
 
 
+def _why_idle(status: Status, counts: Counts) -> str:
+    if counts.waiting == counts.open:
+        return "nothing runs: all that is left waits for its time or for others"
+    if not (status.host or {}).get("target"):  # with nothing to do the supervisor may have left
+        return "nothing runs: what is left requires what no worker here offers"
+    return "nothing runs yet, though there is something to do"
+
+
 def _winding_up(interrupts: int, running: int) -> str:
+    if not running:
+        return "nothing runs any more"
     if interrupts == 1:
         still = "1 still runs" if running == 1 else f"{running:,} still run"
         return f"draining: {still}; Ctrl-C again stops {'it' if running == 1 else 'them'}"

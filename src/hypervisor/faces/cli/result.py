@@ -52,8 +52,9 @@ def _counts(counts: Mapping[str, int], left: int, skipped: int, took: int) -> li
     ]
     parts.append((f"{left:,} not finished" if left else "", YELLOW))
     parts.append((f"{skipped:,} skipped (done before)" if skipped else "", DIM))
-    pace = rate(sum(counts.values()) * 1000 / took if took > 0 else None)
-    return [mark, *joined(parts), (f" in {duration(took)}", BOLD), (f" ({pace})", DIM)]
+    ended = sum(counts.values())
+    pace = f" ({rate(ended * 1000 / took)})" if ended and took > 0 else ""
+    return [mark, *joined(parts), (f" in {duration(took)}", BOLD), (pace, DIM)]
 
 
 def _cost(summary: Summary, before: bool) -> list[Span]:

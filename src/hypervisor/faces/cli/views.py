@@ -18,7 +18,7 @@ from hypervisor.faces.cli.picture import (
     clock,
     fit,
     glyphs,
-    pause_text,
+    hints,
     picture,
     rate,
     render,
@@ -68,13 +68,10 @@ class Lines(Silent):
 
     def __init__(self) -> None:
         self._said_at: int | None = None
-        self._hints: list[str] = []
+        self._about: list[str] = []
 
     def show(self, scene: Scene) -> None:
-        hints = [pause_text(each, scene.names) for each in scene.status.pauses]
-        if hints != self._hints and not scene.interrupts:
-            self._hints = hints
-            say(*hints)
+        self._tell_hints(scene)
         if self._said_at is None:
             self._said_at = scene.now
         if scene.now - self._said_at < LINE_EVERY:
@@ -89,6 +86,14 @@ class Lines(Silent):
             f"{clock(scene.left)} left" if scene.left is not None and scene.goes_on else "",
         ]
         say(", ".join(part for part in parts if part))
+
+    def _tell_hints(self, scene: Scene) -> None:
+        """Each once; while it winds up only the first, as the number in it changes."""
+        found = [text for line in hints(scene) for text, _ in line]
+        about = [str(scene.interrupts)] if scene.interrupts else found
+        if about != self._about:
+            self._about = about
+            say(*found)
 
     def failed(self, tasks: Sequence[Task], more: bool) -> None:
         say(*(render(failure(task), colours=False) for task in tasks))

@@ -18,7 +18,7 @@ from hypervisor.domain.settings import MOST_WORKERS, size, span
 from hypervisor.domain.task import NewTask
 from hypervisor.domain.template import Item, Template, parse
 from hypervisor.faces.cli import following, values
-from hypervisor.faces.cli.output import one_line, print_json
+from hypervisor.faces.cli.output import one_line, print_json, say
 from hypervisor.operations import items as reading
 from hypervisor.operations import run as running
 from hypervisor.operations.add import check_task
@@ -128,7 +128,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     submitted = running.run(hv, args.spec, _tasks(args), args.batch_name)
     args.source.close()
     if not args.json:
-        print(_opening(submitted, args), file=sys.stderr if args.quiet else sys.stdout, flush=True)
+        _say_opening(submitted, args)
     if submitted.to_do:
         running.supervise(hv)
     if args.detach:
@@ -259,6 +259,13 @@ def _tasks(args: argparse.Namespace) -> Iterator[NewTask]:
     for item, occurrence in reading.occurrences(args.source):
         task = reading.task_for(item, base, occurrence)
         yield task if keys is None else task._replace(exclusive=tuple(keys.render(item)))
+
+
+def _say_opening(found: running.Submitted, args: argparse.Namespace) -> None:
+    if args.quiet:
+        print(_opening(found, args), file=sys.stderr)
+    else:
+        say(_opening(found, args))
 
 
 def _opening(found: running.Submitted, args: argparse.Namespace) -> str:

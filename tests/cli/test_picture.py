@@ -1,0 +1,207 @@
+"""The parts of the picture without a terminal: progress, pace, lines that fit, harmless text."""
+
+import pytest
+
+from hypervisor.domain.run import Pause
+from hypervisor.domain.task import Batch, Stats
+from hypervisor.faces.cli.harmless import Harmless
+from hypervisor.faces.cli.output import width
+from hypervisor.faces.cli.picture import Rows, Scene, clock, memory_text, picture, rate, render
+from hypervisor.faces.cli.progress import Counts, Pace, RunCounter, count, running
+from hypervisor.faces.cli.views import Places
+from hypervisor.operations.run import Attempting, Status, Submitted
+
+STATES = dict.fromkeys(
+    ("inbox", "waiting", "active", "in_progress", "merging", "review", "blocked", "done",
+     "failed", "cancelled"), 0,
+)  # fmt: skip
+BATCH = Batch("1q12deyb47df", "pages", 0)
+
+
+def attempt(number, since=0, worker=None, started=True, title=None, line="a line"):
+    pid = number if worker is None else worker
+    return Attempting(f"1q12deyb4{number:03}", title or f"page {number}", BATCH.id, 1,
+                      f"worker-{pid}", pid, since, 5 << 20, line, started)  # fmt: skip
+
+
+def stats(**states):
+    known = {**STATES, **states}
+    return Stats(sum(known.values()), known, {}, 0, known["in_progress"], 0.0, 0.0, 300)
+
+
+def status(*attempts, pauses=(), host=None, **states):
+    reading = host or {"zone": "safe", "cpu": 0.5, "ram": 0.25, "said": "2 of 2 may run: x (safe)"}
+    return Status(BATCH, stats(**states), attempts, pauses, 1234, reading)
+
+
+def drawn(scene, columns=80, height=24, rows=None):
+    places = rows or Places().arranged(scene.status.attempts, scene.now)
+    return [render(line, colours=False) for line in picture(scene, places, columns, height)]
+
+
+class TestPace:
+    def test_short_tasks_go_by_their_number(self):
+        pace = Pace()
+        for second in range(21):
+            ended = 10 * second
+            pace.note(second * 1000, Counts(done=ended, open=1000 - ended), ())
+        assert pace.per_second == pytest.approx(10, rel=0.01)
+        assert pace.left == pytest.approx(80_000, rel=0.01)
+
+    def test_it_follows_a_change_of_pace(self):
+        pace, ended = Pace(), 0
+        for second in range(200):
+            ended += 2 if second < 100 else 20
+            pace.note(second * 1000, Counts(done=ended, open=10_000 - ended), ())
+        assert pace.per_second == pytest.approx(20, rel=0.05)
+
+    def test_the_age_of_long_tasks_counts(self):
+        """Four tasks of a minute by two workers: after 90 s, half a minute is left."""
+        pace = Pace()
+        for second in range(0, 91):
+            begun = 0 if second < 60 else 60_000
+            first = 1 if second < 60 else 3
+            at_work = [attempt(first, begun, 1), attempt(first + 1, begun, 2)]
+            pace.note(second * 1000, Counts(done=first - 1, open=5 - first), at_work)
+            if second < 60:
+                assert pace.left is None
+        assert pace.left == pytest.approx(30_000, rel=0.1)
+
+    def test_nothing_is_said_too_early(self):
+        pace = Pace()
+        pace.note(0, Counts(open=10), ())
+        pace.note(400, Counts(done=5, open=5), ())
+        assert (pace.per_second, pace.left) == (None, None)
+
+
+class TestCounting:
+    def test_a_run_is_about_its_own_tasks(self):
+        counter = RunCounter(Submitted(BATCH, 0, added=10, already_done=90))
+        first = counter.count(stats(done=90, failed=5, active=10), (), {"active": 10})
+        assert (first.total, first.ended, first.skipped) == (10, 0, 90)
+        later = counter.count(
+            stats(done=93, failed=6, active=6), (attempt(1),), {"done": 3, "failed": 1}
+        )
+        assert (later.total, later.done, later.failed, later.running) == (10, 3, 1, 1)
+
+    def test_tasks_that_end_between_two_looks_do_not_inflate_it(self):
+        counter = RunCounter(Submitted(BATCH, 0, added=10))
+        seen = counter.count(stats(active=8, done=2), (), {"done": 5})
+        assert (seen.total, seen.done) == (10, 2)
+
+    def test_tasks_that_others_add_are_counted_in(self):
+        counter = RunCounter(Submitted(BATCH, 0, added=2))
+        counter.count(stats(active=2), (), {})
+        assert counter.count(stats(active=4, done=1), (), {"done": 1}).total == 5
+
+    def test_a_worker_runs_one_at_a_time(self):
+        listed = [attempt(1, worker=7), attempt(2, worker=7), attempt(3, worker=7, started=False)]
+        assert [each.task[-1] for each in running(listed).values()] == ["2"]
+        assert count({**STATES, "in_progress": 3}, listed).running == 1
+
+
+class TestPicture:
+    @pytest.mark.parametrize("columns", [20, 40, 80, 110, 160, 400])
+    @pytest.mark.parametrize("height", [1, 3, 8, 24])
+    def test_it_always_fits(self, columns, height):
+        hostile = attempt(2, title="日本語の題" * 40, line="\x1b[2J\r\n" * 30)
+        found = status(attempt(1, title="x" * 500), hostile, in_progress=2, done=3)
+        scene = Scene(found, count(found.stats.states, found.attempts), 5_000, 0, 1.5, 60_000)
+        lines = drawn(scene, columns, height)
+        assert len(lines) <= height
+        assert max(map(width, lines)) < columns
+        assert all(line.isprintable() for line in lines)
+
+    def test_claimed_tasks_that_have_not_begun_are_not_shown(self):
+        found = status(attempt(1), attempt(2, started=False), in_progress=2)
+        lines = drawn(Scene(found, count(found.stats.states, found.attempts), 5_000, 0))
+        assert any("page 1 " in line for line in lines)
+        assert not any("page 2" in line for line in lines)
+
+    def test_more_than_fit_are_counted_the_oldest_shown(self):
+        found = status(*(attempt(n, since=100 - n) for n in range(30)), in_progress=30)
+        lines = drawn(Scene(found, count(found.stats.states, found.attempts), 5_000, 0), height=12)
+        assert lines[-1].strip().startswith("and ")
+        assert "page 29" in lines[4] and len(lines) == 12 - 1
+
+    def test_workers_keep_their_rows(self):
+        places = Places()
+        first = places.arranged([attempt(1, worker=1), attempt(2, worker=2)], 0)
+        then = places.arranged([attempt(2, worker=2), attempt(3, worker=3)], 100)
+        later = places.arranged([attempt(2, worker=2)], 200)
+        last = places.arranged([attempt(4, worker=3)], 9_000)
+        titles = [[a and a.title for a in rows.attempts] for rows in (first, then, later, last)]
+        assert titles == [["page 1", "page 2"], ["page 3", "page 2"], [None, "page 2"], ["page 4"]]
+
+    def test_what_holds_it_up_is_said(self):
+        held = {"zone": "safe", "cpu": 0.1, "ram": 0.8,
+                "said": "2 of 5 started: 1.2 GB free, each is expected to need 2 GB"}  # fmt: skip
+        lines = drawn(Scene(status(host=held, active=3), Counts(open=3), 5_000, 0), 120)
+        assert f"safe · CPU 10 % · RAM 80 % · {held['said']}" in lines
+        paused = status(pauses=(Pause("type", "slow\x1b", "lunch", "me", 0),), active=3)
+        text = "\n".join(drawn(Scene(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
+        assert "paused: type slow\\x1b (lunch); `hv resume --type slow\\x1b` goes on" in text
+        assert "left" not in text
+
+    def test_when_nothing_moves_it_says_why(self):
+        found = status(waiting=2)
+        scene = Scene(found, count(found.stats.states, ()), 9_000, 0, idle_since=1_000)
+        assert "nothing runs: all that is left waits for its time or for others" in drawn(scene)
+        assert len(drawn(scene._replace(now=2_000))) < len(drawn(scene))
+
+    def test_a_bar_shows_failures_and_never_lies_about_the_end(self):
+        nearly = Scene(status(), Counts(done=998, failed=1, open=1), 5_000, 0)
+        bar = drawn(nearly)[1]
+        assert "999/1,000  99 %" in bar
+        spans = picture(nearly, Rows((), 0), 80, 24)[1]
+        assert ("━", "31") in spans
+
+
+def test_amounts_read_well():
+    assert [clock(ms) for ms in (-5, 999, 61_000, 3_599_000, 3_600_000)] == [
+        "0:00", "0:00", "1:01", "59:59", "1:00:00",
+    ]  # fmt: skip
+    assert [rate(r) for r in (None, 1234.5, 21, 2.04, 0.5, 0.01)] == [
+        "", "1,234/s", "21/s", "2.0/s", "30/min", "36/h",
+    ]  # fmt: skip
+    sizes = (0, 300 << 10, 9 << 20, 64 << 20, 1000 << 20, 3 << 40)
+    assert [memory_text(size) for size in sizes] == [
+        "0.0 MB", "0.3 MB", "9.0 MB", "64 MB", "1.0 GB", "3.0 TB",
+    ]  # fmt: skip
+
+
+class TestHarmless:
+    @pytest.mark.parametrize(
+        ("raw", "shown"),
+        [
+            ("plain\n\ttext", "plain\n\ttext"),
+            ("\x1b[1;31mred\x1b[m", "\x1b[1;31mred\x1b[m"),
+            ("\x1b[2Jwiped\x1b[H\x1b[?1049h", "wiped"),
+            ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b", "ab"),
+            ("\x1bPdevice\x1b\\x\x1bc\x1b(0y", "xy"),
+            ("\x1b[c\x1b[6n\x1b[>0;1$w", ""),
+            ("10 %\r20 %\r\nend", "10 %\n20 %\nend"),
+            ("a\x07b\x08c\x00d\x7fe\x9b31mf", "abcde31mf"),
+            ("\u202eevil", "\\u202eevil"),
+            ("é日👩‍👧", "é日👩‍👧"),
+            ("\x1b[31", "31"),
+            ("\x1b]never ended", "never ended"),
+        ],
+    )
+    def test_only_colours_get_through_in_whatever_pieces(self, raw, shown):
+        data = raw.encode()
+        for size in (1, 2, 3, 7, len(data)):
+            clean = Harmless(colours=True)
+            pieces = [clean.feed(data[n : n + size]) for n in range(0, len(data), size)]
+            assert "".join([*pieces, clean.feed(b"", last=True)]) == shown, size
+
+    def test_without_colours_none_get_through(self):
+        assert Harmless(colours=False).feed(b"\x1b[31mred\x1b[0m\n", last=True) == "red\n"
+
+    def test_bytes_that_are_no_text(self):
+        assert Harmless(colours=True).feed(b"a\xff\xfeb\n", last=True) == "a\ufffd\ufffdb\n"
+
+    def test_a_sequence_that_never_ends_is_let_go(self):
+        clean = Harmless(colours=True)
+        told = "".join(clean.feed(b"\x1b]" + b"x" * 3_000) for _ in range(4))
+        assert len(told) > 3_000 and "\x1b" not in told

@@ -1,0 +1,433 @@
+"""`hv run` for real: what runs, what is skipped, what fails, and how it is steered."""
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from tests.cli.conftest import until
+
+NOTHING_TO_SEE = ["--quiet", "--workers", "2"]
+HOLD = "echo $$ > pid-$1; echo begun $1; while [ ! -e open ]; do sleep 0.05; done; echo over $1"
+
+
+@pytest.fixture
+def hv(project):
+    return project
+
+
+def run(hv, *args, items=(), code=0):
+    """Runs to the end, expects this exit code; returns what was printed."""
+    given = "".join(f"{item}\n" for item in items)
+    done = hv("run", *args, stdin=given)
+    assert done.code == code, done
+    return done.out
+
+
+def held(hv, batch, items, *options):
+    """A detached batch whose commands all run until the gate is opened; returns their ids."""
+    run(hv, "--detach", "--name", batch, "--workers", str(len(items)), *options,
+        "--", "sh", "-c", HOLD, "sh", items=items)  # fmt: skip
+    for item in items:
+        until((hv.folder / f"pid-{item}").exists, f"{item} runs")
+    return [task["id"] for task in hv.tasks(batch)]
+
+
+def is_alive(hv, item):
+    pid = int((hv.folder / f"pid-{item}").read_text())
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] != "Z"
+
+
+class TestItems:
+    def test_placeholders_are_put_in_and_no_shell_is_involved(self, hv):
+        echo = ["sh", "-c", 'printf "%s|" "$@"', "sh"]
+        run(hv, "--name", "b", "--", *echo, "{}", "{.}", "{/}", "{//}", "{/.}", "{#}",
+            items=["a/b.tar.gz", "$(touch trap); 'x' \"y\""])  # fmt: skip
+
+        first, second = hv.tasks("b")[1], hv.tasks("b")[0]
+        assert hv.ok("logs", first["id"]) == "a/b.tar.gz|a/b.tar|b.tar.gz|a|b.tar|1|"
+        assert hv.ok("logs", second["id"]).startswith("$(touch trap); 'x' \"y\"|")
+        assert not (hv.folder / "trap").exists()
+
+    def test_the_item_comes_last_without_a_placeholder(self, hv):
+        run(hv, "--name", "b", "--", "echo", "this:", items=["one"])
+        assert hv.ok("logs", hv.tasks("b")[0]["id"]) == "this: one\n"
+
+    def test_columns_of_csv_and_jsonl_have_names(self, hv):
+        (hv.folder / "t.csv").write_text("name,age\nAnn,7\n")
+        (hv.folder / "t.jsonl").write_text('{"name": "Bob", "age": 8}\n')
+        for source in ("t.csv", "t.jsonl"):
+            run(hv, "--name", source, "--items", source, "--", "echo", "{name} is {age}")
+        said = [hv.ok("logs", hv.tasks(source)[0]["id"]) for source in ("t.csv", "t.jsonl")]
+        assert said == ["Ann is 7\n", "Bob is 8\n"]
+
+    def test_files_of_a_pattern_and_single_items(self, hv):
+        for name in ("b.txt", "a.txt", "c.md"):
+            (hv.folder / name).touch()
+        run(hv, "--name", "b", "--items", "*.txt", "--item", "x", "--", "echo")
+        assert [task["title"] for task in hv.tasks("b")] == ["a.txt", "b.txt", "x"]
+
+    def test_a_function_returns_its_result(self, hv):
+        (hv.folder / "mine.py").write_text(
+            "def double(row):\n    print('seen', row['n'])\n    return {'twice': 2 * row['n']}\n"
+        )
+        (hv.folder / "rows.jsonl").write_text('{"n": 4}\n')
+        run(hv, "--name", "f", "--fn", "mine:double", "--items", "rows.jsonl")
+        (task,) = hv.tasks("f")
+        assert task["result"] == {"twice": 8}
+        assert hv.ok("logs", task["id"]) == "seen 4\n"
+
+    def test_a_rehearsal_shows_the_commands_and_makes_no_store(self, bare):
+        done = bare("run", "--dry-run", "--", "gzip", "-k", "{}", stdin="a b\nc\n")
+        assert done.out == "gzip -k 'a b'\ngzip -k c\n2 items (dry run: nothing was started)\n"
+        told = json.loads(bare("run", "--dry-run", "--json", "--item", "x", "--", "true").out)
+        assert (told["items"], told["commands"]) == (1, [["true", "x"]])
+        assert not bare.store.exists()
+
+
+class TestAgain:
+    def test_what_is_done_is_skipped_and_said_so(self, hv):
+        command = ["--name", "b", "--", "sh", "-c", 'echo "$1" >> ran', "sh"]
+        assert "3 items\n" in run(hv, *command, items="abc")
+        again = run(hv, *command, items="abcd")
+        last = run(hv, *command, items="abcd")
+
+        assert "4 items (3 already done, skipped; 1 new)" in again
+        assert "1 done" in again and "3 skipped" in again
+        assert last == "batch b: 4 items (4 already done, skipped)\n"
+        assert sorted((hv.folder / "ran").read_text().split()) == list("abcd")
+
+    def test_the_same_command_is_the_same_batch_without_a_name(self, hv):
+        first = run(hv, "--", "true", items="ab")
+        again = run(hv, "--", "true", items="ab")
+        other = run(hv, "--", "true", "{}", "more", items="ab")
+        (name,) = re.findall(r"^batch (true-[0-9a-f]+): 2 items$", first, re.MULTILINE)
+        assert again.startswith(f"batch {name}: 2 items (2 already done, skipped)")
+        assert name not in other
+
+    def test_only_what_failed_is_tried_again(self, hv):
+        command = [
+            "--name",
+            "b",
+            "--",
+            "sh",
+            "-c",
+            'echo "$1" >> ran; [ -e fixed -o $1 != b ]',
+            "sh",
+        ]
+        first = run(hv, *command, items="abc", code=9)
+        task = hv.tasks("b")[1]
+        (hv.folder / "fixed").touch()
+        again = run(hv, *command, items="abc")
+
+        assert f"{task['id']}  b: exit code 1" in first and f"hv logs {task['id']}" in first
+        assert "2 done · 1 failed" in first and "runs the 1 that failed" in first
+        assert "(2 already done, skipped; 1 failed before, tried again)" in again
+        assert (hv.folder / "ran").read_text().split().count("b") == 2
+        assert len((hv.folder / "ran").read_text().split()) == 4
+
+    def test_failures_of_other_items_are_not_held_against_a_run(self, hv):
+        command = ["--name", "b", "--", "sh", "-c", '[ "$1" != b ]', "sh"]
+        run(hv, *command, items="ab", code=9)
+        told = run(hv, *command, items="c")
+        assert "1 done" in told and "failed" not in told
+
+
+class TestFailing:
+    def test_fail_fast_starts_nothing_more(self, hv):
+        told = run(hv, "--name", "b", "--fail-fast", "--workers", "1", "--batch", "1",
+                   "--", "sh", "-c", 'sleep 0.1; [ "$1" != a1 ]', "sh",
+                   items=[f"a{n}" for n in range(1, 40)], code=9)  # fmt: skip
+        states = hv.json("summary", "b")["states"]
+        assert states["failed"] == 1 and states["active"] >= 30
+        assert "fail-fast" in told and "not finished" in told
+        assert "paused: b (fail-fast" in hv.ok("status", "b")
+
+    def test_a_retry_waits_its_time_and_is_no_failure_yet(self, hv):
+        run(hv, "--detach", "--name", "b", "--retries", "1",
+            "--", "sh", "-c", "echo try; [ -e once ] || { touch once; exit 5; }", "sh",
+            items="a")  # fmt: skip
+        (task,) = hv.tasks("b")
+        waiting = until(lambda: hv.state(task["id"]) == "waiting" and hv.task(task["id"]))
+        assert (waiting["failures"], waiting["reason"]) == (1, "exit code 5")
+        assert waiting["start_at"] - waiting["updated_at"] > 5_000
+
+        hv.ok("update", task["id"], "--in", "0s")
+        until(lambda: hv.state(task["id"]) == "done", "the second try")
+        assert hv.ok("logs", task["id"], "--attempt", "1") == "try\n"
+
+    def test_a_timeout_ends_the_attempt(self, hv):
+        told = run(hv, "--name", "b", "--timeout", "0.5s", "--", "sh", "-c",
+                   "echo $$ > pid-a; sleep 60", "sh", items="a", code=9)  # fmt: skip
+        assert "time limit" in told
+        assert not is_alive(hv, "a")
+
+    def test_the_json_of_a_run_is_its_summary(self, hv):
+        command = ["--name", "b", "--", "sh", "-c", "[ $1 != b ]", "sh"]
+        run(hv, *command, items="a")
+        done = hv("run", "--json", *command, stdin="a\nb\nc\n")
+        told = json.loads(done.out)
+        assert (done.code, done.err) == (9, "")
+        assert told["states"] == {"done": 2, "failed": 1} and told["skipped"] == 1
+        assert told["total"] == 3 and told["succeeded"] is False
+        (bad,) = [task for task in told["tasks"] if task["state"] == "failed"]
+        assert (bad["title"], bad["reason"], bad["exit_code"]) == ("b", "exit code 1", 1)
+
+    def test_many_failures_are_told_of_up_to_a_number(self, hv):
+        told = run(hv, "--name", "b", "--", "false", items=range(30), code=9)
+        live, _, block = told.partition("\n✗ 0 done")
+        assert live.count("exit code 1") == 20 and "only counted" in live
+        assert block.count("exit code 1") == 10
+        assert "and 20 more: hv ls --state failed --batch b" in block
+
+
+class TestSteering:
+    def test_a_detached_run_can_be_watched_and_read(self, hv):
+        (task,) = held(hv, "b", ["x"])
+
+        status = hv.json("status", "b")
+        assert status["supervisor"] and status["stats"]["states"]["in_progress"] == 1
+        (attempt,) = status["attempts"]
+        assert (attempt["task"], attempt["last_line"]) == (task, "begun x")
+        assert re.search(rf"{task}  b +x +begun x", hv.ok("top"))
+        shown = hv.ok("status")
+        assert re.search(r"\n1 +0 +0 +b\n", shown) and "begun x" in shown
+        following = hv.start("logs", task, "--follow")
+        assert following.stdout.readline() == "begun x\n"
+        (hv.folder / "open").touch()
+        assert following.communicate(timeout=30) == ("over x\n", "")
+
+        watched = hv.ok("status", "b", "--watch")
+        assert watched.startswith("batch b: 1 task\n1 done\n")
+        assert "1 done" in hv.ok("summary", "b") and task in hv.ok("summary", "b")
+        assert hv.ok("logs", task) == "begun x\nover x\n"
+        assert hv.json("logs", task)["text"] == "begun x\nover x\n"
+
+    def test_kill_ends_the_processes_and_fails_the_task(self, hv):
+        task, other = held(hv, "b", ["x", "y"])
+        assert hv.ok("kill", task, "--reason", "it loops") == f"{task} stopping\n"
+        until(lambda: hv.state(task) == "failed")
+        assert not is_alive(hv, "x") and is_alive(hv, "y")
+        assert hv.task(task)["reason"] == "killed by tester: it loops"
+        assert hv("kill", task).code == 5
+        (hv.folder / "open").touch()
+        until(lambda: hv.state(other) == "done")
+
+    def test_kill_with_retry_puts_it_back(self, hv):
+        (task,) = held(hv, "b", ["x"])
+        before = (hv.folder / "pid-x").read_text()
+        hv.ok("kill", task, "--retry")
+        until(lambda: (hv.folder / "pid-x").read_text() not in ("", before), "it runs again")
+        assert hv.task(task)["failures"] == 0
+        (hv.folder / "open").touch()
+        until(lambda: hv.state(task) == "done")
+
+    def test_kill_of_a_batch(self, hv):
+        tasks = held(hv, "b", ["x", "y"])
+        rehearsed = hv.ok("kill", "--batch", "b", "--dry-run")
+        assert set(rehearsed.split()[:2]) == set(tasks)
+        assert "2 tasks (dry run: nothing was changed)" in rehearsed
+        assert is_alive(hv, "x") and is_alive(hv, "y")
+        hv.ok("pause", "b")
+        assert hv.ok("kill", "--batch", "b", "--retry") == (
+            "2 attempts stopped, the tasks go back into the queue\n"
+        )
+        until(lambda: {hv.state(task) for task in tasks} == {"active"})
+        assert not is_alive(hv, "x") and not is_alive(hv, "y")
+
+    def test_cancel_ends_the_processes(self, hv):
+        (task,) = held(hv, "b", ["x"])
+        assert hv.ok("cancel", task) == f"{task} stopping\n"
+        until(lambda: hv.state(task) == "cancelled")
+        assert not is_alive(hv, "x")
+
+    def test_pause_and_resume_a_batch(self, hv):
+        hv.ok("pause", "--all", "--reason", "backup")
+        run(hv, "--detach", "--name", "b", "--", "true", items="ab")
+        assert "paused: everything (backup); `hv resume --all` goes on" in hv.ok("status", "b")
+        assert hv.ok("pause", "b") == "batch b paused; what runs may finish\n"
+        assert hv.ok("pause", "b") == "batch b was paused already\n"
+        assert hv.json("resume", "--all")["changed"] is True
+        states = hv.json("stats", "--batch", "b")["states"]
+        assert states["active"] == 2
+
+        assert hv.ok("resume", "b") == "batch b goes on\n"
+        until(lambda: hv.json("stats", "--batch", "b")["states"]["done"] == 2)
+        assert hv.ok("resume", "b") == "batch b was not paused\n"
+
+    def test_a_persons_pause_is_waited_for(self, hv):
+        (hv.folder / "open").touch()
+        hv.ok("pause", "--type", "slow", "--reason", "lunch")
+        running = hv.start("run", "--name", "b", "--type", "slow", "--item", "x", "--", "true")
+        assert running.stdout.readline() == "batch b: 1 item\n"
+        assert "paused: type slow (lunch)" in running.stdout.readline()
+        hv.ok("resume", "--type", "slow")
+        out, err = running.communicate(timeout=30)
+        assert (running.returncode, err) == (0, "") and "1 done" in out
+
+    def test_scale_sets_how_many_run(self, hv):
+        items = ["a", "b", "c"]
+        run(hv, "--detach", "--name", "b", "--workers", "1", "--", "sh", "-c", HOLD, "sh",
+            items=items)  # fmt: skip
+        until(lambda: len(list(hv.folder.glob("pid-*"))) == 1)
+        assert hv.ok("scale", "3") == "this host: at most 3 workers\n"
+        assert hv.ok("scale", "3", "b") == "batch b: at most 3 workers\n"
+        until(lambda: len(list(hv.folder.glob("pid-*"))) == 3)
+        (hv.folder / "open").touch()
+        until(lambda: hv.json("summary", "b")["succeeded"])
+        assert hv.json("scale", "auto", "b") == {"workers": None, "batch": "b"}
+
+    def test_what_a_pause_is_about_must_be_said(self, hv):
+        for args in ([], ["b", "--all"], ["--type", "t", "--all"]):
+            hv.refused(2, "pause", *args)
+            hv.refused(2, "resume", *args)
+        hv.refused(2, "scale", "many")
+        hv.refused(2, "kill")
+        hv.refused(4, "summary", "nothing")
+
+
+class TestSignals:
+    def start(self, hv, items, **more):
+        (hv.folder / "items").write_text("".join(f"{item}\n" for item in items))
+        return hv.start("run", "--name", "b", "--workers", "2", "--items", "items",
+                        "--", "sh", "-c", HOLD, "sh", **more)  # fmt: skip
+
+    def test_an_interrupt_drains(self, hv):
+        process = self.start(hv, "abcd")
+        until(lambda: len(list(hv.folder.glob("pid-*"))) == 2)
+        process.send_signal(signal.SIGINT)
+        until(lambda: hv.json("status", "b")["pauses"])
+        (hv.folder / "open").touch()
+        out, err = process.communicate(timeout=30)
+
+        assert (process.returncode, err) == (130, "")
+        assert "2 done · 2 not finished" in out and "interrupted" in out
+        assert [task["state"] for task in hv.tasks("b")] == ["done", "done", "active", "active"]
+
+    def test_a_second_interrupt_stops_the_trees_and_the_next_run_resumes(self, hv):
+        process = self.start(hv, "abcd")
+        until(lambda: len(list(hv.folder.glob("pid-*"))) == 2)
+        process.send_signal(signal.SIGINT)
+        until(lambda: hv.json("status", "b")["pauses"])
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+
+        assert (process.returncode, err) == (130, "")
+        assert {task["state"] for task in hv.tasks("b")} == {"active"}
+        assert not is_alive(hv, "a") and not is_alive(hv, "b")
+        (hv.folder / "open").touch()
+        out, _ = self.start(hv, "abcd").communicate(timeout=30)
+        assert "4 items (4 still open)" in out and "4 done" in out
+
+    def test_a_reader_that_left_does_not_stop_the_work(self, hv):
+        process = self.start(hv, "ab")
+        assert process.stdout.readline() == "batch b: 2 items\n"
+        process.stdout.close()
+        (hv.folder / "open").touch()
+        assert process.wait(30) == 0
+        assert hv.json("summary", "b")["succeeded"] is True
+        assert process.stderr.read() == ""
+
+    def test_nobody_listens_from_the_beginning(self, hv):
+        reading, writing = os.pipe()
+        os.close(reading)
+        (hv.folder / "open").touch()
+        process = self.start(hv, "ab", stdout=writing)
+        os.close(writing)
+        assert (process.wait(30), process.stderr.read()) == (0, "")
+        assert hv.json("summary", "b")["succeeded"] is True
+
+    def test_an_interrupt_ends_a_run_that_a_person_has_paused(self, hv):
+        process = self.start(hv, "abcd")
+        until(lambda: len(list(hv.folder.glob("pid-*"))) == 2)
+        hv.ok("pause", "b", "--reason", "lunch")
+        (hv.folder / "open").touch()
+        until(lambda: not hv.json("status", "b")["attempts"])
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 130 and "lunch" in out
+
+    def test_a_supervisor_that_dies_is_replaced(self, hv):
+        process = self.start(hv, "abcd")
+        until(lambda: len(list(hv.folder.glob("pid-*"))) == 2)
+        first = hv.supervisor()
+        os.kill(first, signal.SIGKILL)
+        until(lambda: hv.supervisor() not in (None, first), "another one")
+        (hv.folder / "open").touch()
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 0 and "4 done" in out
+
+
+class TestSupervise:
+    def test_in_the_foreground_it_tells_what_it_decides(self, hv):
+        process = hv.start("supervise")
+        try:
+            assert f"process {process.pid} supervises" in process.stdout.readline()
+            assert hv("supervise").code == 5
+            assert (
+                hv.ok("supervise", "--detach")
+                == f"process {process.pid} supervises this store here\n"
+            )
+            run(hv, "--detach", "--name", "b", "--", "true", items="ab")
+            hv.ok("pause", "b", "--reason", "lunch")
+            assert process.stdout.readline()[10:] == "pause of batch b by tester: lunch\n"
+            hv.ok("resume", "b")
+            until(lambda: hv.json("summary", "b")["succeeded"])
+        finally:
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (0, "")
+        assert "resume of batch b by tester" in out and "draining" in out
+
+    def test_detached_it_leaves_by_itself(self, hv):
+        assert hv.json("supervise", "--detach")["supervisor"] == hv.supervisor()
+
+
+def test_old_outputs_are_collected(hv):
+    run(hv, *NOTHING_TO_SEE, "--name", "b", "--", "echo", items="ab")
+    assert hv.ok("gc", "--dry-run").startswith("0 outputs (0 bytes) would be deleted, 2 outputs")
+    for output in hv.folder.glob(".hypervisor/outputs/*/*.log"):
+        os.utime(output, (time.time() - 31 * 86_400,) * 2)
+    assert "2 outputs (4 bytes) would be deleted, 0 outputs" in hv.ok("gc", "--dry-run")
+    assert hv.json("gc") == {"outputs": 2, "bytes": 4, "kept": 0, "kept_bytes": 0}
+    assert hv("logs", hv.tasks("b")[0]["id"]).code == 4
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--item", "x"],
+        ["--", "true"],
+        ["--items", "missing", "--", "true"],
+        ["--items", "none*", "--", "true"],
+        ["--item", "", "--", "true"],
+        ["--item", "x", "--", "no-such-program"],
+        ["--item", "x", "--", "echo", "{column}"],
+        ["--item", "x", "--key", "{column}", "--", "echo"],
+        ["--item", "x", "--fn", "nothing"],
+        ["--item", "x", "--fn", "a:b", "--", "true"],
+        ["--item", "x", "--fn", "a:b", "--python", "/no/python"],
+        ["--item", "x", "--cwd", "missing", "--", "true"],
+        ["--item", "x", "--timeout", "soon", "--", "true"],
+        ["--item", "x", "--memory", "much", "--", "true"],
+        ["--item", "x", "--workers", "0", "--", "true"],
+        ["--item", "x", "--batch", "0", "--", "true"],
+        ["--item", "x", "--retries=-1", "--", "true"],
+        ["--item", "x", "--name", "", "--", "true"],
+        ["--item", "x", "--type", "a b", "--", "true"],
+        ["--item", "x", "--shell", "--", "echo '{}'"],
+        ["--item", "x", "--fail-fast", "--keep-going", "--", "true"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_is_one_clear_line_and_makes_no_store(bare, args):
+    bare.refused(2, "run", *args)
+    assert not bare.store.exists()

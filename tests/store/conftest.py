@@ -1,0 +1,54 @@
+"""What the examples of this folder start from: an empty store and the short way to its verbs."""
+
+from __future__ import annotations
+
+import pytest
+
+from hypervisor.domain.lane import ClaimFilter
+from hypervisor.domain.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.domain.task import NewTask
+from tests.store.given import ANN, LEASE, NOW, YOUNG_TABLES
+
+
+@pytest.fixture
+def store(store):
+    """Empty at the start, and at the end of nothing that would surprise the next user."""
+    _wipe_young_tables(store)
+    yield store
+    _wipe_young_tables(store)
+
+
+def _wipe_young_tables(store):
+    for table in YOUNG_TABLES:
+        store.run(f"DELETE FROM {table}")
+
+
+@pytest.fixture
+def add(ledger):
+    """Adds tasks by their titles or as NewTask; returns their ids (one alone for one)."""
+
+    def adder(*tasks, batch=None, at=NOW):
+        new = [NewTask(task) if isinstance(task, str) else task for task in tasks]
+        ids = ledger.add(new, batch, "me", at).ids
+        return ids[0] if len(ids) == 1 else ids
+
+    return adder
+
+
+@pytest.fixture
+def claim(ledger):
+    """Claims one task and returns its token, or None if there is none."""
+
+    def claimer(worker=ANN, at=NOW, **wanted):
+        leases = ledger.claim(ClaimRequest(worker, 1, LEASE, ClaimFilter(**wanted)), at)
+        return parse_token(leases[0].token) if leases else None
+
+    return claimer
+
+
+@pytest.fixture
+def settle(ledger):
+    def settler(token, event, at=NOW, **more):
+        return ledger.settle([Verdict(token, event, **more)], at)[0]
+
+    return settler

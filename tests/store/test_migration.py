@@ -1,0 +1,190 @@
+"""A store of the first version opens, is brought up to date and goes on, on both databases."""
+
+from __future__ import annotations
+
+import threading
+
+import apsw
+import psycopg
+import pytest
+
+from hypervisor.domain.errors import StoreNewer
+from hypervisor.domain.lease import ClaimRequest, Usage, Verdict, parse_token
+from hypervisor.domain.run import Pause
+from hypervisor.domain.task import NewTask
+from hypervisor.store import schema
+from hypervisor.store.dialect import POSTGRES_WORDS, SQLITE_WORDS
+from hypervisor.store.postgres import SCHEMA, VERSION_TABLE
+from tests.store import invariants
+from tests.store.given import ANN, LEASE, NOW, claim_all
+from tests.support.databases import DATABASES, Postgres, Sqlite
+
+# What the first version would have written: a batch, three lanes, a claim, a done task.
+OLD_ROWS = [
+    "INSERT INTO batches (id, name, created_at) VALUES ('b00000000001', 'old', 1)",
+    "INSERT INTO lanes (id, batch, type, branch, priority, requires, assignee, keyed, number) "
+    "VALUES (11, '', 'task', '', 'medium', '', '', 0, 1), "
+    "(12, 'b00000000001', 'x', '', 'high', '', '', 0, 2), (13, '', 'y', '', 'low', '', '', 0, 3)",
+    "INSERT INTO workers (id, name, host, boot, pid, pid_start, started_at, seen_at) "
+    "VALUES ('w-ann', 'ann', 'here', 'boot1', 101, 1, 1, 1)",
+    "INSERT INTO tasks (id, state, lane, rank, batch, attempt, deadline, created_at, updated_at) "
+    f"VALUES ('000000000001', 'active', 11, 1, '', 0, NULL, 1, 1), "
+    f"('000000000002', 'in_progress', 12, 2, 'b00000000001', 2, {NOW + LEASE}, 1, 1), "
+    f"('000000000003', 'done', 13, 3, '', 1, NULL, 1, 1), "
+    f"('000000000004', 'active', 12, 4, 'b00000000001', 0, NULL, 1, 1)",
+    "INSERT INTO details (task, batch, title, body) VALUES ('000000000001', '', 'one', ''), "
+    "('000000000002', 'b00000000001', 'two', ''), ('000000000003', '', 'three', ''), "
+    "('000000000004', 'b00000000001', 'four', '')",
+    "INSERT INTO attempts "
+    "(task, number, nonce, worker, claimed_at, ended_at, outcome, state_after) VALUES "
+    "('000000000002', 1, 'aaaa', 'w-ann', 1, 2, 'released', 'active'), "
+    "('000000000002', 2, 'bbbb', 'w-ann', 3, NULL, NULL, NULL), "
+    "('000000000003', 1, 'cccc', 'w-ann', 1, 2, 'done', 'done')",
+    "INSERT INTO events (at, kind, task, batch, actor) VALUES (1, 'add', '000000000001', '', 'me')",
+]
+
+
+def old_sqlite(path):
+    connection = apsw.Connection(str(path))
+    for statement in (*schema.statements(1, SQLITE_WORDS), *OLD_ROWS):
+        connection.execute(statement)
+    connection.pragma("application_id", schema.APPLICATION_ID)
+    connection.pragma("user_version", 1)
+    connection.close()
+
+
+def old_postgres(url):
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {SCHEMA}")
+        connection.execute(f"SET search_path TO {SCHEMA}")
+        connection.execute(VERSION_TABLE)
+        connection.execute("INSERT INTO schema_version VALUES (1)")
+        for statement in (*schema.statements(1, POSTGRES_WORDS), *OLD_ROWS):
+            connection.execute(statement)
+
+
+@pytest.fixture(params=DATABASES)
+def old_place(request, tmp_path):
+    """Where a store of version 1 is that nothing has opened yet, and how to open one there."""
+    if request.param == "sqlite":
+        old_sqlite(tmp_path / "store.db")
+        return Sqlite, tmp_path / "store.db"
+    url = request.getfixturevalue("postgres_url")
+    old_postgres(url)
+    return Postgres, url
+
+
+@pytest.fixture
+def old(old_place):
+    kind, where = old_place
+    made = kind(where)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fresh(request, old, tmp_path):
+    """A new store on the same kind of database."""
+    if old.kind == "sqlite":
+        made: Sqlite | Postgres = Sqlite(tmp_path / "fresh.db")
+    else:
+        made = Postgres(request.getfixturevalue("postgres_server").new_database())
+    yield made
+    made.close()
+
+
+def test_an_old_store_goes_on_as_if_nothing_had_happened(old):
+    ledger = old.open()
+    assert ledger.facts()["schema"] == schema.VERSION
+    assert [ledger.task(f"00000000000{n}").state for n in (1, 2, 3, 4)] == [
+        "active", "in_progress", "done", "active",
+    ]  # fmt: skip
+    assert ledger.batch("old").spec is None and ledger.pauses() == []
+    token = parse_token("000000000002.2.bbbb")
+    assert ledger.heartbeat([token], LEASE, NOW) == {token}
+    [answer] = ledger.settle([Verdict(token, "complete", usage=Usage(0, 5, 6, 7))], NOW)
+    assert answer.state == "done"
+    assert [a[6:] for a in ledger.detail("000000000002").attempts] == [
+        (None,) * 4, (0, 5, 6, 7),
+    ]  # fmt: skip
+    assert claim_all(ledger) == ["one", "four"]
+    assert [event.kind for event in ledger.events(0, 9)] == ["add", "complete", "claim", "claim"]
+    ledger.close()
+
+
+def test_what_is_new_works_on_an_old_store(old):
+    ledger = old.open()
+    batch = ledger.declare("old", {"cwd": "/", "command": ["true"]}, "me", NOW)
+    assert batch.id == "b00000000001"
+    assert [(r.batch, r.types, r.tasks) for r in ledger.ready()] == [(batch.id, ("x",), 1)]
+    ledger.pause(Pause("batch", batch.id, "", "me", NOW), NOW)
+    invariants.check_lanes_of(old)
+    assert ledger.ready() == [] and claim_all(ledger) == ["one"]
+    ledger.resume(Pause("batch", batch.id, "", "me", NOW), NOW)
+    ledger.register(ANN, batch.id, NOW)
+    assert [each.worker for each in ledger.at_work("boot1")] == [ANN]
+    assert ledger.ask_stop("000000000002", "release", "", "me", NOW)
+    assert [stop.attempt for stop in ledger.stops(["000000000002"])] == [2]
+    ledger.add([NewTask("new")], "old", "me", NOW)
+    assert len(ledger.claim(ClaimRequest(ANN, 9, LEASE), NOW)) == 2
+    assert ledger.report(batch.id, "", 9, NOW)[0].attempts == 2
+    ledger.close()
+
+
+def test_whoever_comes_first_migrates_and_the_others_find_it_done(old_place):
+    kind, where = old_place
+    go = threading.Barrier(4)
+    seen: list[object] = []
+
+    def come():
+        go.wait(30)
+        try:
+            store = kind(where)
+            seen.append(store.open().facts()["schema"])
+            store.close()
+        except BaseException as error:
+            seen.append(error)
+
+    threads = [threading.Thread(target=come) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert seen == [schema.VERSION] * 4
+
+
+def columns(store):
+    if store.kind == "sqlite":
+        [tables] = store.query("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        return {
+            (table, *row[1:4], row[5])
+            for (table,) in tables
+            for row in store.query(f"PRAGMA table_info({table})")[0]
+        }
+    sql = (
+        "SELECT table_name, column_name, data_type, is_nullable, collation_name "
+        f"FROM information_schema.columns WHERE table_schema = '{SCHEMA}'"
+    )
+    return set(store.query(sql)[0])
+
+
+def indexes(store):
+    if store.kind == "sqlite":
+        return set(store.query("SELECT name, sql FROM sqlite_schema WHERE type = 'index'")[0])
+    sql = f"SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = '{SCHEMA}'"
+    return set(store.query(sql)[0])
+
+
+def test_a_migrated_store_is_like_a_fresh_one(old, fresh):
+    assert columns(old) == columns(fresh)
+    assert indexes(old) == indexes(fresh)
+
+
+def test_a_store_of_a_later_version_is_refused(old):
+    later = schema.VERSION + 1
+    if old.kind == "sqlite":
+        old.run(f"PRAGMA user_version = {later}")
+    else:
+        old.run(f"UPDATE schema_version SET version = {later}")
+    with pytest.raises(StoreNewer, match=f"schema {later}"):
+        old.open()

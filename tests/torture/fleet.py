@@ -1,0 +1,283 @@
+"""A project of its own in which real batches run, and eyes that miss no process of it.
+
+Whose a process is, is told by what no fork or new session changes: the runtime
+folder in its environment, its working directory, its command line. What scrubs
+all of that signs a roster (see `trees`). Everything ends with the project.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hypervisor
+from hypervisor.adapters.cgroup import own_path
+from hypervisor.adapters.host import LocalHost
+from hypervisor.adapters.processes import Process, environment, look, snapshot
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = (
+    sys.executable, "-I", "-c",
+    'import sys; sys.argv[0] = "hv"; from hypervisor.bootstrap import main; main()',
+)  # fmt: skip
+DEADLINE = 60.0
+# Others use this machine too, which the governor heeds: not where a test is not about it.
+UNGOVERNED = """
+[governor]
+strategy = "parallel"
+cpu_warning = 1.0
+cpu_danger = 1.0
+ram_warning = 1.0
+ram_danger = 1.0
+ram_emergency = 1.0
+stall = 100
+ceiling = 1.0
+"""
+
+Rows = list[tuple[Any, ...]]
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Project:
+    def __init__(self, folder: Path, config: str = UNGOVERNED) -> None:
+        self.folder = folder / "project"
+        self.runtime = folder / "run"
+        self.runtime.mkdir(mode=0o700)
+        self.folder.mkdir()
+        self.env = {
+            "PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), "LC_ALL": "C.UTF-8",
+            "HV_ACTOR": "tester", "XDG_RUNTIME_DIR": str(self.runtime),
+        }  # fmt: skip
+        data = self.folder / ".hypervisor"
+        hypervisor.open(data).close()
+        self.store = str(data / "store.db")
+        self.configure(config)
+        self._clients: list[subprocess.Popen[bytes]] = []
+        self._seen: set[tuple[int, int]] = set()
+
+    # Running things
+
+    def configure(self, config: str) -> None:
+        (self.folder / ".hypervisor" / "config.toml").write_text(config)
+
+    def start(self, *args: str, items: Iterable[object] = ()) -> subprocess.Popen[bytes]:
+        """A client in the background; its items are piped in, its output is kept in files."""
+        number = len(self._clients)
+        listed = self.folder / f"items{number}"
+        listed.write_text("".join(f"{item}\n" for item in items))
+        with (
+            open(listed, "rb") as stdin,
+            open(self.folder / f"client{number}.out", "wb") as out,
+            open(self.folder / f"client{number}.err", "wb") as err,
+        ):
+            client = subprocess.Popen(
+                [*PROGRAM, *args], cwd=self.folder, env=self.env, stdin=stdin, stdout=out,
+                stderr=err, start_new_session=True,
+            )  # fmt: skip
+        self._clients.append(client)
+        return client
+
+    def ended(self, client: subprocess.Popen[bytes], seconds: float = DEADLINE) -> Ended:
+        """How a client ended, which it must within so long."""
+        try:
+            code = client.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"{self._told(client)} after {seconds} s:\n{self.story()}"
+            ) from None
+        return Ended(code, *self._told(client))
+
+    def run(self, *args: str, items: Iterable[object] = (), seconds: float = DEADLINE) -> Ended:
+        return self.ended(self.start("run", *args, items=items), seconds)
+
+    def _told(self, client: subprocess.Popen[bytes]) -> tuple[str, str]:
+        number = self._clients.index(client)
+        out, err = (self.folder / f"client{number}.{kind}" for kind in ("out", "err"))
+        return out.read_text(), err.read_text()
+
+    # Looking
+
+    def open(self) -> hypervisor.Hypervisor:
+        """The project through the Python API, seen from this process."""
+        before = os.environ.get("XDG_RUNTIME_DIR")
+        os.environ["XDG_RUNTIME_DIR"] = str(self.runtime)
+        try:
+            hv = hypervisor.open(self.store)
+            hv.actor = self.env["HV_ACTOR"]
+            _ = hv.equipment  # finds its places now
+            return hv
+        finally:
+            if before is None:
+                del os.environ["XDG_RUNTIME_DIR"]
+            else:
+                os.environ["XDG_RUNTIME_DIR"] = before
+
+    def query(self, *statements: str) -> list[Rows]:
+        with closing(hypervisor.open(self.store)) as hv:
+            database: Any = hv.store
+            found: list[Rows] = database._db.read(lambda s: [s.rows(sql) for sql in statements])
+            return found
+
+    def events(self, *kinds: str) -> list[Any]:
+        with closing(hypervisor.open(self.store)) as hv:
+            return [event for event in hv.events(limit=100_000) if event.kind in kinds]
+
+    def states(self) -> dict[str, int]:
+        (rows,) = self.query("SELECT state, count(*) FROM tasks GROUP BY state")
+        return dict(rows)
+
+    def story(self) -> str:
+        """What happened, for the message of a failed test."""
+        log = self.folder / ".hypervisor" / "supervisor.log"
+        notes = [(e.kind, e.task, e.data) for e in self.events(*STORY)][-20:]
+        lines = [
+            str(self.states()),
+            *map(str, notes),
+            log.read_text()[-3000:] if log.exists() else "",
+        ]
+        return "\n".join([*lines, *(f"{p.pid} {command_line(p.pid)}" for p in self.processes())])
+
+    # Processes
+
+    def processes(self) -> list[Process]:
+        """All that live and belong to the project: clients, supervisor, workers, attempts."""
+        marks = {
+            f"XDG_RUNTIME_DIR={self.runtime}".encode(),
+            f"HYPERVISOR_STORE={self.store}".encode(),
+        }
+        folder = str(self.folder)
+        own = {os.getpid(), *_above(os.getpid())}
+        found = [
+            process for process in snapshot().values()
+            if process.lives and process.pid not in own
+            and (not marks.isdisjoint(environment(process.pid)) or folder in _place(process.pid)
+                 or folder in command_line(process.pid))
+        ]  # fmt: skip
+        return found
+
+    def role(self, process: Process) -> str:
+        """What a process of the project is: client, supervisor, worker or child."""
+        words = command_line(process.pid).split("\n")
+        if words[:3] == [sys.executable, "-I", "-c"] and "bootstrap" in words[3]:
+            return {"supervise": "supervisor", "work": "worker"}.get(
+                words[4] if len(words) > 4 else "", "client"
+            )
+        return "child"
+
+    def supervisors(self) -> list[int]:
+        return [p.pid for p in self.processes() if self.role(p) == "supervisor"]
+
+    def workers(self) -> list[int]:
+        return sorted(p.pid for p in self.processes() if self.role(p) == "worker")
+
+    def wait_until_left(self, seconds: float = DEADLINE) -> None:
+        """Nothing runs any more, and nothing lies about where the fleet kept its things."""
+        wait_for(lambda: not self.processes(), "the end of all processes", seconds, self.story)
+        left = [file.name for file in self.kept()]
+        assert not left, f"left in the runtime folder: {left}"
+        groups = self.groups()
+        assert not groups, f"left of the workers' control groups: {groups}"
+
+    def kept(self) -> list[Path]:
+        """What lies in the runtime folder, but for the lock, which stays."""
+        files = self.runtime.glob("hypervisor/*/*")
+        return [file for file in files if file.name != "supervisor.lock"]
+
+    def groups(self) -> list[str]:
+        """The control groups that workers of the project made and nobody removed."""
+        home = own_path()
+        if home is None:
+            return []
+        (workers,) = self.query("SELECT pid FROM workers WHERE batch IS NOT NULL")
+        paths = {os.path.join(home, f"hypervisor-{pid}") for (pid,) in workers}
+        return sorted(path for path in paths if os.path.exists(path))
+
+    def close(self) -> None:
+        """End whatever is left, whoever it hangs below."""
+        until = time.monotonic() + DEADLINE
+        while (left := self.processes()) and time.monotonic() < until:
+            for process in left:
+                kill(process)
+            time.sleep(0.01)
+        for client in self._clients:
+            client.kill()
+            client.wait(DEADLINE)
+        for group in self.groups():
+            with suppress(OSError):
+                os.rmdir(group)
+
+
+STORY = ("governor", "overseer", "trouble", "leftovers", "pause", "resume", "crash", "poison",
+         "fail", "stop")  # fmt: skip
+
+
+def wait_for(
+    condition: Callable[[], object], what: str, seconds: float = DEADLINE,
+    story: Callable[[], str] = lambda: "",
+) -> None:  # fmt: skip
+    until = time.monotonic() + seconds
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        assert began < until, f"waited {seconds} s in vain for {what}\n{story()}"
+        time.sleep(max(0.01, 2 * (time.monotonic() - began)))  # looking shall not take it all
+
+
+def kill(process: Process, number: int = signal.SIGKILL) -> bool:
+    """Signal a process if it is still the one that was seen."""
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(process.pid)
+        try:
+            now = look(process.pid)
+            if now is not None and now.start == process.start and now.lives:
+                signal.pidfd_send_signal(handle, number)
+                return True
+        finally:
+            os.close(handle)
+    return False
+
+
+def lives(pid: int, start: int) -> bool:
+    return LocalHost().process_start(pid) == start
+
+
+def command_line(pid: int) -> str:
+    """The words of a command, one a line."""
+    try:
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .decode(errors="replace")
+            .rstrip("\0")
+            .replace("\0", "\n")
+        )
+    except OSError:
+        return ""
+
+
+def _place(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
+def _above(pid: int) -> list[int]:
+    found: list[int] = []
+    while (process := look(pid)) and process.parent:
+        pid = process.parent
+        found.append(pid)
+    return found

@@ -1,0 +1,350 @@
+"""The supervisor with real clients, workers and kills: one at a time, and nobody needs it much."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hypervisor.adapters.launch import LocalLauncher
+from hypervisor.adapters.places import Places
+from hypervisor.adapters.processes import snapshot
+from tests.torture.fleet import kill, wait_for
+
+INTERRUPTED = 130
+# Says when it begins and when it is through; how long it takes is up to the second word.
+NOTE = 'echo "begin $1" >> noted; sleep "$2"; echo "end $1" >> noted'
+
+
+# Looks for a supervisor again and again.
+LOOK = """
+import sys, time
+from hypervisor.adapters.launch import LocalLauncher
+from hypervisor.adapters.places import Places
+launcher = LocalLauncher("store.db", Places(*sys.argv[1:]))
+end = time.monotonic() + 1
+seen = set()
+while time.monotonic() < end:
+    seen.add(launcher.supervisor())
+print(seen)
+"""
+
+
+@pytest.fixture
+def note(project):
+    """A command that takes so many seconds, and notes its item before and after."""
+    (project.folder / "note.sh").write_text(NOTE)
+    return lambda seconds: ("sh", "note.sh", "{}", str(seconds))
+
+
+class TestOneOfThem:
+    def test_although_five_clients_start_at_once(self, project, note):
+        batches = [[f"{n}{i}" for i in range(4)] for n in range(5)]
+        clients = [
+            project.start("run", "--name", f"batch{n}", "--", *note(0.3), items=items)
+            for n, items in enumerate(batches)
+        ]
+        parents = set()
+        until = time.monotonic() + 60
+        while any(client.poll() is None for client in clients):
+            assert time.monotonic() < until, project.story()
+            all = snapshot()
+            parents |= {all[pid].parent for pid in project.workers() if pid in all}
+        assert [project.ended(client).code for client in clients] == [0] * 5
+        assert len(parents) == 1, "workers of more than one supervisor"
+        assert _noted(project, "begin") == sum(batches, [])
+        project.wait_until_left()
+
+    def test_those_who_look_for_it_are_not_taken_for_it(self, tmp_path):
+        """Whoever looks takes the lock for a moment, and the file still names the last one."""
+        launcher, places = _launcher(tmp_path)
+        _hold(launcher)
+        seen = [looker.communicate(timeout=60)[0] for looker in _lookers(places)]
+        assert seen == ["{None}\n"] * 3
+
+    def test_those_who_look_for_it_do_not_keep_it_from_starting(self, tmp_path):
+        launcher, places = _launcher(tmp_path)
+        lookers = _lookers(places)
+        held = [_hold(launcher)]
+        while any(looker.poll() is None for looker in lookers):
+            held.append(_hold(launcher))
+        assert all(held) and len(held) > 10
+        assert [looker.communicate()[0] != "" for looker in lookers] == [True] * 3
+
+
+class TestKilled:
+    def test_workers_go_on_and_the_next_one_adopts_them(self, project, note):
+        client = project.start("run", "--workers", "3", "--", *note(6), items="abc")
+        wait_for(lambda: len(_noted(project, "begin")) == 3, "the start", 60, project.story)
+        workers, (first,) = project.workers(), project.supervisors()
+        kill(snapshot()[first])
+        second = _next_supervisor(project, first)
+        assert project.workers() == workers
+        assert _is_settled(project, second)
+        assert project.workers() == workers, "somebody was started although all were there"
+        ended = project.ended(client)
+        assert ended.code == 0, (ended, project.story())
+        assert (_noted(project, "begin"), _noted(project, "end")) == (["a", "b", "c"],) * 2
+        assert _outcomes(project) == ["done"] * 3
+
+    def test_an_adopted_worker_that_dies_crashes_only_on_what_it_ran(self, project, note):
+        """What it had claimed and not begun goes back unharmed, whoever finds it gone."""
+        client = project.start(
+            "run", "--workers", "2", "--batch", "8", "--", *note(0.15), items=range(60)
+        )
+        wait_for(lambda: len(_noted(project, "begin")) >= 4, "the start", 60, project.story)
+        (first,) = project.supervisors()
+        kill(snapshot()[first])
+        second = _next_supervisor(project, first)
+        assert _is_settled(project, second)
+        for worker in project.workers():
+            kill(snapshot()[worker])
+        ended = project.ended(client)
+        assert ended.code == 0, (ended, project.story())
+        crashes = _count(
+            project, "SELECT worker, count(*) FROM attempts WHERE outcome = 'crashed' GROUP BY 1"
+        )
+        assert crashes and set(crashes.values()) == {1}
+
+    def test_a_draining_worker_is_not_stopped_by_the_next_one(self, project, note):
+        """It cannot know that the worker was asked already, so it asks again."""
+        client = project.start("run", "--workers", "2", "--name", "b", "--", *note(7), items="ab")
+        wait_for(lambda: len(_noted(project, "begin")) == 2, "the start", 60, project.story)
+        with project.open() as hv:
+            hv.scale(1, "b")
+            (first,) = project.supervisors()
+            wait_for(lambda: (hv.launcher.reading() or {}).get("target") == 1, "the new target")
+        kill(snapshot()[first])
+        assert _is_settled(project, _next_supervisor(project, first))
+        ended = project.ended(client)
+        assert ended.code == 0, (ended, project.story())
+        assert _outcomes(project) == ["done"] * 2
+
+
+class TestInterrupted:
+    def test_once_lets_finish_what_runs(self, project, note):
+        client = project.start("run", "--workers", "2", "--", *note(3), items="abcdef")
+        wait_for(lambda: len(_noted(project, "begin")) == 2, "the start", 60, project.story)
+        client.send_signal(signal.SIGINT)
+        assert project.ended(client).code == INTERRUPTED
+        assert _noted(project, "begin") == _noted(project, "end") == ["a", "b"]
+        assert project.states() == {"active": 4, "done": 2}
+        again = project.run("--workers", "2", "--", *note(3), items="abcdef")
+        assert again.code == 0, (again, project.story())
+        assert "2 already done, skipped" in again.out
+        assert _noted(project, "begin") == list("abcdef")
+        assert _outcomes(project) == ["done"] * 6
+
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_twice_stops_the_trees_and_puts_the_tasks_back(self, project, at_once):
+        """A second signal may come before the first one had any effect."""
+        (project.folder / "slow.sh").write_text(
+            'echo "begin $1" >> noted; [ -e quick ] || (setsid sleep 300 & sleep 300)'
+        )
+        command = ("run", "--workers", "2", "--", "sh", "slow.sh", "{}")
+        client = project.start(*command, items="abcd")
+        wait_for(lambda: len(_noted(project, "begin")) == 2, "the start", 60, project.story)
+        client.send_signal(signal.SIGINT)
+        if at_once:
+            wait_for(lambda: not _is_pending(client.pid, signal.SIGINT), "the first to arrive")
+        else:
+            wait_for(lambda: project.events("pause"), "the first to be heard")
+        client.send_signal(signal.SIGINT)
+        assert project.ended(client).code == INTERRUPTED
+        assert [p for p in project.processes() if project.role(p) == "child"] == []
+        assert project.states() == {"active": 4}
+        assert project.query("SELECT DISTINCT failures, crashes FROM tasks") == [[(0, 0)]]
+        assert set(_outcomes(project)) == {"released"}
+        (project.folder / "quick").touch()
+        again = project.ended(project.start(*command, items="abcd"))
+        assert again.code == 0, (again, project.story())
+        assert project.states() == {"done": 4}
+        project.wait_until_left()
+
+
+class TestSteering:
+    def test_pause_resume_and_scale_are_followed(self, project, note):
+        project.run("--detach", "--workers", "4", "--name", "b", "--", *note(0.4), items=range(400))
+        live = lambda: len(project.workers())  # noqa: E731
+        wait_for(lambda: live() == 4, "four workers", 60, project.story)
+        with project.open() as hv:
+            hv.scale(1, "b")
+            wait_for(lambda: live() == 1, "one worker", 30, project.story)
+            hv.scale(3, "b")
+            wait_for(lambda: live() == 3, "three workers", 30, project.story)
+            hv.scale(2)
+            wait_for(lambda: live() == 2, "two on the host", 30, project.story)
+            hv.scale(None)
+            hv.scale(0, "b")
+            wait_for(lambda: live() == 0, "none", 30, project.story)
+            hv.scale(None, "b")
+            wait_for(lambda: live() == 4, "as planned", 30, project.story)
+            for pausing in ({"batch": "b"}, {"type": "run"}, {}):
+                hv.pause(**pausing)
+                wait_for(lambda: live() == 0, "the pause", 30, project.story)
+                begun, attempts = _noted(project, "begin"), len(_outcomes(project))
+                assert _stays(lambda: live() == 0, 2), "a worker was started during a pause"
+                assert (_noted(project, "begin"), len(_outcomes(project))) == (begun, attempts)
+                hv.resume(**pausing)
+                wait_for(lambda: live() > 0, "the resumption", 30, project.story)
+        assert set(_outcomes(project)) <= {"done", "released", None}
+
+    def test_fail_fast_starts_nothing_more(self, project):
+        (project.folder / "fail.sh").write_text(
+            'echo "begin $1" >> noted; sleep 0.3; [ "$1" != 3 ] || [ -e mended ]'
+        )
+        command = ("run", "--fail-fast", "--workers", "2", "--", "sh", "fail.sh", "{}")
+        ended = project.ended(project.start(*command, items=range(1, 41)))
+        assert ended.code == 9, (ended, project.story())
+        begun = len(_noted(project, "begin"))
+        assert begun <= 6, "it went on after the failure"
+        assert project.states() == {"failed": 1, "done": begun - 1, "active": 40 - begun}
+        (pause,) = project.events("pause")
+        assert "fail-fast" in pause.data["reason"] and "exit code 1" in pause.data["reason"]
+        (project.folder / "mended").touch()
+        again = project.ended(project.start(*command, items=range(1, 41)))
+        assert again.code == 0, (again, project.story())
+        assert project.states() == {"done": 40}
+
+    def test_detached_runs_outlive_their_client(self, project, note):
+        left = project.run(
+            "--detach", "--workers", "2", "--name", "one", "--", *note(1), items="ab"
+        )
+        assert left.code == 0 and _outcomes(project) != ["done"] * 2
+        killed = project.start("run", "--workers", "2", "--name", "two", "--", *note(1), items="cd")
+        wait_for(lambda: "c" in _noted(project, "begin"), "the start", 60, project.story)
+        os.killpg(killed.pid, signal.SIGKILL)
+        wait_for(lambda: project.states() == {"done": 4}, "the end", 60, project.story)
+        assert _noted(project, "end") == list("abcd")
+        project.wait_until_left()
+
+    def test_a_batch_whose_workers_cannot_start_is_paused(self, project):
+        """Its folder is gone: that is said, instead of trying for ever."""
+        (project.folder / "folder").mkdir()
+        with project.open() as hv:
+            hv.pause(reason="not yet")
+            client = project.start(
+                "run", "--cwd", "folder", "--name", "b", "--", "true", items="abc"
+            )
+            wait_for(lambda: project.states() == {"active": 3}, "the submission")
+            shutil.rmtree(project.folder / "folder")
+            hv.resume()
+            ended = project.ended(client)
+            assert ended.code == 9, (ended, project.story())
+            (pause,) = hv.status("b").pauses
+        assert (pause.actor, pause.scope) == ("supervisor", "batch")
+        assert "could not start" in pause.reason and "supervisor.log" in pause.reason
+        log = (project.folder / ".hypervisor" / "supervisor.log").read_text()
+        assert 3 <= log.count("FileNotFoundError") <= 6
+        assert "could not start" in ended.out + ended.err
+        project.wait_until_left()
+
+
+class TestMemory:
+    def test_it_stays_flat(self, tmp_path, project, long):
+        """Supervisor and workers together need the same with many items as with few."""
+        many = 100_000 if long else 20_000
+        few = _peak_of_fleet(project, "few", 1_000)
+        lot = _peak_of_fleet(project, "many", many)
+        print(f"{few / 2**20:.1f} MB with 1,000 items, {lot / 2**20:.1f} MB with {many:,}")
+        assert lot < 1.2 * few
+
+
+def _launcher(folder):
+    places = Places(str(folder), str(folder / "runtime"))
+    return LocalLauncher(str(folder / "store.db"), places), places
+
+
+def _hold(launcher):
+    """Be the supervisor for a moment. Says whether we could."""
+    handle = launcher.hold()
+    if handle is not None:
+        assert launcher.supervisor() == os.getpid()
+        os.close(handle)
+    return handle is not None
+
+
+def _lookers(places):
+    command = [sys.executable, "-c", LOOK, *places]
+    return [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+
+
+def _peak_of_fleet(project, name, items):
+    """The most memory that supervisor and workers were seen to use together."""
+    client = project.start(
+        "run", "--quiet", "--workers", "2", "--name", name, "--", "true", items=range(items)
+    )
+    peak, until = 0, time.monotonic() + 900
+    while client.poll() is None:
+        assert time.monotonic() < until, project.story()
+        roles = {process: project.role(process) for process in project.processes()}
+        fleet = [process.rss for process, role in roles.items() if role in ("supervisor", "worker")]
+        peak = max(peak, sum(fleet))
+        time.sleep(0.1)
+    assert project.ended(client).code == 0, project.story()
+    return peak
+
+
+def _noted(project, what):
+    try:
+        lines = (project.folder / "noted").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return sorted(line.split()[1] for line in lines if line.split()[0] == what)
+
+
+def _outcomes(project):
+    (rows,) = project.query("SELECT outcome FROM attempts ORDER BY task, number")
+    return [outcome for (outcome,) in rows]
+
+
+def _count(project, sql):
+    return dict(project.query(sql)[0])
+
+
+def _next_supervisor(project, first):
+    """The client misses it within a second or two."""
+    found = []
+
+    def is_there():
+        found[:] = [pid for pid in project.supervisors() if pid != first]
+        return found
+
+    wait_for(is_there, "the next supervisor", 30, project.story)
+    return found[0]
+
+
+def _is_settled(project, supervisor):
+    """It has ticked for a while, so that whatever it means to do it has done."""
+    with project.open() as hv:
+        seen = set()
+
+        def has_ticked():
+            if hv.launcher.supervisor() == supervisor:
+                seen.add((hv.launcher.reading() or {}).get("at"))
+            return len(seen) > 5
+
+        wait_for(has_ticked, "some ticks", 30, project.story)
+    return True
+
+
+def _is_pending(pid, number):
+    """Until it is delivered, a second signal of the same kind would be none."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = [int(line.split()[1], 16) for line in status if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+def _stays(condition, seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not condition():
+            return False
+        time.sleep(0.05)
+    return True
