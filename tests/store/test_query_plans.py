@@ -7,15 +7,15 @@ import re
 import pytest
 
 from hypervisor.store import claiming, keys, lanes, readiness, running
-from hypervisor.store.postgres import HEADS, SETTINGS, PostgresSession, numbered
-from hypervisor.store.sqlite import HEAD
+from hypervisor.store.dialect import POSTGRES_HEADS, SQLITE_HEAD
+from hypervisor.store.postgres import SETTINGS, PostgresSession, numbered
 from tests.support.databases import Postgres, Sqlite
 
 # statement, values, the indexes it has to use
 HOT = {
     "READY_LANES": (claiming.READY_LANES, (), {"tasks_ready"}),
     "PICK": (claiming.PICK, (1, 1), {"tasks_ready"}),
-    "HEAD": (HEAD, (1,), {"tasks_ready"}),
+    "HEAD": (SQLITE_HEAD, (1,), {"tasks_ready"}),
     "LIVE": (claiming.LIVE.format("?"), ("abcd",), {"tasks_leased"}),
     "HOLDERS": (claiming.HOLDERS, (1, "boot"), {"tasks_leased"}),
     "DUE": (readiness.DUE, (1, 1, 1), {"tasks_delayed"}),
@@ -41,7 +41,7 @@ BY_BATCH = ({"using tasks_of_batch on tasks", "using attempts_pkey on attempts"}
 HOT_ON_POSTGRES = {
     "READY_LANES": (claiming.READY_LANES, *CLAIMING),
     "PICK": (claiming.PICK + PostgresSession.skip_locked, *CLAIMING),
-    "HEADS": (HEADS, *CLAIMING),
+    "HEADS": (POSTGRES_HEADS, *CLAIMING),
     "FEW_READY": (running.FEW_READY, *CLAIMING),
     "STOPS": (
         running.STOPS.format("?,?"),

@@ -18,3 +18,13 @@ POSTGRES_WORDS = {
     "event_number": "id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIGINT UNIQUE",
     "event_index": "CREATE INDEX events_unnumbered ON events (id) WHERE seq IS NULL",
 }
+
+# SQLite looks at one lane after the other; PostgreSQL, asked once, at all.
+SQLITE_HEAD = "SELECT min(rank) FROM tasks WHERE state = 'active' AND lane = ?"
+POSTGRES_HEADS = """
+SELECT rank, lane FROM (
+    SELECT lane, (SELECT min(rank) FROM tasks WHERE state = 'active' AND tasks.lane = wanted.lane)
+        AS rank
+    FROM unnest(?::bigint[]) AS wanted(lane)) AS heads
+WHERE rank IS NOT NULL
+"""

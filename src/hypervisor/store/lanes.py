@@ -7,7 +7,7 @@ there are any that it has not met as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hypervisor.domain.lane import ClaimFilter, Lane, may_claim
 from hypervisor.store.session import Session
@@ -61,6 +61,13 @@ class LaneBook:
             found = [i for i, lane in self._known.items() if may_claim(lane, wanted, caller)]
             self._matching[wanted, caller] = found
         return found
+
+    def known(self, lane_id: int) -> Lane:
+        """A lane that `matching` has named."""
+        return self._known[lane_id]
+
+    def any_keyed(self, lanes: Sequence[int]) -> bool:
+        return any(self._known[lane].keyed for lane in lanes)
 
     def ensure(self, session: Session, lanes: Iterable[Lane]) -> None:
         """Make sure the lanes exist. They are remembered only once they are read back."""

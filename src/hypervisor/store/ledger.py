@@ -36,6 +36,7 @@ from hypervisor.store import (
     running,
     settling,
     steering,
+    turn,
 )
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Answer, Conflict, Database, Session, chunks
@@ -111,21 +112,27 @@ class Ledger:
     def settle_and_claim(
         self, verdicts: Sequence[Verdict], request: ClaimRequest | None, now: int | None = None
     ) -> tuple[list[Settled], list[Lease]]:
-        """End attempts and take the next tasks, in one transaction: one commit an item."""
+        """End attempts and take the next tasks, in one transaction: one commit an item.
+        Only when a turn was plain but found no next task, that is looked for in a second one."""
         at = self._at(now)
         if request is not None:
             self._introduce(request.worker, at)
 
         nonces = chance.nonces(request.limit) if request else []
         unanswered = list(self._unanswered)
+        ended: list[Settled] = []
 
         def work(session: Session) -> tuple[list[Settled], list[claiming.Claimed]]:
             self._give_back(session, unanswered, at)
-            settled = settling.settle(session, self._book, verdicts, at) if verdicts else []
+            settled = ended or settling.settle(session, self._book, verdicts, at)
             claimed = claiming.claim(session, self._book, request, nonces, at) if request else []
             return settled, claimed
 
         try:
+            if request and not unanswered:
+                ended, claimed = self._take_plain_turn(verdicts, request, nonces, at)
+                if claimed:
+                    return ended, [claiming.lease(c, request, at) for c in claimed]
             settled, claimed = self._write(work)
         except BaseException:
             self._unanswered = [*self._unanswered, *nonces][-MOST_UNANSWERED:]
@@ -133,6 +140,14 @@ class Ledger:
         if unanswered:
             self._unanswered = [n for n in self._unanswered if n not in unanswered]
         return settled, [claiming.lease(c, request, at) for c in claimed if request]
+
+    def _take_plain_turn(
+        self, verdicts: Sequence[Verdict], request: ClaimRequest, nonces: list[str], now: int
+    ) -> tuple[list[Settled], list[claiming.Claimed]]:
+        """What came of it: nothing at all, an ended attempt, or that and the next task."""
+        plain = turn.plain(self._book, verdicts, request, nonces, now)
+        row = self._db.turn(plain) if plain else None
+        return turn.outcome(self._book, plain, row) if plain and row else ([], [])
 
     def _give_back(self, session: Session, unanswered: list[str], now: int) -> None:
         """A claim may have been made although its answer got lost on the way (a broken

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -28,8 +28,8 @@ from hypervisor.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.store import log, schema
-from hypervisor.store.dialect import POSTGRES_WORDS
+from hypervisor.store import log, schema, turn
+from hypervisor.store.dialect import POSTGRES_HEADS, POSTGRES_WORDS
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 # A lost connection is told by our own error; unless an application wants to
@@ -40,13 +40,6 @@ SCHEMA = "hypervisor"
 TRIES = 10
 CLOCK_TRUSTED = 10.0  # seconds until the offset to the database's clock is measured again
 
-HEADS = """
-SELECT rank, lane FROM (
-    SELECT lane, (SELECT min(rank) FROM tasks WHERE state = 'active' AND tasks.lane = wanted.lane)
-        AS rank
-    FROM unnest(?::bigint[]) AS wanted(lane)) AS heads
-WHERE rank IS NOT NULL
-"""
 # A queue's tables change faster than their statistics: the planner is told to
 # go by index always, and to plan each statement once.
 SETTINGS = f"""
@@ -67,10 +60,6 @@ WHERE seq > ? ORDER BY seq LIMIT ?
 VERSION_TABLE = "CREATE TABLE schema_version (version BIGINT NOT NULL)"
 MOST_NUMBERED = 10_000
 FEW = 20
-INTO = {
-    table: f"INSERT INTO {table} ({', '.join(name for name, _ in columns)})"
-    for table, columns in schema.COLUMNS.items()
-}
 FROM_ARRAYS = {
     table: f"SELECT * FROM unnest({', '.join(f'?::{kind}[]' for _, kind in columns)})"
     for table, columns in schema.COLUMNS.items()
@@ -124,7 +113,7 @@ class PostgresSession:
         )
 
     def heads(self, lanes: Sequence[int]) -> list[Row]:
-        return self.rows(HEADS, (list(lanes),))
+        return self.rows(POSTGRES_HEADS, (list(lanes),))
 
     def _execute(self, sql: str, values: Sequence[Any]) -> psycopg.RawCursor[Row]:
         cursor = psycopg.RawCursor(self._connection)
@@ -135,10 +124,10 @@ class PostgresSession:
 def _insertion(table: str, rows: Sequence[Sequence[Any]]) -> Statement:
     if len(rows) > FEW:
         columns = [list(column) for column in zip(*rows, strict=True)]
-        return f"{INTO[table]} {FROM_ARRAYS[table]}", columns
+        return f"{schema.INTO[table]} {FROM_ARRAYS[table]}", columns
     # plain values are cheaper to send than arrays
     row = f"({', '.join('?' * len(rows[0]))})"
-    return f"{INTO[table]} VALUES {', '.join([row] * len(rows))}", [
+    return f"{schema.INTO[table]} VALUES {', '.join([row] * len(rows))}", [
         v for each in rows for v in each
     ]
 
@@ -151,6 +140,7 @@ class PostgresDatabase:
         self._relaxed = relaxed
         self._mutex = threading.RLock()
         self._connection: psycopg.Connection[Row] | None = None
+        self._may_program = True
         self._clock: tuple[float, float] = (0.0, 0.0)
         self.where = _without_secrets(url)
         self._prepare_schema()
@@ -165,6 +155,19 @@ class PostgresDatabase:
         raise StoreUnavailable(
             f"{self.where}: too many rivals for the same rows. Nothing was changed; try again."
         )
+
+    def turn(self, plain: turn.Plain) -> Row | None:
+        given, lanes, held, latest = plain
+        values = (*given, f"{{{','.join(map(str, lanes))}}}", *held, latest)
+        with self._mutex:
+            while self._may_program:
+                try:
+                    return self._turn(values)
+                except (pg.DeadlockDetected, pg.SerializationFailure):
+                    return None
+                except pg.UndefinedFunction:
+                    self._program()
+        return None
 
     def read(self, work: Callable[[Session], Answer]) -> Answer:
         with self._mutex:
@@ -222,7 +225,7 @@ class PostgresDatabase:
     def _transaction(self, work: Callable[[Session], Answer], mode: str = "") -> Answer:
         """Without a mode, the pipeline itself is the transaction: what is sent until it
         ends is committed together, or rolled back if we say so before."""
-        try:
+        with self._failing_cleanly():
             connection = self._connected()
             with connection.pipeline():
                 try:
@@ -238,12 +241,32 @@ class PostgresDatabase:
                         connection.execute("ROLLBACK")
                     raise
             return answer
+
+    @contextmanager
+    def _failing_cleanly(self) -> Iterator[None]:
+        """Whatever goes wrong is rolled back and told in our own words."""
+        try:
+            yield
         except BaseException as error:
             self._roll_back()
             translated = _translate(error, self.where)
             if translated is error:
                 raise
             raise translated from error
+
+    def _turn(self, values: Row) -> Row | None:
+        """A statement by itself is a transaction."""
+        with self._failing_cleanly():
+            cursor = psycopg.RawCursor(self._connected())
+            cursor.execute(numbered(turn.POSTGRES_TURN), values, prepare=True)
+            return cursor.fetchone()
+
+    def _program(self) -> None:
+        """Teach the database the plain turn, if we may."""
+        try:
+            self._transaction(_program)
+        except StoreReadOnly:
+            self._may_program = False
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -298,6 +321,12 @@ def _version(session: Session) -> int:
     return int(found[0][0]) if len(found) == 1 else -1
 
 
+def _program(session: Session) -> None:
+    """Teach the database the plain turn, whoever comes first."""
+    session.lock("migrate")
+    session.run(turn.POSTGRES_PROGRAM)
+
+
 def _migrate(session: Session) -> None:
     """Bring an empty or older database up to date, whoever comes first."""
     session.lock("migrate")
@@ -315,8 +344,8 @@ def _migrate(session: Session) -> None:
 def _translate(error: BaseException, where: str) -> BaseException:
     if not isinstance(error, psycopg.Error):
         return error
-    if isinstance(error, (pg.DeadlockDetected, pg.SerializationFailure)):
-        return error
+    if isinstance(error, (pg.DeadlockDetected, pg.SerializationFailure, pg.UndefinedFunction)):
+        return error  # we know what to do about it
     kept = "Nothing was changed"
     if isinstance(error, pg.UniqueViolation):
         return Conflict(str(error))

@@ -16,13 +16,13 @@ from hypervisor.store import log
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Row, Session, chunks, marks, pad
 
-TASK = """
-SELECT t.id, d.title, t.state, t.lane, d.key, d.body, d.data, t.start_at, t.retries, t.attempt,
+TASK_COLUMNS = """
+t.id, d.title, t.state, t.lane, d.key, d.body, d.data, t.start_at, t.retries, t.attempt,
     t.failures, t.crashes, t.open_deps, t.deadline, d.result, t.reason, t.unblock,
     t.created_at, t.updated_at, t.rank, (SELECT max(number) FROM lanes)
-FROM tasks t JOIN details d ON d.task = t.id
 """
-ATTEMPT, RANK, YOUNGEST_LANE = 9, 19, 20  # where a claim finds them in such a row
+TASK = f"SELECT {TASK_COLUMNS} FROM tasks t JOIN details d ON d.task = t.id "
+LANE, ATTEMPT, RANK, YOUNGEST_LANE = 3, 9, 19, 20  # where a claim finds them in such a row
 BY_PREFIX = "SELECT id FROM tasks WHERE id >= ? AND id <= ? ORDER BY id LIMIT 2"
 BATCH_BY_NAME = "SELECT id, name, created_at, spec FROM batches WHERE name = ?"
 BATCH_BY_PREFIX = "SELECT id, name, created_at, spec FROM batches WHERE id >= ? AND id <= ? LIMIT 2"

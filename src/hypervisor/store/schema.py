@@ -39,6 +39,11 @@ COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }  # fmt: skip
 
+INTO = {
+    table: f"INSERT INTO {table} ({', '.join(name for name, _ in columns)})"
+    for table, columns in COLUMNS.items()
+}
+
 _LEDGER = """
 CREATE TABLE batches (
     id {text} PRIMARY KEY,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from hypervisor.store.turn import Plain
 
 Row = tuple[Any, ...]
 Statement = tuple[str, Sequence[Any]]
@@ -62,6 +65,11 @@ class Database(Protocol):
 
     def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
         """Run `work` in a write transaction; return once it is committed (and on disk)."""
+        ...
+
+    def turn(self, plain: Plain) -> Row | None:
+        """Take a plain turn; return the next task's row as it was, all None if there is none
+        to be had. None: the turn is not plain, nothing was changed."""
         ...
 
     def read(self, work: Callable[[Session], Answer]) -> Answer:

@@ -29,6 +29,8 @@ WHERE id IN ({})
 END_ATTEMPTS = """
 UPDATE attempts SET ended_at = ?, outcome = ?, state_after = ?, reason = ?
 WHERE task IN ({}) AND ended_at IS NULL
+"""
+TELL_NEEDED = """
 RETURNING task, EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = attempts.task)
 """
 IS_ACTIVE = "SELECT 1 FROM tasks WHERE id = ? AND state = 'active'"
@@ -175,7 +177,10 @@ def _end_tasks(session: Session, endings: list[_Ending], now: int) -> dict[str, 
             rows = session.together(
                 [
                     (END_TASKS.format(where), [*after, now, *pad(some)]),
-                    (END_ATTEMPTS.format(where), [now, outcome, after[0], after[4], *pad(some)]),
+                    (
+                        END_ATTEMPTS.format(where) + TELL_NEEDED,
+                        [now, outcome, after[0], after[4], *pad(some)],
+                    ),
                 ]
             )
             needed.update({task: after[0] for task, has_dependents in rows if has_dependents})

@@ -29,23 +29,25 @@ from hypervisor.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.store import log, schema
-from hypervisor.store.dialect import SQLITE_WORDS
+from hypervisor.store import log, schema, turn
+from hypervisor.store.dialect import SQLITE_HEAD, SQLITE_WORDS
 from hypervisor.store.mounts import network_file_system
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 BUSY_TIMEOUT = 30_000
 LOOKS_BEFORE_SLEEP = 50
+# When another process has written, SQLite forgets the pages it has read and frees their memory.
+# glibc would give it back to the system each time, and fetch it again page by page, unless a
+# block of this size has been freed before.
+KEPT_MEMORY = 1 << 20
 DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-HEAD = "SELECT min(rank) FROM tasks WHERE state = 'active' AND lane = ?"
 EVENTS = """
 SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE id > ? ORDER BY id LIMIT ?
 """
 INSERT = {
-    table: f"INSERT INTO {table} ({', '.join(name for name, _ in columns)}) "
-    f"VALUES ({', '.join('?' * len(columns))})"
+    table: f"{schema.INTO[table]} VALUES ({', '.join('?' * len(columns))})"
     for table, columns in schema.COLUMNS.items()
 }
 
@@ -86,7 +88,7 @@ class SqliteSession:
         """There is only one writer."""
 
     def heads(self, lanes: Sequence[int]) -> list[Row]:
-        found = [(self.rows(HEAD, (lane,))[0][0], lane) for lane in lanes]
+        found = [(self.rows(SQLITE_HEAD, (lane,))[0][0], lane) for lane in lanes]
         return [head for head in found if head[0] is not None]
 
 
@@ -99,6 +101,8 @@ class SqliteDatabase:
         self._mutex = threading.RLock()
         self._process = os.getpid()
         self._log_file = -1
+        self._programmed = False
+        bytes(KEPT_MEMORY)
         _refuse_network_file_system(path)
         with _Errors(path):
             self._connection = apsw.Connection(path)
@@ -129,6 +133,26 @@ class SqliteDatabase:
             if durable and not self._relaxed:
                 self._sync()
             return answer
+
+    def turn(self, plain: turn.Plain) -> Row | None:
+        """As a statement of its own, a turn holds the lock no longer than it takes to run."""
+        self._refuse_after_fork()
+        sql = turn.sqlite_turn(len(plain.lanes))
+        given, lanes, held, latest = plain
+        values = (*given, *lanes, *held, held.task, latest)
+        with self._mutex, _Errors(self.where, self._connection):
+            if not self._programmed:
+                for statement in turn.SQLITE_PROGRAM:
+                    self._connection.execute(statement)
+                self._programmed = True
+            self._queue_for_lock()
+            try:
+                rows = self._session.rows(sql, values)
+            finally:
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+            if rows and not self._relaxed:
+                self._sync()
+        return rows[0] if rows else None
 
     def read(self, work: Callable[[Session], Answer]) -> Answer:
         self._refuse_after_fork()
