@@ -65,6 +65,9 @@ KINDS = list(
     )
 )
 COMMON = [KINDS[0], ("test", "medium", (), "", "")]
+# Tasks of this branch have no keys: turns over them can be plain.
+NO_KEYS = "plain"
+PLAIN = [("task", "medium", (), "", NO_KEYS)] * 2 + [("test", "high", (), "", NO_KEYS)]
 EXCLUSIVE = [
     (),
     (),
@@ -97,8 +100,9 @@ AFTER = [
     ("u3", 0),
 ]
 SPECS = st.tuples(
-    st.sampled_from(COMMON[:1] * 64 + COMMON[1:] * 32 + KINDS), st.sampled_from(EXCLUSIVE),
-    st.sampled_from(DELAYS), st.sampled_from(DEDUPE), st.sampled_from(AFTER), st.integers(0, 9),
+    st.sampled_from(COMMON[:1] * 64 + COMMON[1:] * 32 + PLAIN * 40 + KINDS),
+    st.sampled_from(EXCLUSIVE), st.sampled_from(DELAYS), st.sampled_from(DEDUPE),
+    st.sampled_from(AFTER), st.integers(0, 9),
 )  # fmt: skip
 EVERYTHING = ClaimFilter(capabilities=("gpu", "net"))
 FILTERS = st.sampled_from(
@@ -196,6 +200,7 @@ SITUATIONS = {
     "update refused: dependency_cycle", "update refused: wrong_state", "ready", "hold",
     "pause", "resume", "paused twice", "not paused", "pauses overlap", "claim beside a pause",
     "held back by a pause", "ready seen", "ready seen beside a pause", "released: not started",
+    "plain turn", "plain turn with nothing left", "turn not plain",
 }  # fmt: skip
 
 
@@ -292,7 +297,8 @@ class LedgerMachine(RuleBasedStateMachine):
         names = [name for name in names if not name.isdecimal() or len(name) == 12]
         return NewTask(
             f"task {index}", type=kind, priority=priority, requires=requires, assignee=assignee,
-            branch=branch, exclusive=exclusive, key=key, after=tuple(names), retries=luck % 2,
+            branch=branch, exclusive=() if branch == NO_KEYS else exclusive, key=key,
+            after=tuple(names), retries=luck % 2,
             start_at=None if delay is None else self.now + delay, inbox=luck == 9,
         )  # fmt: skip
 
@@ -359,6 +365,13 @@ class LedgerMachine(RuleBasedStateMachine):
         if not any(t.keys and self.model.state(t) is None for t in self.model.tasks.values()):
             assert taken == best[: request.limit]
         self._take(leases, request)
+
+    @action(
+        7, when="in_progress", pick=st.integers(0, 40), aim=st.sampled_from(["live"] * 9 + ["any"]),
+        worker=st.sampled_from(WORKERS),
+    )  # fmt: skip
+    def turn_without_keys(self, pick, aim, worker):
+        self.settle_and_claim([(pick, "complete", aim)], (worker, 1, ClaimFilter(branch=NO_KEYS)))
 
     @action(2, when="tokens", picks=PICKS)
     def heartbeat(self, picks):
@@ -669,7 +682,7 @@ def test_the_ledger_agrees_with_the_model(store, long, request, capsys, monkeypa
     repeat = request.config.getoption("--machine-seed")
     first = repeat or random.SystemRandom().randrange(2**32)
     LedgerMachine.store = store
-    LedgerMachine.databases = [store.database(), store.database()]
+    LedgerMachine.databases = [_watched(store.database()), _watched(store.database())]
     LedgerMachine.steps = 0
     LedgerMachine.met = Counter()
     began = time.monotonic()
@@ -689,6 +702,20 @@ def test_the_ledger_agrees_with_the_model(store, long, request, capsys, monkeypa
         print(f"\n{store.kind}: {LedgerMachine.steps} steps in {took:.0f} s, from seed {first}")
     assert LedgerMachine.steps >= wanted
     assert not SITUATIONS - set(+LedgerMachine.met), "some situations were never met"
+
+
+def _watched(database):
+    """Counts the plain turns."""
+    really_turn = database.turn
+
+    def turn(plain):
+        row = really_turn(plain)
+        LedgerMachine.met["turn not plain" if row is None else "plain turn"] += 1
+        LedgerMachine.met["plain turn with nothing left"] += row is not None and row[0] is None
+        return row
+
+    database.turn = turn
+    return database
 
 
 def _settings(repeat: int | None) -> settings:

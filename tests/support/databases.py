@@ -21,7 +21,7 @@ from hypervisor.store.sqlite import SqliteDatabase
 DATABASES = ("sqlite", "postgres")
 TABLES = (
     "batches", "lanes", "tasks", "details", "dependencies", "task_keys", "key_holds", "workers",
-    "attempts", "receipt_chains", "receipts", "events",
+    "attempts", "receipt_chains", "receipts", "events", "pauses", "stops", "settings",
 )  # fmt: skip
 
 

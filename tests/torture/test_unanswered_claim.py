@@ -21,14 +21,19 @@ def lose_next_answer(hv, monkeypatch):
 
     def lose():
         database = hv.store._db
-        really_write = database.write
+        ways = {name: getattr(database, name) for name in ("write", "turn")}
 
-        def write(work, durable=True):
-            really_write(work, durable)
-            monkeypatch.setattr(database, "write", really_write)
-            raise StoreUnavailable("the answer got lost.")
+        def losing(way):
+            def do(*args):
+                ways[way](*args)
+                for name, really_do in ways.items():
+                    monkeypatch.setattr(database, name, really_do)
+                raise StoreUnavailable("the answer got lost.")
 
-        monkeypatch.setattr(database, "write", write)
+            return do
+
+        for name in ways:
+            monkeypatch.setattr(database, name, losing(name))
 
     return lose
 
