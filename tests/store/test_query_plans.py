@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hypervisor.store import claiming, keys, lanes, readiness, running
+from hypervisor.store import claiming, keys, lanes, readiness, running, turn
 from hypervisor.store.dialect import POSTGRES_HEADS, SQLITE_HEAD
 from hypervisor.store.postgres import SETTINGS, PostgresSession, numbered
 from tests.support.databases import Postgres, Sqlite
@@ -102,6 +102,17 @@ def test_sqlite_uses_the_partial_index_and_scans_no_table(sqlite, name):
         if re.match(rf"SCAN ({TABLES})\b", line) and not any(f"INDEX {i}" in line for i in indexes)
     ]
     assert scans == [], plan
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_plain_turn_on_sqlite_goes_by_index(sqlite, count):
+    for statement in turn.SQLITE_PROGRAM:
+        sqlite.run(statement)
+    sql = turn.sqlite_turn(count)
+    values = [None] * sql.count("?")
+    plan = [row[3] for row in sqlite.query_with("EXPLAIN QUERY PLAN " + sql, values)]
+    assert sum("INDEX tasks_ready (lane=?)" in line for line in plan) == count, plan
+    assert [line for line in plan if re.match(rf"SCAN ({TABLES}|e|l|d)\b", line)] == [], plan
 
 
 @pytest.mark.parametrize("name", HOT_ON_POSTGRES)

@@ -164,7 +164,7 @@ class PostgresDatabase:
                 try:
                     return self._turn(values)
                 except (pg.DeadlockDetected, pg.SerializationFailure):
-                    return None
+                    return None  # the general way knows how to try again
                 except pg.UndefinedFunction:
                     self._program()
         return None

@@ -36,9 +36,6 @@ from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 BUSY_TIMEOUT = 30_000
 LOOKS_BEFORE_SLEEP = 50
-# When another process has written, SQLite forgets the pages it has read and frees their memory.
-# glibc would give it back to the system each time, and fetch it again page by page, unless a
-# block of this size has been freed before.
 KEPT_MEMORY = 1 << 20
 DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -102,7 +99,7 @@ class SqliteDatabase:
         self._process = os.getpid()
         self._log_file = -1
         self._programmed = False
-        bytes(KEPT_MEMORY)
+        _keep_freed_memory()
         _refuse_network_file_system(path)
         with _Errors(path):
             self._connection = apsw.Connection(path)
@@ -294,6 +291,13 @@ def _translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
             return StoreReadOnly(f"{where} cannot be opened. {kept}; check its permissions.")
         return StoreUnavailable(f"{where} cannot be opened. {kept}; check path and permissions.")
     return StoreError(f"{where}: {error}. {kept}; `hv doctor` looks closer.")
+
+
+def _keep_freed_memory() -> None:
+    """When another process has written, SQLite forgets the pages it has read and frees their
+    memory. glibc would give that back to the system each time, and fetch it again page by
+    page. Once it has seen a large block being freed, it keeps up to twice as much."""
+    bytes(KEPT_MEMORY)
 
 
 def _open_lock(path: str) -> int:
