@@ -257,9 +257,9 @@ class PostgresDatabase:
     def _turn(self, values: Row) -> Row | None:
         """A statement by itself is a transaction."""
         with self._failing_cleanly():
-            cursor = psycopg.RawCursor(self._connected())
-            cursor.execute(numbered(turn.POSTGRES_TURN), values, prepare=True)
-            return cursor.fetchone()
+            self._connected()
+            self._turns.execute(numbered(turn.POSTGRES_TURN), values, prepare=True)
+            return self._turns.fetchone()
 
     def _program(self) -> None:
         """Teach the database the plain turn, if we may."""
@@ -288,6 +288,7 @@ class PostgresDatabase:
             if self._relaxed:
                 connection.execute("SET synchronous_commit TO off")
             self._connection = connection
+            self._turns = psycopg.RawCursor(connection)  # kept, with what it knows of the types
         return self._connection
 
     def _prepare_schema(self) -> None:
