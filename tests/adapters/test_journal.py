@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -316,6 +317,67 @@ def test_a_kill_at_any_instant_leaves_whole_lines_or_none(runtime):
         assert state in (after_steps(len(heard)), after_steps(len(heard) + 1))
         for verdict in found.verdicts:
             assert verdict.result == "x" * (verdict.token.attempt % 5 * 20_000)
+
+
+class Death(BaseException):
+    """What a kill would be, at a moment that a test can choose."""
+
+
+class DyingSystem:
+    """The system's calls, until the last one allowed; of a write then `part` is done."""
+
+    def __init__(self, calls, part):
+        self.calls, self.part = calls, part
+
+    def __getattr__(self, name):
+        call = getattr(os, name)
+        if name not in ("open", "write", "ftruncate", "rename", "close", "unlink"):
+            return call
+
+        def counted(*arguments):
+            self.calls -= 1
+            if self.calls < 0:
+                if name == "write":
+                    handle, text = arguments
+                    os.write(handle, text[: int(len(text) * self.part)])
+                raise Death
+            return call(*arguments)
+
+        return counted
+
+
+@pytest.mark.parametrize("part", [0, 0.5, 1])
+def test_death_between_any_two_system_calls_loses_nothing(runtime, monkeypatch, part):
+    """The same as above, but at every moment there is, the shortest ones too."""
+    done = Verdict(ONE, "complete", "x" * 100)
+    steps = [
+        ("clear", (), left()),
+        ("starting", (str(ONE),), left(running=ONE)),
+        ("leader", (9, 1), left(running=ONE, leader=(9, 1))),
+        ("clear", (), left(running=ONE, leader=(9, 1))),
+        ("ended", (done,), left([done], leader=(9, 1))),
+        ("starting", (str(TWO),), left([done], TWO)),
+        ("clear", (), left(running=TWO)),
+        ("ended", (Verdict(TWO, "fail"),), left([Verdict(TWO, "fail")])),
+        ("clear", (), left()),
+    ]
+    # Before the first step there is nothing, or a file with nothing in it.
+    states = [None, *(after for _, _, after in steps)]
+    nothing_yet = Remains((), None, None, None)
+    for calls in range(1_000):
+        journal.forget(runtime, WORKER)
+        monkeypatch.setattr(journal, "os", DyingSystem(calls, part))
+        book, made = Journal(runtime, WORKER, "/sys/fs/cgroup/seven"), 0
+        with suppress(Death):
+            for name, arguments, _ in steps:
+                getattr(book, name)(*arguments)
+                made += 1
+        monkeypatch.setattr(journal, "os", os)
+        found = remains(runtime, WORKER)
+        assert found in states[made : made + 2] or (made == 0 and found == nothing_yet), calls
+        if made == len(steps):
+            break
+    assert len(steps) < calls < 100
 
 
 def test_lines_are_written_with_single_calls(runtime, monkeypatch):

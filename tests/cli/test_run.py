@@ -431,3 +431,16 @@ def test_old_outputs_are_collected(hv):
 def test_a_mistake_is_one_clear_line_and_makes_no_store(bare, args):
     bare.refused(2, "run", *args)
     assert not bare.store.exists()
+
+
+def test_the_same_on_postgresql(hv, postgres_url):
+    hv.env["HYPERVISOR_STORE"] = postgres_url
+    told = run(hv, "--name", "b", "--", "sh", "-c", 'echo "$1"; [ $1 != b ]', "sh",
+               items="abc", code=9)  # fmt: skip
+    again = run(hv, "--name", "b", "--", "sh", "-c", 'echo "$1"; [ $1 != b ]', "sh",
+                items="abc", code=9)  # fmt: skip
+    task = hv.tasks("b")[1]["id"]
+    assert f"{task}  b: exit code 1" in told and "2 done · 1 failed" in told
+    assert "2 already done, skipped; 1 failed before, tried again" in again
+    assert hv.ok("logs", task) == "b\n"
+    assert hv.ok("status", "b").startswith("batch b: 3 tasks\n2 done · 1 failed\n")

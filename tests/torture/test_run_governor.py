@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -49,27 +51,32 @@ def test_a_budget_of_memory_is_kept(project):
 
 @pytest.mark.long
 def test_a_budget_costs_little_time(tmp_path):
-    """20 tasks of 1 GB within 6 GB: not slower than 1/0.8 of the best fixed number of workers."""
-    fixed = {}
-    for workers in (3, 4, 5):
-        made = _new(tmp_path, f"fixed{workers}", FIXED)
-        try:
-            peak = _run_allocations(made, 1000, 5.0, workers=workers, seconds=300)
-            if peak <= 6000 * MB:
-                fixed[workers] = _took(made)
-        finally:
-            made.close()
-    governed = _new(tmp_path, "governed", BUDGET)
+    """20 tasks of 1 GB within 6 GB: at most 1/0.8 of the time of the best fixed number.
+
+    The machine may be busy with something else now and then, so the two take turns.
+    """
+    fixed = {workers: _timed(tmp_path, FIXED, workers) for workers in (3, 4, 5)}
+    fitting = {workers: took for workers, (took, peak) in fixed.items() if peak <= 6000 * MB}
+    best = min(fitting, key=lambda workers: fitting[workers])
+    turns = [(_timed(tmp_path, BUDGET, 12), _timed(tmp_path, FIXED, best)) for _ in range(3)]
+    took = statistics.median(governed for (governed, _), _ in turns)
+    other = statistics.median([fitting[best], *(by_number for _, (by_number, _) in turns)])
+    peak = max(peak for (_, peak), _ in turns)
+    print(f"{took:.1f} s at {peak // MB} MB; {best} workers: {other:.1f} s; {fixed}, {turns}")
+    assert peak <= 6000 * MB
+    assert took <= other / 0.8
+
+
+def _timed(folder, config, workers):
+    """How long it took and the most memory there was, in a project of its own."""
+    place = Path(tempfile.mkdtemp(dir=folder))
+    project = Project(place, config.format(limit=6000))
     try:
-        peak = _run_allocations(governed, 1000, 5.0, workers=12, seconds=300)
-        _all_done_at_first_try(governed)
-        took = _took(governed)
+        peak = _run_allocations(project, 1000, 4.0, workers=workers, seconds=300)
+        _all_done_at_first_try(project)
+        return _took(project), peak
     finally:
-        governed.close()
-    told = f"{took:.1f} s at {peak // MB} MB; fixed: { {n: round(s, 1) for n, s in fixed.items()} }"
-    print(told)
-    assert peak <= 6000 * MB, told
-    assert took <= min(fixed.values()) / 0.8, told
+        project.close()
 
 
 @pytest.mark.long
@@ -139,11 +146,6 @@ def _all_done_at_first_try(project):
 def _took(project):
     ((begun, ended),) = project.query("SELECT min(claimed_at), max(ended_at) FROM attempts")[0]
     return (ended - begun) / 1000
-
-
-def _new(folder, name, config):
-    (folder / name).mkdir()
-    return Project(folder / name, config.format(limit=6000))
 
 
 def _median_start():

@@ -58,7 +58,7 @@ class TestOneOfThem:
             parents |= {all[pid].parent for pid in project.workers() if pid in all}
         assert [project.ended(client).code for client in clients] == [0] * 5
         assert len(parents) == 1, "workers of more than one supervisor"
-        assert _noted(project, "begin") == sum(batches, [])
+        assert _noted(project, "begin") == [item for items in batches for item in items]
         project.wait_until_left()
 
     def test_those_who_look_for_it_are_not_taken_for_it(self, tmp_path):
@@ -196,8 +196,9 @@ class TestSteering:
         assert set(_outcomes(project)) <= {"done", "released", None}
 
     def test_fail_fast_starts_nothing_more(self, project):
+        """The other worker may finish what it has begun or is about to begin."""
         (project.folder / "fail.sh").write_text(
-            'echo "begin $1" >> noted; sleep 0.3; [ "$1" != 3 ] || [ -e mended ]'
+            'echo "begin $1" >> noted; [ "$1" != 3 ] || [ -e mended ] || exit 1; sleep 0.2'
         )
         command = ("run", "--fail-fast", "--workers", "2", "--", "sh", "fail.sh", "{}")
         ended = project.ended(project.start(*command, items=range(1, 41)))
@@ -310,7 +311,7 @@ def _count(project, sql):
 
 def _next_supervisor(project, first):
     """The client misses it within a second or two."""
-    found = []
+    found: list[int] = []
 
     def is_there():
         found[:] = [pid for pid in project.supervisors() if pid != first]

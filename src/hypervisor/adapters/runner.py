@@ -117,7 +117,7 @@ class LocalRunner:
         return Ended(
             code if code is not None and code >= 0 else None,
             -code if code is not None and code < 0 else None,
-            self._cpu(), max((r.peak for r in reaped), default=0),
+            self._cpu(), max((r.peak for r in reaped if r.peak > _own_peak()), default=0),
         )  # fmt: skip
 
     def _end_all(self, grace: float) -> list[tree.Reaped]:

@@ -53,7 +53,7 @@ def spec_data(spec: RunSpec) -> Json:
     """The spec as it is kept: only what differs from the defaults."""
     defaults = RunSpec._field_defaults
     return {
-        name: value
+        name: list(value) if isinstance(value, tuple) else value
         for name, value in spec._asdict().items()
         if name not in defaults or value != defaults[name]
     }

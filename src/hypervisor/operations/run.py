@@ -113,7 +113,7 @@ def unsuccessful(hv: Context, submitted: Submitted) -> int:
     """How many tasks of a run did not succeed; what failed in earlier runs does not count."""
     changed = outcome(hv, submitted)
     ended_badly = sum(changed.get(s, 0) for s in ("failed", "cancelled", "blocked", "review"))
-    states = hv.store.stats(submitted.batch.id).states
+    states = hv.store.stats(submitted.batch.id, pace=False).states
     return ended_badly + sum(states[s] for s in ("waiting", "active", "in_progress", "merging"))
 
 
@@ -201,7 +201,7 @@ def status(hv: Context, batch: str | None = None, now: int | None = None) -> Sta
     ]
     return Status(
         None if found is None else hv.store.batch(found),
-        hv.store.stats(found, now),
+        hv.store.stats(found, now, pace=False),
         attempts(hv, found),
         tuple(pauses),
         hv.launcher.supervisor(),

@@ -63,7 +63,7 @@ class Supervisor:
         demands = self._demands(crew, ready)
         decision = self._decide(now, crew, demands, ready)
         self._carry_out(now, crew, decision)
-        self._staff(now, crew, staffed(demands, decision.target))
+        self._staff(now, crew, demands, min(decision.target, self._host_limit(demands)))
         return self._has_reason_to_stay(now, crew, ready)
 
     # Seeing
@@ -89,8 +89,8 @@ class Supervisor:
         for each in gone:
             bury(self.hv, each.worker, self._held_by(each.worker.id, now), now)
             self.hv.store.retire(each.worker.id, now)
-            self.leaving.discard(each.worker.id)
         alive = [each for each in found if each not in gone]
+        self.leaving &= {each.worker.id for each in alive}
         for each in alive:
             if self.starting.pop(each.worker.pid, None):
                 self.false_starts[each.batch] = 0
@@ -110,15 +110,17 @@ class Supervisor:
     # Deciding
 
     def _demands(self, crew: Crew, ready: list[Ready]) -> list[Demand]:
-        """What each batch could use: those at work, and one more for each ready task."""
+        """What each batch could use: one for each running and each ready task, of which those
+        who come to life or rest take their share, and nobody is sent away for want of work."""
         demands = []
         waiting = {each.batch: each for each in ready}
         starting = Counter(batch for batch, _ in self.starting.values())
         for batch in dict.fromkeys([*waiting, *(each.batch for each in crew.workers), *starting]):
-            here = len(crew.of(batch)) + starting[batch]
+            staying = self._staying(crew, batch)
+            busy = sum(each.worker.id in crew.running for each in staying)
             more = waiting.get(batch)
-            limit = self._limit_of(batch)
-            wanted = min(limit, here + more.tasks) if more else min(limit, here)
+            wanted = max(len(staying) + starting[batch], busy + (more.tasks if more else 0))
+            wanted = min(wanted, self._limit_of(batch))
             priority, rank = (
                 (more.priority, more.rank) if more else (self._priority(crew, batch), 0)
             )
@@ -168,17 +170,19 @@ class Supervisor:
         given = self.hv.store.setting("workers")
         if given is not None:
             return int(given)
-        wished = [self._spec(demand.batch).workers or 0 for demand in demands]
+        wished = [self._wished(demand.batch) or 0 for demand in demands]
         return max([self.hv.settings.workers or self.cores, *wished])
 
     def _limit_of(self, batch: str) -> int:
-        spec = self._spec(batch)
-        if spec.strategy == "sequential":
+        if self._spec(batch).strategy == "sequential":
             return 1
+        wished = self._wished(batch)
+        return (self.hv.settings.workers or self.cores) if wished is None else wished
+
+    def _wished(self, batch: str) -> int | None:
+        """How many workers were asked for, lately or when the batch was declared."""
         given = self.hv.store.setting(f"workers {batch}")
-        if given is not None:
-            return int(given)
-        return spec.workers or self.hv.settings.workers or self.cores
+        return self._spec(batch).workers if given is None else int(given)
 
     def _priority(self, crew: Crew, batch: str) -> str:
         of_batch = (a.priority for a in crew.running.values() if a.batch == batch)
@@ -202,16 +206,22 @@ class Supervisor:
                 self.leaving.add(worker_id)
                 self.hv.launcher.ask(worker, "stop")
 
-    def _staff(self, now: int, crew: Crew, wanted: dict[str, int]) -> None:
-        for batch, count in wanted.items():
-            here = [each for each in crew.of(batch) if each.worker.id not in self.leaving]
+    def _staff(self, now: int, crew: Crew, demands: list[Demand], target: int) -> None:
+        """As many as each batch is given; nobody is started before those who leave have left."""
+        room = target - len(crew.workers) - len(self.starting)
+        for batch, count in staffed(demands, target).items():
+            here = self._staying(crew, batch)
             starting = sum(begun == batch for begun, _ in self.starting.values())
-            for _ in range(count - len(here) - starting):
+            for _ in range(min(count - len(here) - starting, room)):
                 self.starting[self.hv.launcher.start_worker(batch)] = (batch, now)
+                room -= 1
             youngest_first = sorted(here, key=lambda each: -each.started_at)
             for each in youngest_first[: max(len(here) - count, 0)]:
                 self.leaving.add(each.worker.id)
                 self.hv.launcher.ask(each.worker, "drain")
+
+    def _staying(self, crew: Crew, batch: str) -> list[AtWork]:
+        return [each for each in crew.of(batch) if each.worker.id not in self.leaving]
 
     def _wind_up(self, crew: Crew, asked: str) -> bool:
         """We were told to end: so are the workers, and then we go."""

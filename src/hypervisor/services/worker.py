@@ -18,12 +18,14 @@ from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Lease, Usage, Verdict, parse_token
 from hypervisor.domain.limits import Limits, merged
 from hypervisor.domain.retry import back_off
-from hypervisor.domain.run import BATCH, Pause, RunSpec, Stop
+from hypervisor.domain.run import BATCH, Pause, RunSpec, Stop, spec_data
 from hypervisor.domain.settings import limits_from
 from hypervisor.operations.items import item_of
 from hypervisor.services.watch import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hypervisor.domain.lease import Worker as Identity
     from hypervisor.domain.settings import Settings
     from hypervisor.domain.task import Task
@@ -37,6 +39,7 @@ LOOK = 1.0
 SHORT_TURN, LONG_TURN = 0.04, 0.1
 MOST_CLAIMED = 64
 IDLE = 1.0
+MOST_TROUBLES = 10
 STORE_PATIENCE = 60.0
 SMALLEST_PEAK = 1 << 20
 
@@ -52,11 +55,13 @@ class Worker:
         self.wanted = ClaimFilter(batch=batch, capabilities=capabilities)
         self.leases: deque[Lease] = deque()
         self.verdicts: list[Verdict] = []
+        self.declared = spec_data(spec)
         self.size = spec.claim or 1
         self.peaks: dict[str, tuple[float, int]] = {}
         self.claimed: float | None = None
         self.flushed = time.monotonic()
         self.idle_since: float | None = None
+        self.troubles = 0
 
     def run(self) -> None:
         """Work until the batch has nothing more to claim, or a signal asks for an end."""
@@ -81,6 +86,8 @@ class Worker:
             if time.monotonic() - self.flushed > FLUSH:
                 self._settle()
             return True
+        if self.hv.store.batch(self.batch).spec != self.declared:
+            return False  # it is to be run otherwise now: by a new worker
         if self._take():
             self.idle_since = None
             return True
@@ -130,10 +137,24 @@ class Worker:
         return leases
 
     def _give_back(self, leases: deque[Lease], why: str) -> None:
-        self.verdicts += [
-            Verdict(parse_token(lease.token), "release", reason=why) for lease in leases
-        ]
+        """Put back what was not begun, unless somebody has called it off meanwhile."""
+        stops = {(stop.task, stop.attempt): stop for stop in self._stops(leases)}
+        for lease in leases:
+            token = parse_token(lease.token)
+            stop = stops.get((token.task, token.attempt))
+            if stop is None or stop.next == "release":
+                self.verdicts.append(Verdict(token, "release", reason=why))
+            elif stop.next == "fail":
+                self.verdicts.append(Verdict(token, "fail", reason=stop.reason))
+            else:
+                with suppress(StoreError):  # then it stays claimed, and is not run either
+                    self._cancel(stop)
         leases.clear()
+
+    def _stops(self, leases: Collection[Lease]) -> list[Stop]:
+        with suppress(StoreError):
+            return self.hv.store.stops([lease.task.id for lease in leases])
+        return []
 
     def _rest(self) -> bool:
         """Nothing to claim: look again for a while, then leave it to the supervisor."""
@@ -162,6 +183,7 @@ class Worker:
         except OSError as error:  # the host's trouble, not the task's
             self._host_trouble(lease, error)
             return None
+        self.troubles = 0
         started = time.monotonic()
         ended = self.runner.wait(FIRST_LOOK)
         if ended is not None:
@@ -194,12 +216,7 @@ class Worker:
         if stop.next == "lost":
             return
         if stop.next == "cancel":
-            try:
-                self.hv.store.cancel(stop.task, stop.reason, stop.actor)
-            except RequestError:  # it has ended otherwise meanwhile
-                return
-            self.hv.store.forget_stop(stop.task)
-            return
+            return self._cancel(stop)
         usage = self._usage(lease, ended, peak)
         token = parse_token(lease.token)
         if stop.next == "release":
@@ -209,12 +226,18 @@ class Worker:
         else:
             self._decide(self._failure(lease, stop.reason, usage))
 
+    def _cancel(self, stop: Stop) -> None:
+        with suppress(RequestError):  # it has ended otherwise meanwhile
+            self.hv.store.cancel(stop.task, stop.reason, stop.actor)
+            self.hv.store.forget_stop(stop.task)
+
     def _clear(self, lease: Lease) -> None:
         if left := self.runner.clear(self.settings.grace):
-            self.hv.store.note(
-                "leftovers", {"processes": left, "said": f"{left} left running were stopped"},
-                self.me.name, lease.task.id, self.batch,
-            )  # fmt: skip
+            with suppress(StoreError):  # how the attempt ended is still to be written down
+                self.hv.store.note(
+                    "leftovers", {"processes": left, "said": f"{left} left running were stopped"},
+                    self.me.name, lease.task.id, self.batch,
+                )  # fmt: skip
 
     def _end(self, lease: Lease, ended: Ended, peak: int) -> None:
         if self.runner.hopeless:
@@ -236,6 +259,10 @@ class Worker:
     def _decide(self, verdict: Verdict) -> None:
         self.journal.ended(verdict)
         self.verdicts.append(verdict)
+        if self.spec.fail_fast and verdict.event == "fail":
+            self._settle()  # at once: nothing more shall start
+        if verdict.event == "fail" and self.spec.fail_fast:
+            self._settle()  # before anything else is started or claimed
 
     def _failure(self, lease: Lease, reason: str, usage: Usage) -> Verdict:
         task, token = lease.task, parse_token(lease.token)
@@ -259,7 +286,8 @@ class Worker:
         estimate = max(peak, estimate * 0.99, SMALLEST_PEAK)
         if not 0.8 < estimate / (told or 1) < 1.1:
             told = int(estimate)
-            self.hv.store.set(f"peak {kind}", str(told))
+            with suppress(StoreError):  # how the attempt ended is still to be written down
+                self.hv.store.set(f"peak {kind}", str(told))
         self.peaks[kind] = (estimate, told)
 
     def _host_trouble(self, lease: Lease, error: OSError) -> None:
@@ -268,6 +296,9 @@ class Worker:
         self._give_back(self.leases, why)
         self._settle()
         self.hv.store.note("trouble", {"said": why}, self.me.name, lease.task.id, self.batch)
+        self.troubles += 1
+        if self.troubles >= MOST_TROUBLES:
+            self.hv.store.pause(Pause(BATCH, self.batch, why, self.me.name, 0))
         self.runner.pause(1.0)
 
 

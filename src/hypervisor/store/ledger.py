@@ -320,9 +320,9 @@ class Ledger:
     def batches(self, limit: int) -> list[Batch]:
         return self._db.read(lambda s: reading.batches(s, limit))
 
-    def stats(self, batch: str | None, now: int | None = None) -> Stats:
+    def stats(self, batch: str | None, now: int | None = None, pace: bool = True) -> Stats:
         at = self._at(now)
-        return self._db.read(lambda s: reading.stats(s, batch, at, PACE_WINDOW))
+        return self._db.read(lambda s: reading.stats(s, batch, at, PACE_WINDOW, pace))
 
     def events(self, since: int, limit: int) -> list[Event]:
         return [reading.event(row) for row in self._db.events(since, limit)]

@@ -123,7 +123,8 @@ def make_batch(row: Row) -> Batch:
     return Batch(row[0], row[1], row[2], log.load(row[3]))
 
 
-def stats(session: Session, batch_id: str | None, now: int, window: int) -> Stats:
+def stats(session: Session, batch_id: str | None, now: int, window: int, pace: bool) -> Stats:
+    """Counts; with the pace, which costs as much as there were events in the window."""
     states = dict.fromkeys(lifecycle.STATES, 0)
     types: dict[str, dict[str, int]] = {}
     sql = COUNTS.format(everything=int(batch_id is None))
@@ -132,10 +133,11 @@ def stats(session: Session, batch_id: str | None, now: int, window: int) -> Stat
         types.setdefault(kind, {})[state] = count
     total = sum(states.values())
     ended = sum(states[state] for state in lifecycle.TERMINAL)
-    pace = _pace(session, batch_id, now, window)
+    rates = _pace(session, batch_id, now, window) if pace else {}
     return Stats(
         total, states, types, total - ended, states[lifecycle.IN_PROGRESS],
-        pace.get("complete", 0.0), pace.get("fail", 0.0) + pace.get("poison", 0.0), window // 1000,
+        rates.get("complete", 0.0), rates.get("fail", 0.0) + rates.get("poison", 0.0),
+        window // 1000,
     )  # fmt: skip
 
 

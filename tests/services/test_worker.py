@@ -1,0 +1,412 @@
+"""The worker attempt by attempt: a real store, and commands that do as the test says."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from hypervisor.adapters.host import LocalHost
+from hypervisor.adapters.outputs import Outputs
+from hypervisor.domain.attempt import Ended
+from hypervisor.domain.errors import StoreUnavailable
+from hypervisor.domain.lease import Worker as Identity
+from hypervisor.domain.limits import Limits
+from hypervisor.domain.run import RunSpec, Vital, spec_data
+from hypervisor.domain.settings import Settings
+from hypervisor.domain.task import NewTask, TaskFilter
+from hypervisor.operations.context import Context, Equipment
+from hypervisor.services.worker import Worker
+from hypervisor.store.ledger import Ledger
+from hypervisor.store.sqlite import SqliteDatabase
+
+MB = 1 << 20
+WELL = Ended(0, None, 0.25, 12 * MB)
+BADLY = Ended(7, None, 0.0, 0)
+ME = Identity("me", "worker-1", "host", "boot", 1, 10)
+
+
+class Script:
+    """A runner for which each item says what happens: a list of what `wait` answers.
+
+    A callable is called first and its answer taken. Whatever happens is logged. The worker
+    is told to drain as soon as it has nothing to do.
+    """
+
+    def __init__(self, log):
+        self.log = log
+        self.asked = ""
+        self.leader = 77
+        self.hopeless: str | None = None
+        self.items: dict[str, list[Any]] = {}
+        self.left = 0
+        self.memory = 0
+        self._answers: list[Any] = []
+
+    def start(self, item, token, output):
+        self.log.append(f"start {item.text}")
+        self._answers = list(self.items.get(item.text, [WELL]))
+        if isinstance(self._answers[0], OSError):
+            raise self._answers[0]
+
+    def wait(self, seconds):
+        answer = self._answers.pop(0)
+        return answer() if callable(answer) else answer
+
+    def stop(self, grace):
+        self.log.append("stop")
+        return Ended(None, 15, 0.5, 0)
+
+    def clear(self, grace):
+        return self.left
+
+    def vital(self):
+        return Vital(0.0, self.memory, 0, 1)
+
+    def exact_memory(self):
+        return self.memory
+
+    def settle_in(self):
+        self.log.append("settle in")
+
+    def pause(self, seconds):
+        self.asked = self.asked or "drain"
+
+    def close(self):
+        self.log.append("close")
+
+
+class Journal:
+    def __init__(self, log):
+        self.log = log
+
+    def starting(self, token):
+        self.log.append("journal start")
+
+    def leader(self, pid, start):
+        self.log.append(f"journal leader {pid}")
+
+    def ended(self, verdict):
+        self.log.append(f"journal {verdict.event}")
+
+    def clear(self):
+        self.log.append("journal clear")
+
+    def remove(self):
+        self.log.append("journal remove")
+
+
+class Bench:
+    """A worker at its bench, with items that behave as scripted."""
+
+    def __init__(self, folder, settings=None, **spec):
+        self.store = Ledger(SqliteDatabase(str(folder / "store.db"), relaxed=True))
+        self.log: list[str] = []
+        self.runner = Script(self.log)
+        self.settings = settings or Settings()
+        self.outputs = Outputs(str(folder))
+        self.spec = RunSpec("/", ("true",), **spec)
+        launcher: Any = None
+        equipment = Equipment(launcher, self.outputs, self.settings)
+        self.hv = Context(self.store, LocalHost(), "tester", 0, lambda: equipment)
+        self.batch = self.store.declare("b", spec_data(self.spec), "t").id
+        self._next = self.store.now() - 1000
+
+    def item(self, text, *answers, data=None, **more):
+        """An item, and what `wait` will answer for it; by default that it ended well."""
+        if answers:
+            self.runner.items[text] = list(answers)
+        task = NewTask(text, type="run", data={"item": text, **(data or {})}, **more)
+        self._next += 1  # tasks of one moment come in no order
+        return self.store.add([task], "b", "t", self._next).ids[0]
+
+    def work(self):
+        worker = Worker(
+            self.hv, ME, self.batch, self.spec, self.runner, Journal(self.log), self.outputs,
+            self.settings,
+        )  # fmt: skip
+        worker.run()
+        return self
+
+    def outcomes(self):
+        """The outcomes of each task's attempts, by title."""
+        tasks = self.store.list_tasks(TaskFilter(), 1000)
+        return {t.title: [a.outcome for a in self.store.detail(t.id).attempts] for t in tasks}
+
+    def began(self):
+        return [line.split()[1] for line in self.log if line.startswith("start ")]
+
+    def events(self, *kinds):
+        return [event for event in self.store.events(0, 10_000) if event.kind in kinds]
+
+
+@pytest.fixture
+def bench(tmp_path):
+    made = []
+
+    def maker(**how):
+        made.append(Bench(tmp_path, **how))
+        return made[-1]
+
+    yield maker
+    for each in made:
+        each.store.close()
+
+
+def test_does_what_there_is_and_goes(bench):
+    bench = bench(claim=2)
+    for text in "abc":
+        bench.item(text)
+    bench.work()
+    assert bench.outcomes() == {"a": ["done"], "b": ["done"], "c": ["done"]}
+    assert bench.store.at_work("boot") == []
+    assert bench.log[-2:] == ["close", "journal remove"]
+
+
+def test_writes_down_what_it_does_before_it_does_it(bench):
+    bench = bench(claim=1)
+    bench.item("a")
+    bench.work()
+    first = bench.log.index("journal clear")
+    begun = bench.log.index("journal start")
+    assert first < begun < bench.log.index("start a") < bench.log.index("journal complete")
+    assert "journal clear" in bench.log[bench.log.index("journal complete") :]
+
+
+def test_is_known_to_the_store_before_it_keeps_a_journal(bench):
+    """A journal of somebody that nobody knows would stay for ever."""
+    bench = bench()
+    known = []
+
+    class Watching(Journal):
+        def clear(self):
+            known.append([each.worker.id for each in bench.store.at_work("boot")])
+
+    worker = Worker(
+        bench.hv, ME, bench.batch, bench.spec, bench.runner, Watching([]), bench.outputs,
+        bench.settings,
+    )  # fmt: skip
+    worker.run()
+    assert known[0] == ["me"]
+
+
+def test_what_an_attempt_cost_is_kept(bench):
+    bench = bench()
+    task = bench.item("a")
+    bench.work()
+    (attempt,) = bench.store.detail(task).attempts
+    assert (attempt.exit_code, attempt.cpu_ms, attempt.peak_kb) == (0, 250, 12 * 1024)
+    assert bench.store.setting("peak run") == str(12 * MB)
+
+
+def test_a_failure_is_final_or_tried_again_later(bench):
+    bench = bench()
+    final = bench.item("final", BADLY)
+    again = bench.item("again", BADLY, retries=1)
+    bench.work()
+    assert bench.outcomes() == {"final": ["failed"], "again": ["failed"]}
+    assert bench.store.task(final).state == "failed"
+    assert bench.store.task(final).reason == "exit code 7"
+    task = bench.store.task(again)
+    assert task.state == "waiting" and task.start_at and task.start_at > bench.store.now()
+
+
+def test_what_was_claimed_with_a_long_one_goes_back(bench):
+    """The others do not wait for it; that costs them nothing."""
+    bench = bench(claim=4)
+
+    def in_the_middle():
+        assert states(bench) == {"long": "in_progress", "b": "active", "c": "active"}
+
+    bench.item("long", None, lambda: in_the_middle() or WELL)
+    bench.item("b")
+    bench.item("c")
+    bench.work()
+    assert bench.outcomes() == {
+        "long": ["done"], "b": ["released", "done"], "c": ["released", "done"]
+    }  # fmt: skip
+    assert "journal leader 77" in bench.log and "settle in" in bench.log
+
+
+def test_leftovers_are_told(bench):
+    bench = bench()
+    bench.item("a")
+    bench.runner.left = 3
+    bench.work()
+    (event,) = bench.events("leftovers")
+    assert event.data == {"processes": 3, "said": "3 left running were stopped"}
+
+
+def test_trouble_with_the_store_does_not_repeat_what_has_ended(bench, monkeypatch):
+    """What is only nice to know must not come between an end and its place in the journal."""
+    bench = bench(claim=1)
+    bench.item("a")
+    bench.runner.left = 1
+
+    def away(*_, **__):
+        raise StoreUnavailable("the disk is full.")
+
+    monkeypatch.setattr(bench.store, "set", away)
+    monkeypatch.setattr(bench.store, "note", away)
+    bench.work()
+    assert "journal complete" in bench.log
+    assert bench.outcomes() == {"a": ["done"]}
+
+
+def test_what_would_fail_all_alike_pauses_the_batch(bench):
+    bench = bench(claim=2)
+    task = bench.item("a", Ended(None, None, 0.0, 0, error="no such module"))
+    bench.item("b")
+    bench.runner.hopeless = "no such module"
+    bench.work()
+    assert bench.began() == ["a"]
+    assert states(bench) == {"a": "active", "b": "active"}
+    assert bench.store.task(task).failures == 0
+    assert [pause.reason for pause in bench.store.pauses()] == ["no such module"]
+
+
+class TestFailFast:
+    @pytest.mark.parametrize("claim", [1, 4])
+    def test_starts_nothing_more(self, bench, claim):
+        bench = bench(claim=claim, fail_fast=True)
+        for text in "abcdefgh":
+            bench.item(text, BADLY if text == "b" else WELL)
+        bench.work()
+        assert bench.began() == ["a", "b"]
+        assert states(bench)["b"] == "failed"
+        (pause,) = bench.store.pauses()
+        assert pause.reason.startswith("fail-fast: ") and "exit code 7" in pause.reason
+        assert set(states(bench).values()) == {"done", "failed", "active"}
+
+    def test_not_while_it_may_still_be_tried_again(self, bench):
+        bench = bench(fail_fast=True)
+        bench.item("a", BADLY, retries=1)
+        bench.item("b")
+        bench.work()
+        assert bench.began() == ["a", "b"] and bench.store.pauses() == []
+
+
+class TestRefused:
+    def test_an_item_that_no_command_fits(self, bench):
+        bench = bench()
+        bad = bench.store.add([NewTask("bad", type="run", data={"no": "item"})], "b", "t").ids[0]
+        bench.item("good")
+        bench.work()
+        assert states(bench) == {"bad": "failed", "good": "done"}
+        assert "no item in its data" in (bench.store.task(bad).reason or "")
+
+    def test_limits_that_make_no_sense(self, bench):
+        """The task's fault: the worker lives on, and so do its other tasks."""
+        bench = bench()
+        bad = bench.item("bad", None, WELL, data={"limits": {"time": "soon"}})
+        bench.item("good")
+        bench.work()
+        assert states(bench) == {"bad": "failed", "good": "done"}
+        assert bench.began() == ["good"]
+        assert "'soon' is no duration" in (bench.store.task(bad).reason or "")
+
+    def test_trouble_of_the_host_costs_the_task_nothing(self, bench):
+        bench = bench(claim=3)
+        full = OSError(errno.ENOSPC, "No space left on device")
+        first = bench.item("a", full)
+        bench.item("b")
+        bench.work()
+        assert states(bench) == {"a": "active", "b": "active"}
+        task = bench.store.task(first)
+        assert (task.failures, task.crashes) == (0, 0)
+        (event,) = bench.events("trouble")
+        assert event.data["said"] == "this host could not start it: No space left on device"
+
+
+class TestStopped:
+    @pytest.mark.parametrize(
+        ("after", "state"), [("cancel", "cancelled"), ("fail", "failed"), ("release", "active")]
+    )
+    def test_while_it_runs(self, bench, after, state):
+        bench = bench()
+
+        def ask():
+            bench.store.ask_stop(task, after, "enough", "x")
+            bench.runner.asked = "drain"  # so that it is not taken up again
+
+        task: str = bench.item("a", ask)
+        bench.work()
+        assert bench.store.task(task).state == state
+        assert bench.log.count("stop") == 1
+        assert bench.store.task(task).reason == "enough"
+
+    @pytest.mark.parametrize(("after", "state"), [("cancel", "cancelled"), ("fail", "failed")])
+    def test_while_it_was_only_claimed(self, bench, after, state):
+        """It would go back with the others: instead, what was asked for is done."""
+        bench = bench(claim=3)
+
+        def ask():
+            bench.store.ask_stop(task, after, "enough", "x")
+
+        bench.item("long", ask, WELL)
+        task: str = bench.item("b")
+        bench.item("c")
+        bench.work()
+        assert bench.began() == ["long", "c"]
+        assert bench.store.task(task).state == state
+        assert bench.store.task(task).reason == "enough"
+
+    def test_a_worker_that_is_told_to_stop_puts_it_back(self, bench):
+        bench = bench()
+        task = bench.item("a", lambda: setattr(bench.runner, "asked", "stop"), WELL)
+        bench.work()
+        assert bench.outcomes() == {"a": ["released"]}
+        assert bench.store.task(task).state == "active"
+        assert "stop" in bench.log
+
+    def test_a_worker_that_is_told_to_drain_finishes_it(self, bench):
+        bench = bench(claim=2)
+        bench.item("a", lambda: setattr(bench.runner, "asked", "drain"), WELL)
+        bench.item("b")
+        bench.work()
+        assert states(bench) == {"a": "done", "b": "active"}
+
+
+class TestLimits:
+    @pytest.mark.parametrize(("retries", "state"), [(0, "failed"), (1, "waiting")])
+    def test_a_limit_is_a_failure(self, bench, retries, state):
+        bench = bench(memory=100 * MB)
+        bench.runner.memory = 150 * MB
+        task = bench.item("a", None, retries=retries)
+        bench.work()
+        found = bench.store.task(task)
+        assert found.state == state
+        assert found.reason == "memory limit: 150 MB used, limit 100 MB"
+        (event,) = bench.events("overseer")
+        assert (event.task, event.data["act"], event.data["limit"]) == (task, "stop", "memory")
+        assert bench.store.detail(task).attempts[0].peak_kb == 150 * 1024
+
+    def test_a_rehearsal_only_tells(self, bench):
+        bench = bench(memory=100 * MB, settings=Settings(dry_run=True))
+        bench.runner.memory = 150 * MB
+        bench.item("a", None, None, WELL)
+        bench.work()
+        assert states(bench) == {"a": "done"}
+        (event,) = bench.events("overseer")
+        assert event.data["act"] == "would_stop"
+
+    @pytest.mark.parametrize(
+        ("own", "batch", "stops_at"),
+        [({}, None, "300 MB"), ({}, 200, "200 MB"), ({"memory": "100M"}, 200, "100 MB"),
+         ({"memory": "off"}, 200, None)],
+    )  # fmt: skip
+    def test_of_the_task_over_the_batch_over_the_type(self, bench, own, batch, stops_at):
+        settings = Settings(
+            limits=Limits(memory=400 * MB), limits_by_type={"run": Limits(memory=300 * MB)}
+        )
+        bench = bench(settings=settings, memory=None if batch is None else batch * MB)
+        bench.runner.memory = 500 * MB
+        task = bench.item("a", None, WELL, data={"limits": own} if own else None)
+        bench.work()
+        reason = bench.store.task(task).reason
+        assert reason == (stops_at and f"memory limit: 500 MB used, limit {stops_at}")
+
+
+def states(bench):
+    return {task.title: task.state for task in bench.store.list_tasks(TaskFilter(), 1000)}
