@@ -10,6 +10,7 @@ help: ## Show this list
 
 test: dev ## Run all tests, PostgreSQL included
 	$(PY) -m pytest
+	@sh scripts/tested.sh --note
 
 test-long: dev ## Run all tests, the ones that take minutes included
 	$(PY) -m pytest --long
@@ -20,7 +21,8 @@ lint: dev ## Check style, types and import rules
 	$(PY) -m mypy
 	.venv/bin/lint-imports
 
-check: lint test ## Everything a change must pass: lint and test
+check: lint ## Everything a change must pass: lint, and test unless that has passed on these files
+	@sh scripts/tested.sh || $(MAKE) test
 
 docs: dev ## Write the generated parts of the documentation anew
 	$(PY) scripts/cli_reference.py

@@ -222,6 +222,21 @@ def test_what_was_claimed_before_a_pause_may_finish(ledger, add, claim):
     assert ledger.task(task).state == "done"
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_busy_worker_notices_a_pause_at_its_next_turn(ledger, open_ledger, add, limit):
+    """One task ended and one wanted is a statement of its own, which must look as well."""
+    add("a", "b", "c")
+    other = open_ledger()
+    request = ClaimRequest(BOB, limit, LEASE)
+    leases = other.claim(request, NOW)
+    turns = [Verdict(parse_token(lease.token), "complete") for lease in leases]
+    ledger.pause(ALL, NOW)
+    settled, leases = other.settle_and_claim(turns, request, NOW)
+    assert [answer.state for answer in settled] == ["done"] * limit and leases == []
+    ledger.resume(ALL, NOW)
+    assert len(other.claim(request, NOW)) == min(limit, 3 - limit)
+
+
 def test_what_becomes_ready_under_a_pause_waits_for_its_end(ledger, add, claim, settle):
     need = add("need")
     add(NewTask("later", start_at=NOW + 10), NewTask("dependent", after=(need,)))
@@ -541,6 +556,24 @@ def test_usage_is_written_for_the_attempt_that_is_meant(store, ledger, add, clai
     assert settle(first, "complete", usage=wrong).lost
     assert settle(second._replace(nonce="0000"), "complete", usage=wrong).lost
     assert everything(store) == before
+
+
+def test_a_turn_keeps_usage_and_result_for_the_attempt_that_ended(ledger, add):
+    add("a", "b", "c")
+    request = ClaimRequest(ANN, 1, LEASE)
+    [lease] = ledger.claim(request, NOW)
+    for n, usage in enumerate([Usage(0, 10, 20, 30), None]):
+        done = parse_token(lease.token)
+        verdict = Verdict(done, "complete", {"n": n}, usage=usage)
+        [answer], [lease] = ledger.settle_and_claim([verdict], request, NOW)
+        assert (answer.state, answer.repeated) == ("done", False)
+        seen = ledger.detail(done.task)
+        assert seen.attempts[0][6:] == (usage or Usage()) and seen.task.result == {"n": n}
+        [again], _ = ledger.settle_and_claim(
+            [verdict._replace(result=7, usage=Usage(9, 9, 9, 9))], None, NOW
+        )
+        assert again.repeated and ledger.detail(done.task) == seen
+    assert ledger.detail(lease.task.id).attempts[0][6:] == (None,) * 4
 
 
 def test_each_verdict_of_a_call_brings_its_own_usage(ledger, add):

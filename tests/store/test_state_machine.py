@@ -264,9 +264,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # Steps: adding
 
-    @initialize(specs=st.lists(SPECS, min_size=3, max_size=6))
-    def start(self, specs):
-        self.add_tasks(specs, 0)
+    @initialize(specs=st.lists(SPECS, min_size=3, max_size=6), batch=st.sampled_from([1, 0, 1]))
+    def start(self, specs, batch):
+        self.add_tasks(specs, batch)
 
     @action(4, when="room", specs=st.lists(SPECS, min_size=1, max_size=4), batch=BATCH)
     def add(self, specs, batch):
@@ -432,7 +432,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.ledger.resume(Pause(scope, name, "", "bob", 0), self.now) == old
         self.met["resume" if old else "not paused"] += 1
 
-    @action(2, capabilities=st.sampled_from([("gpu",), ()]))
+    @action(3, when="active", capabilities=st.sampled_from([("gpu",), ()]))
     def look_at_ready(self, capabilities):
         """By one ledger only: looking makes it read the lanes, which a claim must do itself."""
         found = self.ledger.ready(capabilities)

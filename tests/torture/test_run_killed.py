@@ -30,7 +30,7 @@ AT_MOST = 600.0
 
 
 @pytest.mark.parametrize(
-    ("items", "strikes"), [(400, 30), pytest.param(2000, 400, marks=pytest.mark.long)]
+    ("items", "strikes"), [(400, 25), pytest.param(2000, 400, marks=pytest.mark.long)]
 )
 def test_everything_is_done_and_nothing_finished_is_repeated(project, items, strikes):
     storm = Storm(project, items, random.Random(20261116 + items))
