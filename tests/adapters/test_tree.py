@@ -419,7 +419,7 @@ class TestEndLeftovers:
             "from hypervisor.adapters import tree\n"
             "print(tree.end_leftovers('t1.1', None, None, 0.2))"
         )
-        script = f'sleep 120 & {sys.executable} -S -E -c "$0"; echo over; kill $!'
+        script = f'sleep 120 & "{sys.executable}" -S -E -c "$0"; echo over; kill $!'
         done = subprocess.run(
             ["sh", "-c", script, code], cwd=worker.folder, capture_output=True, text=True,
             env={**os.environ, "HV_ATTEMPT": "t1.1"}, timeout=DEADLINE,

@@ -1,4 +1,4 @@
-"""What the examples of this folder start from: an empty store and the short way to its verbs."""
+"""The short way to a ledger's verbs, for the examples of this folder."""
 
 from __future__ import annotations
 
@@ -7,20 +7,7 @@ import pytest
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Verdict, parse_token
 from hypervisor.domain.task import NewTask
-from tests.store.given import ANN, LEASE, NOW, YOUNG_TABLES
-
-
-@pytest.fixture
-def store(store):
-    """Empty at the start, and at the end of nothing that would surprise the next user."""
-    _wipe_young_tables(store)
-    yield store
-    _wipe_young_tables(store)
-
-
-def _wipe_young_tables(store):
-    for table in YOUNG_TABLES:
-        store.run(f"DELETE FROM {table}")
+from tests.store.given import ANN, LEASE, NOW
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import Any
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Lease, Verdict, Worker, parse_token
 from hypervisor.store.ledger import Ledger
-from tests.support.databases import Store, dump
 
 NOW = 1_800_000_000_000
 SECOND = 1_000
@@ -15,7 +14,6 @@ WEEK = 7 * 24 * 3600 * SECOND
 LEASE = 60 * SECOND
 ANN = Worker("w-ann", "ann", "here", "boot1", 101, 1)
 BOB = Worker("w-bob", "bob", "there", "boot2", 102, 1)
-YOUNG_TABLES = ("pauses", "stops", "settings")
 
 
 def titles(leases: list[Lease]) -> list[str]:
@@ -31,9 +29,3 @@ def claimable(ledger: Ledger, worker: Worker = ANN, at: int = NOW, **wanted: Any
     leases = ledger.claim(ClaimRequest(worker, 100, LEASE, ClaimFilter(**wanted)), at)
     ledger.settle([Verdict(parse_token(lease.token), "release") for lease in leases], at)
     return titles(leases)
-
-
-def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table, those of running work too."""
-    young = store.query(*[f"SELECT * FROM {table} ORDER BY 1, 2" for table in YOUNG_TABLES])
-    return {**dump(store), **dict(zip(YOUNG_TABLES, young, strict=True))}

@@ -13,7 +13,8 @@ from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskRepor
 from hypervisor.domain.task import Batch, Changes, NewTask
 from hypervisor.store.ledger import Ledger
 from tests.store import invariants
-from tests.store.given import ANN, BOB, LEASE, NOW, claim_all, claimable, everything
+from tests.store.given import ANN, BOB, LEASE, NOW, claim_all, claimable
+from tests.support.databases import dump
 
 SPEC = {"cwd": "/", "command": ["true", "{}"]}
 RUNNER = Worker("w-run", "worker-7", "here", "boot1", 107, 3)
@@ -67,9 +68,9 @@ def test_declaring_makes_the_batch_and_says_so(ledger, open_ledger):
 
 def test_declaring_the_same_again_writes_nothing(store, ledger, open_ledger):
     first = ledger.declare("new", SPEC, "ann", NOW)
-    before = everything(store)
+    before = dump(store)
     assert open_ledger().declare("new", dict(SPEC), "bob", NOW + 5) == first
-    assert everything(store) == before
+    assert dump(store) == before
 
 
 def test_declaring_otherwise_changes_how_a_batch_is_run_from_now_on(ledger, open_ledger):
@@ -188,11 +189,11 @@ def test_pausing_twice_or_resuming_what_runs_is_false_and_writes_nothing(store, 
     add("a")
     assert not ledger.resume(ALL, NOW)
     assert ledger.pause(ALL, NOW)
-    before = everything(store)
+    before = dump(store)
     assert not ledger.pause(ALL._replace(reason="other", actor="bob"), NOW + 1)
     assert not ledger.resume(Pause("type", "task", "", "ann", NOW), NOW + 1)
     assert not ledger.resume(Pause("batch", "", "", "ann", NOW), NOW + 1)
-    assert everything(store) == before
+    assert dump(store) == before
 
 
 def test_a_pause_says_who_and_why_and_leaves_its_lines_in_the_log(ledger, run_batch):
@@ -312,10 +313,10 @@ def test_only_what_one_of_our_workers_runs_can_be_asked_to_stop(
     ledger.retire("w-gone", NOW)
     done = claim(worker(batch))
     settle(done, "complete")
-    before = everything(store)
+    before = dump(store)
     for task in (foreign.task, gone.task, done.task, ids[3], "0" * 12):
         assert not ledger.ask_stop(task, "cancel", "why", "ann", NOW + 1), task
-    assert everything(store) == before
+    assert dump(store) == before
     assert ledger.stops([*ids, "0" * 12]) == []
 
 
@@ -522,10 +523,10 @@ def test_scaling_sets_and_unsets_the_number_of_workers(ledger):
 def test_a_note_is_an_event_and_nothing_else(store, ledger, run_batch):
     batch = run_batch("a")
     task = ledger.report(batch, "", 1, NOW)[0].id
-    before = everything(store)
+    before = dump(store)
     ledger.note("governor", {"said": "2 of 5 started"}, "supervisor", now=NOW + 1)
     ledger.note("overseer", {"limit": "time"}, "w", task, batch, NOW + 2)
-    after = everything(store)
+    after = dump(store)
     assert {table for table in after if after[table] != before[table]} == {"events"}
     events = ledger.events(0, 99)[-2:]
     assert [(e.kind, e.task, e.batch, e.actor, e.at, e.state) for e in events] == [
@@ -549,13 +550,13 @@ def test_usage_is_written_for_the_attempt_that_is_meant(store, ledger, add, clai
     assert [tuple(a[6:]) for a in ledger.detail(task).attempts] == [
         tuple(usage), (0, None, 5, None),
     ]  # fmt: skip
-    before = everything(store)
+    before = dump(store)
     wrong = Usage(1, 1, 1, 1)
     assert settle(second, "complete", usage=wrong).repeated
     assert settle(second, "fail", reason="r", usage=wrong).lost
     assert settle(first, "complete", usage=wrong).lost
     assert settle(second._replace(nonce="0000"), "complete", usage=wrong).lost
-    assert everything(store) == before
+    assert dump(store) == before
 
 
 def test_a_turn_keeps_usage_and_result_for_the_attempt_that_ended(ledger, add):

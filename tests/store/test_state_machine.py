@@ -213,7 +213,6 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store.wipe()
-        self.store.run("DELETE FROM pauses")
         # Ids and nonces come from here, so that a failing example can be repeated.
         source = random.Random(1)
         chance.entropy = lambda: source.getrandbits(ids.ENTROPY_BITS)

@@ -30,7 +30,7 @@ AT_MOST = 600.0
 
 
 @pytest.mark.parametrize(
-    ("items", "strikes"), [(400, 25), pytest.param(2000, 400, marks=pytest.mark.long)]
+    ("items", "strikes"), [(400, 25), pytest.param(2000, 300, marks=pytest.mark.long)]
 )
 def test_everything_is_done_and_nothing_finished_is_repeated(project, items, strikes):
     storm = Storm(project, items, random.Random(20261116 + items))
@@ -61,8 +61,10 @@ class Storm:
         client = self.start_client()
         while self.strikes < strikes:
             assert time.monotonic() < self._until, self._project.story()
+            if client.poll() == 0:
+                assert self.strikes > strikes / 2, "all was done too soon: add items"
+                return
             if client.poll() is not None:
-                assert client.returncode, "the storm was too short: add items"
                 client = self.start_client()
             time.sleep(self._dice.random() * 2 * EVERY)  # when it strikes is the luck of the draw
             if self._dice.random() < MOSTLY:
