@@ -169,7 +169,10 @@ class Project:
 
     def role(self, process: Process) -> str:
         """What a process of the project is: client, supervisor, worker or child."""
-        words = command_line(process.pid).split("\n")
+        line = command_line(process.pid)
+        if line == command_line(process.parent):
+            return "child"  # just spawned, it still looks like the one that did it
+        words = line.split("\n")
         if words[:3] == [sys.executable, "-I", "-c"] and "bootstrap" in words[3]:
             return {"supervise": "supervisor", "work": "worker"}.get(
                 words[4] if len(words) > 4 else "", "client"

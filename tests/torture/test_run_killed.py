@@ -68,7 +68,7 @@ class Storm:
                 client = self.start_client()
             time.sleep(self._dice.random() * 2 * EVERY)  # when it strikes is the luck of the draw
             if self._dice.random() < MOSTLY:
-                wait_for(lambda: client.poll() or self._is_at_work(), "work")  # noqa: B023
+                self._wait_for_work(client)
             self._strike(self._dice.choices(list(TARGETS), list(TARGETS.values()))[0])
         client.kill()
         client.wait()
@@ -82,8 +82,12 @@ class Storm:
         if first.code == 0:
             assert f"{self._items} already done, skipped" in last.err
 
-    def _is_at_work(self):
-        return any(self._project.role(p) == "child" for p in self._project.processes())
+    def _wait_for_work(self, client):
+        def is_at_work():
+            return any(self._project.role(p) == "child" for p in self._project.processes())
+
+        ready = lambda: client.poll() is not None or is_at_work()  # noqa: E731
+        wait_for(ready, "work", story=self._project.story)
 
     def _strike(self, target):
         by_role = defaultdict(list)

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.domain.admission import Footprint
+from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import BATCH, AtWork, Pause, Ready, RunSpec, spec_from
 from hypervisor.domain.staffing import Demand, staffed
 from hypervisor.operations.sweep import bury, sweep
@@ -190,7 +191,11 @@ class Supervisor:
 
     def _spec(self, batch: str) -> RunSpec:
         if batch not in self.specs:
-            self.specs[batch] = spec_from(self.hv.store.batch(batch).spec)
+            try:
+                self.specs[batch] = spec_from(self.hv.store.batch(batch).spec)
+            except InvalidInput as error:  # one batch of another version must not stop the others
+                self.hv.store.pause(Pause(BATCH, batch, str(error), ACTOR, 0))
+                self.specs[batch] = RunSpec(cwd="", workers=0)
         return self.specs[batch]
 
     # Acting
