@@ -80,7 +80,7 @@ class Storm:
         last = self._project.ended(self.start_client(), AT_MOST)
         assert last.code == 0, (last, self._project.story())
         if first.code == 0:
-            assert f"{self._items} already done, skipped" in last.err
+            assert f"{self._items:,} already done, skipped" in last.err
 
     def _wait_for_work(self, client):
         def is_at_work():

@@ -60,7 +60,8 @@ def behave(project):
     (project.folder / "behave.py").write_text(BEHAVE)
     (project.folder / "chatty.sh").write_text(CHATTY)
     (project.folder / "one.sh").write_text(
-        f'case $1 in chatty*) exec sh chatty.sh "$1";; esac\nexec "{sys.executable}" -S behave.py $1'
+        'case $1 in chatty*) exec sh chatty.sh "$1";; esac\n'
+        f'exec "{sys.executable}" -S behave.py $1'
     )
     return ("sh", "one.sh", "{}")
 
