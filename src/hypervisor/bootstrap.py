@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 IDLE_MS = 3_000
 TICK = 0.25
+WAITING_TICK = 0.05
 STORE_PATIENCE = 300.0
 FOLDER = ".hypervisor"
 FILE = "store.db"
@@ -98,7 +99,7 @@ def supervise(
             print(f"{error}", file=sys.stderr, flush=True)
             if signals.asked or time.monotonic() > patience:
                 break
-        signals.wait(TICK)
+        signals.wait(WAITING_TICK if supervisor.is_waiting else TICK)
     launcher.tidy()
     hv.close()
     return 0

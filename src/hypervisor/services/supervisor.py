@@ -51,6 +51,7 @@ class Supervisor:
         self.specs: dict[str, RunSpec] = {}
         self.swept_at = 0
         self.busy_at: int | None = None
+        self.is_waiting = True  # for work: nobody is there who could be doing any
 
     def tick(self, now: int, asked: str = "") -> bool:
         """Look around and do what is needed. False when there is no reason to stay."""
@@ -256,6 +257,7 @@ class Supervisor:
 
     def _has_reason_to_stay(self, now: int, crew: Crew, ready: list[Ready]) -> bool:
         """Work, somebody at it, or a task whose time comes within the day."""
+        self.is_waiting = not (crew.workers or self.starting)
         busy = crew.workers or self.starting or ready or self.hv.store.due(now + FAR_AHEAD)
         if busy or self.busy_at is None:
             self.busy_at = now

@@ -126,6 +126,8 @@ def prepare(args: argparse.Namespace) -> int | None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     args.after = [hv.resolve(task) for task in args.after or ()]  # before anything is made
+    if hv.launcher.supervisor() is None:
+        hv.launcher.start_supervisor()  # it comes up while we add the tasks
     submitted = running.run(hv, args.spec, _tasks(args), args.batch_name)
     args.source.close()
     if not args.json:
