@@ -137,7 +137,7 @@ class Launcher(Protocol):
     """Starts supervisors and workers on this host, and deals with what dead ones left."""
 
     def supervisor(self) -> int | None:
-        """The pid of the supervisor of this store on this host, None if there is none."""
+        """The pid of this store's supervisor here, 0 while it comes up, None if there is none."""
         ...
 
     def start_supervisor(self) -> None:

@@ -34,7 +34,7 @@ def read(outputs, attempt=1, task=TASK):
 
 def test_an_output_is_for_its_owner_only(outputs):
     path = outputs.prepare(TASK, 3)
-    assert path == outputs.path(TASK, 3) == os.path.join(outputs.root, TASK, "3.log")
+    assert path == outputs.path(TASK, 3) == os.path.join(outputs.root, TASK[:10], f"{TASK}.3.log")
     for folder in (outputs.root, os.path.dirname(path)):
         assert os.stat(folder).st_mode & 0o777 == 0o700
     assert not os.path.exists(path), "whoever writes makes it"

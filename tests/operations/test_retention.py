@@ -140,10 +140,7 @@ def test_what_unfinished_tasks_keep_counts_but_costs_others_their_place(equipped
 def test_outputs_of_tasks_the_store_does_not_know_are_left_alone(equipped):
     hv = equipped(keep_size=0)
     keep(hv, "unknown00000", days=999)
-    os.makedirs(os.path.join(hv.outputs.root, "not an id"))
-    with open(os.path.join(hv.outputs.root, "not an id", "1.log"), "wb") as file:
-        file.write(b"x" * 10)
-    assert gc(hv, now=NOW) == Collected(0, 0, 2, 20)
+    assert gc(hv, now=NOW) == Collected(0, 0, 1, 10)
 
 
 def test_what_is_no_output_is_left_alone(equipped, tmp_path):
@@ -152,14 +149,18 @@ def test_what_is_no_output_is_left_alone(equipped, tmp_path):
     keep(hv, name, days=99)
     precious = tmp_path / "precious"
     precious.mkdir()
-    (precious / "1.log").write_text("mine")
-    for stray in ("notes.txt", "x.log", "1.log.bak"):
-        (tmp_path / "outputs" / name / stray).write_text("mine")
-    os.symlink(precious, tmp_path / "outputs" / task(hv, "complete"))
+    output = os.path.basename(hv.outputs.path(name, 1))
+    (precious / output).write_text("mine")
+    group = os.path.dirname(hv.outputs.path(name, 1))
+    strays = ["not an id.1.log", "notes.txt", "other.1.log", "x.log", f"{output}.bak"]
+    for stray in strays:
+        with open(os.path.join(group, stray), "w", encoding="ascii") as file:
+            file.write("mine")
+    os.symlink(precious, tmp_path / "outputs" / "linked")
     (tmp_path / "outputs" / "loose.log").write_text("mine")
     assert gc(hv, now=NOW).outputs == 1
-    assert (precious / "1.log").read_text() == "mine"
-    assert sorted(os.listdir(tmp_path / "outputs" / name)) == ["1.log.bak", "notes.txt", "x.log"]
+    assert (precious / output).read_text() == "mine"
+    assert sorted(os.listdir(group)) == sorted(strays)
 
 
 def test_a_dry_run_tells_the_same_and_touches_nothing(equipped):

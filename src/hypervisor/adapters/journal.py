@@ -18,6 +18,7 @@ from hypervisor.domain.lease import Usage, Verdict, Worker, parse_token
 from hypervisor.domain.run import Remains
 
 NEW = ".new"
+ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -110,7 +111,7 @@ def _path(runtime: str, worker: Worker) -> str:
 
 
 def _line(values: list[Any]) -> bytes:
-    return json.dumps(values, separators=(",", ":")).encode() + b"\n"
+    return ENCODE(values).encode() + b"\n"
 
 
 def _text(value: Any) -> str:

@@ -32,18 +32,27 @@ class LocalLauncher:
         self._where = where
         self.places = places
         self._started: set[int] = set()
+        self._coming_up = 0
         self._adopts = False
 
     def supervisor(self) -> int | None:
-        """Whoever looks shares the lock for a moment, so that two of them do not take each
-        other for a supervisor."""
+        """Its process id, 0 while it comes up. Whoever looks shares the lock for a moment, so
+        that two of them do not take each other for a supervisor."""
         try:
             with open(self._lock(), encoding="ascii") as file:
                 if not _take(file.fileno(), fcntl.LOCK_SH):
                     return int(file.read().strip() or 0)
         except FileNotFoundError:
             pass
-        return None
+        return 0 if self._is_coming_up() else None
+
+    def _is_coming_up(self) -> bool:
+        if self._coming_up:
+            with suppress(ChildProcessError):
+                if os.waitpid(self._coming_up, os.WNOHANG) == (0, 0):
+                    return True
+            self._coming_up = 0
+        return False
 
     def hold(self) -> int | None:
         """Become the one supervisor of this store here. None if there is one."""
@@ -65,7 +74,7 @@ class LocalLauncher:
 
     def start_supervisor(self) -> None:
         make_private(self.places.runtime)
-        self._start("supervise", "--detached")
+        self._coming_up = self._start("supervise", "--detached")
 
     def start_worker(self, batch: str) -> int:
         pid = self._start("work", batch)

@@ -1,4 +1,8 @@
-"""The kept outputs: one file per attempt, `outputs/<task>/<attempt>.log`."""
+"""The kept outputs: one file per attempt, `outputs/<group>/<task>.<attempt>.log`.
+
+The group is the beginning of the id, which tasks that were added together share: a folder
+for every task would take more room and time than most outputs do.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import Output
 
 PIECE = 1 << 20
+GROUP = 10  # characters; the two that are left tell up to 1,024 tasks apart
 
 
 class Outputs:
@@ -20,7 +25,7 @@ class Outputs:
     def path(self, task: str, attempt: int) -> str:
         if not task.isalnum():  # other names could lead elsewhere
             raise InvalidInput(f"{task[:60]!r} is no id.")
-        return os.path.join(self.root, task, f"{attempt}.log")
+        return f"{self.root}/{task[:GROUP]}/{task}.{attempt}.log"
 
     def prepare(self, task: str, attempt: int) -> str:
         """The path of an output that is about to be written."""
@@ -78,17 +83,17 @@ class Outputs:
 
     def all(self) -> Iterator[Output]:
         """Every kept output, as the file system lists them."""
-        with suppress(FileNotFoundError), os.scandir(self.root) as tasks:
-            for task in tasks:
-                if task.is_dir(follow_symlinks=False):
-                    yield from self._of_task(task.name)
+        with suppress(FileNotFoundError), os.scandir(self.root) as groups:
+            for group in groups:
+                if group.is_dir(follow_symlinks=False):
+                    yield from self._of_group(group.name)
 
     def remove(self, task: str, attempt: int) -> int:
         """Delete an output; returns how many bytes that freed."""
         size = self.size(task, attempt) or 0
         with suppress(OSError):
             os.unlink(self.path(task, attempt))
-            os.rmdir(os.path.join(self.root, task))  # only once it is empty
+            os.rmdir(os.path.dirname(self.path(task, attempt)))  # only once it is empty
         return size
 
     def free(self) -> int:
@@ -97,10 +102,12 @@ class Outputs:
             return shutil.disk_usage(os.path.dirname(self.root)).free
         return 1 << 62
 
-    def _of_task(self, task: str) -> Iterator[Output]:
-        with suppress(OSError), os.scandir(os.path.join(self.root, task)) as files:
+    def _of_group(self, group: str) -> Iterator[Output]:
+        with suppress(OSError), os.scandir(os.path.join(self.root, group)) as files:
             for file in files:
-                number, ending = os.path.splitext(file.name)
-                if ending == ".log" and number.isdecimal():
+                task, _, rest = file.name.partition(".")
+                number, ending = os.path.splitext(rest)
+                ours = task.isalnum() and task[:GROUP] == group
+                if ours and ending == ".log" and number.isdecimal():
                     found = file.stat(follow_symlinks=False)
                     yield Output(task, int(number), found.st_size, int(found.st_mtime * 1000))

@@ -57,6 +57,7 @@ class Worker:
         self.verdicts: list[Verdict] = []
         self.declared = spec_data(spec)
         self.size = spec.claim or 1
+        self.limits: dict[str, Limits] = {}
         self.peaks: dict[str, tuple[float, int]] = {}
         self.claimed: float | None = None
         self.flushed = time.monotonic()
@@ -174,7 +175,7 @@ class Worker:
     def _carry_out(self, lease: Lease) -> None:
         task = lease.task
         try:
-            limits = limits_of(task, self.spec, self.settings)
+            limits = self._limits_of(task)
             output = self.outputs.prepare(task.id, task.attempts)
             self.journal.starting(lease.token)
             self.runner.start(item_of(task), lease.token, output)
@@ -190,6 +191,13 @@ class Worker:
             self._clear(lease)
             return self._end(lease, ended, 0)
         return self._stay_with(lease, limits, started)
+
+    def _limits_of(self, task: Task) -> Limits:
+        if isinstance(task.data, dict) and "limits" in task.data:
+            return limits_of(task, self.spec, self.settings)
+        if task.type not in self.limits:
+            self.limits[task.type] = limits_of(task, self.spec, self.settings)
+        return self.limits[task.type]
 
     def _stay_with(self, lease: Lease, limits: Limits, started: float) -> None:
         """The attempt takes its time: let go of what else was claimed, and watch it."""
@@ -259,8 +267,6 @@ class Worker:
     def _decide(self, verdict: Verdict) -> None:
         self.journal.ended(verdict)
         self.verdicts.append(verdict)
-        if self.spec.fail_fast and verdict.event == "fail":
-            self._settle()  # at once: nothing more shall start
         if verdict.event == "fail" and self.spec.fail_fast:
             self._settle()  # before anything else is started or claimed
 
