@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 from hypervisor.domain.attempt import Ended
+from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
 from hypervisor.domain.receipt import ChainReport, Receipt
@@ -250,6 +251,18 @@ class Store(Protocol):
     ) -> list[TaskReport]: ...
     def states(self, tasks: Sequence[str]) -> dict[str, str]: ...
     def changed_since(self, batch: str, since: int) -> dict[str, int]: ...
+
+    def declare_chunks(self, batch: str, names: Sequence[str], gate: str) -> list[Chunk]: ...
+    def chunks(self, batch: str) -> list[Chunk]: ...
+    def chunk_tasks(self, batch: str, number: int) -> list[Task]: ...
+    def decide_chunk(
+        self, batch: str, number: int, decision: str, note: str, opens: Collection[int],
+        actor: str, now: int | None = None,
+    ) -> list[int]: ...  # fmt: skip
+    def retry_chunk(
+        self, batch: str, number: int, tasks: Sequence[str], note: str, actor: str,
+        now: int | None = None,
+    ) -> int: ...  # fmt: skip
 
     def append_under_claim(
         self, token: Token, texts: list[str], now: int | None = None

@@ -24,4 +24,6 @@ def environment_for(spec: RunSpec, given: dict[str, str], batch: str) -> dict[st
             for name, value in env.items()
             if name in KEPT_WHEN_CLEAN or name.startswith("LC_")
         }
+    if spec.propose:
+        env["HV_PROPOSE"] = "1"
     return {**env, "HV_BATCH": batch}

@@ -185,6 +185,7 @@ def _attempt(function: Function, folder: str, request: Any) -> str:
         os.chdir(folder)  # the item before may have gone elsewhere
         _redirect(request["output"])
         _renew_streams()
+        _pass_on(request.get("note"))
     except OSError as error:
         return _failed(_one_line(error))
     try:
@@ -220,6 +221,14 @@ def _returned(result: Any) -> str:
 
 def _failed(why: str) -> str:
     return f'"ok": false, "error": {_encode(why)}'
+
+
+def _pass_on(note: str | None) -> None:
+    """What a reviewer wants done differently this time."""
+    if note:
+        os.environ["HV_NOTE"] = note.replace("\0", " ")
+    else:
+        os.environ.pop("HV_NOTE", None)
 
 
 def _redirect(output: str) -> None:

@@ -50,10 +50,10 @@ class FunctionRunner:
         self._spent = 0.0
         self._known_peak = 0
 
-    def start(self, item: Json, output: str) -> None:
+    def start(self, item: Json, output: str, note: str = "") -> None:
         """Begin an attempt. OSError: there is no such Python, or no room; nothing was begun."""
         output = os.path.abspath(output)
-        line = json.dumps({"item": item, "output": output}).encode() + b"\n"
+        line = json.dumps({"item": item, "output": output, "note": note}).encode() + b"\n"
         if not self._lives():
             self.stop()
             self._spawn(output)

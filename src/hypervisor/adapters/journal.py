@@ -121,6 +121,9 @@ def _text(value: Any) -> str:
 
 
 def _verdict(values: list[Any]) -> Verdict:
-    token, event, result, reason, unblock, retry_at, usage = values
+    token, event, result, reason, unblock, retry_at, usage, receipts = values
     cost = None if usage is None else Usage(*(None if n is None else int(n) for n in usage))
-    return Verdict(parse_token(_text(token)), event, result, reason, unblock, retry_at, cost)
+    evidence = tuple(_text(line) for line in receipts)
+    return Verdict(
+        parse_token(_text(token)), event, result, reason, unblock, retry_at, cost, evidence
+    )

@@ -69,12 +69,14 @@ class LocalRunner:
         self._cpu_before = _reaped_cpu()
         if self._function is not None:
             value = item.text if item.columns is None else item.columns
-            self._function.start(value, output)
+            self._function.start(value, output, item.note)
             self._poll.register(self._function.fileno(), select.POLLIN)
             return
         assert self._template is not None
         task, attempt, _ = token.split(".")
         env = {**self._env, "HV_TASK": task, tree.MARK: f"{task}.{attempt}"}
+        if item.note:
+            env["HV_NOTE"] = item.note
         stdin = (item.text + "\n").encode() if self._spec.stdin == "item" else None
         started = self._commands.start(self._template.render(item), env, output, stdin)
         if isinstance(started, Ended):

@@ -81,6 +81,7 @@ class Verdict(NamedTuple):
     unblock: str | None = None
     retry_at: int | None = None
     usage: Usage | None = None
+    receipts: tuple[str, ...] = ()  # evidence that is written down together with the end
 
 
 class Settled(NamedTuple):

@@ -23,7 +23,7 @@ QUEUE = "queue"
 
 STATES = {
     INBOX: "captured, not triaged: never claimable",
-    WAITING: "not claimable yet: an open dependency, a held exclusive key, a start time",
+    WAITING: "not claimable yet: an open dependency, a held chunk or exclusive key, a start time",
     ACTIVE: "claimable now",
     IN_PROGRESS: "claimed under a live lease",
     MERGING: "finished, its commits on the way into the target branch",
@@ -103,8 +103,10 @@ def next_state(state: str, event: str, task: str = "the task") -> str:
     return after
 
 
-def queue_state(open_dependencies: int, start_at: int | None, keyed: bool) -> str:
+def queue_state(
+    open_dependencies: int, start_at: int | None, keyed: bool, held: bool = False
+) -> str:
     """The state in which a task enters the queue. One with exclusive keys always waits at
     first: whether it may have them is for the store to say, in the same transaction."""
-    hindered = open_dependencies > 0 or start_at is not None or keyed
+    hindered = open_dependencies > 0 or start_at is not None or keyed or held
     return WAITING if hindered else ACTIVE

@@ -35,6 +35,10 @@ class RunSpec(NamedTuple):
     memory: int | None = None  # … bytes …
     silence: int | None = None  # … milliseconds …
     output: int | None = None  # … bytes
+    result: str = "none"  # or "json": the last line that a command prints is its result
+    gate: str = "none"  # checkpoints: after each chunk, after the first, none
+    write_back: bool = False  # the items are task files: status and receipts go into them
+    propose: bool = False  # workers are told to propose changes, not to make them
 
 
 def template_of(spec: RunSpec) -> Template:
@@ -123,6 +127,7 @@ class TaskReport(NamedTuple):
     cpu_seconds: float
     peak_bytes: int
     exit_code: int | None
+    chunk: int = 0
 
 
 class Output(NamedTuple):

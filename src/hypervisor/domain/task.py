@@ -22,6 +22,7 @@ class NewTask(NamedTuple):
     retries: int = 0
     data: Json = None
     inbox: bool = False
+    chunk: int = 0  # the number of its chunk in the batch; 0: none
 
 
 class Task(NamedTuple):

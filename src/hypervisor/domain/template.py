@@ -49,11 +49,13 @@ TOKEN = re.compile(
 
 
 class Item(NamedTuple):
-    """What a command is run for: its text, its place in the input from 1, its named columns."""
+    """What a command is run for: its text, its place in the input from 1, its named columns,
+    and the note of a person who wants it done again."""
 
     text: str
     number: int = 1
     columns: Mapping[str, Any] | None = None
+    note: str = ""
 
 
 Value = Callable[[Item], str]

@@ -17,6 +17,7 @@ from hypervisor.domain.errors import InvalidInput, RequestError, StoreError
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Lease, Usage, Verdict, parse_token
 from hypervisor.domain.limits import Limits, merged
+from hypervisor.domain.result import LARGEST_RESULT, receipts_in, result_in
 from hypervisor.domain.retry import back_off
 from hypervisor.domain.run import BATCH, Pause, RunSpec, Stop, spec_data
 from hypervisor.domain.settings import limits_from
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from hypervisor.domain.lease import Worker as Identity
     from hypervisor.domain.settings import Settings
-    from hypervisor.domain.task import Task
+    from hypervisor.domain.task import Json, Task
     from hypervisor.operations.context import Context
     from hypervisor.ports import Journal, Outputs, Runner
 
@@ -253,9 +254,18 @@ class Worker:
         usage = self._usage(lease, ended, peak)
         if ended.ok:
             token = parse_token(lease.token)
-            self._decide(Verdict(token, "complete", ended.result, usage=usage))
+            result = self._printed(lease) if self.spec.result == "json" else ended.result
+            evidence = receipts_in(result)
+            self._decide(Verdict(token, "complete", result, usage=usage, receipts=evidence))
         else:
             self._decide(self._failure(lease, ended.reason() or "failed", usage))
+
+    def _printed(self, lease: Lease) -> Json:
+        """What a command printed last, if that is JSON."""
+        task = lease.task
+        size = self.outputs.size(task.id, task.attempts) or 0
+        tail = self.outputs.read(task.id, task.attempts, max(size - LARGEST_RESULT, 0), size)
+        return result_in(tail)
 
     def _give_up(self, lease: Lease, why: str) -> None:
         """Every other item would fail for the same reason: leave them as they are."""

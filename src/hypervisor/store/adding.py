@@ -8,7 +8,7 @@ from hypervisor.domain.errors import DependencyCycle, InvalidInput, NotFound
 from hypervisor.domain.lane import Lane
 from hypervisor.domain.priority import rank
 from hypervisor.domain.task import Added, Batch, Duplicate, NewTask
-from hypervisor.store import chance, dependencies, log, readiness, reading
+from hypervisor.store import chance, chunking, dependencies, log, readiness, reading
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Session, chunks, marks, pad
 
@@ -158,13 +158,15 @@ def _insert(
 ) -> None:
     book.ensure(session, {p.lane for p in planned})
     lane_ids = {p.lane: p.lane.id for p in planned}
-    states = [_first_state(p, now) for p in planned]
+    held = chunking.held_among(session, batch, {p.new.chunk for p in planned})
+    states = [_first_state(p, p.new.chunk in held, now) for p in planned]
     pairs = list(zip(planned, states, strict=True))
     session.insert(
         "tasks",
         [
             (p.id, state, lane_ids[p.lane], rank(p.number, p.new.priority), batch, p.open_needs,
-             readiness.if_later(p.new.start_at, now), p.new.retries, now, now)
+             readiness.if_later(p.new.start_at, now), p.new.retries, now, now, p.new.chunk,
+             int(p.new.chunk in held))
             for p, state in pairs
         ],
     )  # fmt: skip
@@ -198,9 +200,9 @@ def _insert(
     readiness.promote(session, book, [p.id for p in planned if p.lane.keyed], now)
 
 
-def _first_state(p: _Planned, now: int) -> str:
+def _first_state(p: _Planned, held: bool, now: int) -> str:
     if p.new.inbox:
         return lifecycle.INBOX
     return lifecycle.queue_state(
-        p.open_needs, readiness.if_later(p.new.start_at, now), p.lane.keyed
+        p.open_needs, readiness.if_later(p.new.start_at, now), p.lane.keyed, held
     )

@@ -50,7 +50,7 @@ SET_QUEUED = "UPDATE task_keys SET queued = ? WHERE task = ?"
 LINE_UP = """
 UPDATE task_keys SET queued = 1 WHERE task = ? AND EXISTS (
     SELECT 1 FROM tasks
-    WHERE id = ? AND state = 'waiting' AND open_deps = 0 AND start_at IS NULL)
+    WHERE id = ? AND state = 'waiting' AND open_deps = 0 AND held = 0 AND start_at IS NULL)
 """
 KEYS_OF = "SELECT key FROM task_keys WHERE task = ? ORDER BY key"
 SET_STATE = "UPDATE tasks SET state = ?, updated_at = ? WHERE id = ?"

@@ -6,10 +6,11 @@ the clock that all users of the store share is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
+from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
@@ -29,6 +30,7 @@ from hypervisor.domain.task import (
 from hypervisor.store import (
     adding,
     chance,
+    chunking,
     claiming,
     readiness,
     reading,
@@ -299,6 +301,42 @@ class Ledger:
 
     def check_receipts(self, chain: str | None) -> list[ChainReport]:
         return self._db.read(lambda s: receipts.check(s, chain))
+
+    # Chunks
+
+    def declare_chunks(self, batch: str, names: Sequence[str], gate: str) -> list[Chunk]:
+        return self._write(lambda s: chunking.declare(s, batch, names, gate))
+
+    def chunks(self, batch: str) -> list[Chunk]:
+        return self._db.read(lambda s: chunking.every(s, batch))
+
+    def chunk_tasks(self, batch: str, number: int) -> list[Task]:
+        def read(session: Session) -> list[Task]:
+            found = chunking.tasks(session, batch, number)
+            return reading.tasks(session, self._book, found) if found else []
+
+        return self._db.read(read)
+
+    def decide_chunk(
+        self, batch: str, number: int, decision: str, note: str, opens: Collection[int],
+        actor: str, now: int | None = None,
+    ) -> list[int]:  # fmt: skip
+        at = self._at(now)
+        return self._write(
+            lambda s: chunking.decide(
+                s, self._book, batch, number, decision, note, opens, actor, at
+            )
+        )
+
+    def retry_chunk(
+        self, batch: str, number: int, tasks: Sequence[str], note: str, actor: str,
+        now: int | None = None,
+    ) -> int:  # fmt: skip
+        """Put tasks of a chunk back into the queue with a note for whoever works on them."""
+        at = self._at(now)
+        return self._write(
+            lambda s: chunking.retry(s, self._book, batch, number, tasks, note, actor, at)
+        )
 
     # Looking
 

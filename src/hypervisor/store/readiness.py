@@ -14,7 +14,8 @@ from hypervisor.store.session import Session, chunks, marks, pad
 
 UNHINDERED = """
 SELECT id, lane, batch FROM tasks
-WHERE id IN ({}) AND state = 'waiting' AND open_deps = 0 AND start_at IS NULL ORDER BY rank
+WHERE id IN ({}) AND state = 'waiting' AND open_deps = 0 AND held = 0 AND start_at IS NULL
+ORDER BY rank
 """
 ACTIVATE = "UPDATE tasks SET state = 'active', updated_at = ? WHERE id IN ({})"
 DEPENDENTS = "SELECT DISTINCT task FROM dependencies WHERE needs IN ({}) ORDER BY task"

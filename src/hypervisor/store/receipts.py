@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from hypervisor.domain.errors import LeaseLost
 from hypervisor.domain.lease import Token
@@ -34,6 +35,15 @@ WHERE a.task = ? AND a.number = ?
 BATCH = "SELECT batch FROM tasks WHERE id = ?"
 
 
+class Entry(NamedTuple):
+    """A receipt to be written."""
+
+    task: str
+    attempt: int
+    actor: str
+    text: str
+
+
 def append_under_claim(session: Session, token: Token, texts: list[str], now: int) -> list[Receipt]:
     found = session.rows(CLAIM + session.wait_locked, token[:2])
     if not found or found[0][0] != token.nonce:
@@ -41,12 +51,21 @@ def append_under_claim(session: Session, token: Token, texts: list[str], now: in
     _, outcome, worker, batch = found[0]
     if outcome is not None:
         raise LeaseLost(str(token), f"it was {outcome}")
-    return _append(session, batch or token.task, token.task, token.attempt, worker, texts, now)
+    entries = [Entry(token.task, token.attempt, worker, text) for text in texts]
+    return append_entries(session, batch or token.task, entries, now)
 
 
 def append(session: Session, task: str, actor: str, texts: list[str], now: int) -> list[Receipt]:
     batch = session.rows(BATCH, (task,))[0][0]
-    return _append(session, batch or task, task, 0, actor, texts, now)
+    entries = [Entry(task, 0, actor, text) for text in texts]
+    return append_entries(session, batch or task, entries, now)
+
+
+def append_to_batch(
+    session: Session, batch: str, actor: str, texts: list[str], now: int
+) -> list[Receipt]:
+    """Evidence that concerns no single task, such as a person's decision on a chunk."""
+    return append_entries(session, batch, [Entry("", 0, actor, text) for text in texts], now)
 
 
 def of_task(session: Session, task: str) -> list[Receipt]:
@@ -71,19 +90,39 @@ def check(session: Session, chain: str | None) -> list[ChainReport]:
     return [verify(head, of_chain(session, head.chain)) for head in heads]
 
 
-def _append(
-    session: Session, chain: str, task: str, attempt: int, actor: str, texts: list[str], now: int
+def append_entries(
+    session: Session, chain: str, entries: Sequence[Entry], now: int
 ) -> list[Receipt]:
+    """Append to a chain, with one event for the lines of each attempt."""
+    if not entries:
+        return []
     session.run(START, (chain,))
     head = ChainHead(*session.rows(HEAD + session.for_update, (chain,))[0])
     sealed: list[Receipt] = []
-    for text in texts:
-        receipt = seal(head, task, attempt, now, actor, text)
+    for entry in entries:
+        receipt = seal(head, entry.task, entry.attempt, now, entry.actor, entry.text)
         head = ChainHead(chain, receipt.number, receipt.hash)
         sealed.append(receipt)
     session.insert("receipts", sealed)
     session.run(ADVANCE, (head.number, head.hash, chain))
-    batch = "" if chain == task else chain
-    data = log.dump({"lines": [head.number - len(texts) + 1, head.number]})
-    log.write(session, now, [log.Line("receipt", task, batch, attempt or None, None, actor, data)])
+    log.write(session, now, [_line(*same) for same in _by_attempt(sealed)])
     return sealed
+
+
+def _by_attempt(sealed: list[Receipt]) -> Iterator[tuple[Receipt, Receipt]]:
+    """The first and the last of the lines that follow each other for the same attempt."""
+    first = last = sealed[0]
+    for receipt in sealed[1:]:
+        if (receipt.task, receipt.attempt, receipt.actor) != (
+            first.task, first.attempt, first.actor
+        ):  # fmt: skip
+            yield first, last
+            first = receipt
+        last = receipt
+    yield first, last
+
+
+def _line(first: Receipt, last: Receipt) -> log.Line:
+    batch = "" if first.chain == first.task else first.chain
+    data = log.dump({"lines": [first.number, last.number]})
+    return log.Line("receipt", first.task, batch, first.attempt or None, None, first.actor, data)

@@ -78,7 +78,7 @@ SELECT t.id, d.title, t.state, t.reason, d.result, t.attempt,
         FROM attempts a WHERE a.task = t.id),
     (SELECT coalesce(sum(a.cpu_ms), 0) FROM attempts a WHERE a.task = t.id),
     (SELECT coalesce(max(a.peak_kb), 0) FROM attempts a WHERE a.task = t.id),
-    (SELECT a.exit_code FROM attempts a WHERE a.task = t.id AND a.number = t.attempt)
+    (SELECT a.exit_code FROM attempts a WHERE a.task = t.id AND a.number = t.attempt), t.chunk
 FROM tasks t JOIN details d ON d.task = t.id
 WHERE t.batch = ? AND t.batch <> '' AND t.id > ? ORDER BY t.id LIMIT ?
 """
@@ -218,10 +218,10 @@ def changed_since(session: Session, batch: str, since: int) -> dict[str, int]:
 
 
 def _report(row: tuple[Any, ...]) -> TaskReport:
-    task, title, state, reason, result, attempts, took, cpu, peak, code = row
+    task, title, state, reason, result, attempts, took, cpu, peak, code, chunk = row
     return TaskReport(
         task, title, state, reason, log.load(result), attempts,
-        int(took) / 1000, int(cpu) / 1000, int(peak) * 1024, code,
+        int(took) / 1000, int(cpu) / 1000, int(peak) * 1024, code, chunk,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
         ("id", "text"), ("state", "text"), ("lane", "bigint"), ("rank", "bigint"),
         ("batch", "text"), ("open_deps", "bigint"), ("start_at", "bigint"),
         ("retries", "bigint"), ("created_at", "bigint"), ("updated_at", "bigint"),
+        ("chunk", "bigint"), ("held", "bigint"),
     ),
     "details": (
         ("task", "text"), ("batch", "text"), ("key", "text"), ("key_hash", "text"),
@@ -221,7 +222,42 @@ CREATE TABLE settings (
 ){clustered};
 """
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER, _RUNNING)
+# What batches need that a person reviews: chunks, whether they may run, and what is carried out.
+_REVIEWED = """
+ALTER TABLE tasks ADD COLUMN chunk {bigint} NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN held {bigint} NOT NULL DEFAULT 0;
+CREATE INDEX tasks_of_chunk ON tasks (batch, chunk, id) WHERE chunk > 0;
+
+CREATE TABLE chunks (
+    batch {text} NOT NULL,
+    number {bigint} NOT NULL CHECK (number > 0),
+    name {text} NOT NULL,
+    state {text} NOT NULL CHECK (state IN ('held', 'open', 'approved', 'rejected')),
+    note {text},
+    actor {text},
+    decided_at {bigint},
+    PRIMARY KEY (batch, number),
+    UNIQUE (batch, name),
+    CHECK ((state IN ('approved', 'rejected')) = (decided_at IS NOT NULL))
+){clustered};
+
+CREATE TABLE actions (
+    batch {text} NOT NULL,
+    number {bigint} NOT NULL CHECK (number > 0),
+    task {text} NOT NULL,
+    kind {text} NOT NULL,
+    data {text} NOT NULL,
+    state {text} NOT NULL CHECK (state IN ('planned', 'applying', 'applied', 'failed', 'dropped',
+        'undoing', 'undone')),
+    reason {text},
+    at {bigint} NOT NULL,
+    PRIMARY KEY (batch, number)
+){clustered};
+CREATE INDEX actions_open ON actions (batch, number)
+    WHERE state IN ('planned', 'applying', 'undoing');
+"""
+
+MIGRATIONS: tuple[str, ...] = (_LEDGER, _RUNNING, _REVIEWED)
 VERSION = len(MIGRATIONS)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hypervisor.domain import lifecycle
 from hypervisor.domain.lease import Settled, Token, Verdict
 from hypervisor.domain.retry import is_poisoned
-from hypervisor.store import keys, log, readiness
+from hypervisor.store import keys, log, readiness, receipts
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Session, chunks, marks, pad
 
@@ -129,11 +129,23 @@ def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) ->
     if usages:
         session.run_many(SET_USAGE, usages)
     log.write(session, now, [_line(e) for e in endings])
+    _keep_evidence(session, endings, now)
     requeued = _requeue_keyed(session, endings, now)
     done = [task for task in needed if needed[task] == lifecycle.DONE]
     for some in chunks(done):
         readiness.dependency_done(session, book, some, now)
     return requeued
+
+
+def _keep_evidence(session: Session, endings: list[_Ending], now: int) -> None:
+    by_chain: dict[str, list[receipts.Entry]] = defaultdict(list)
+    for e in endings:
+        task, attempt, _ = e.verdict.token
+        by_chain[e.batch or task] += [
+            receipts.Entry(task, attempt, e.actor, text) for text in e.verdict.receipts
+        ]
+    for chain in sorted(by_chain):
+        receipts.append_entries(session, chain, by_chain[chain], now)
 
 
 def _attempts(session: Session, verdicts: Sequence[Verdict]) -> dict[tuple[str, int], Any]:

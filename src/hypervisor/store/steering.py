@@ -14,7 +14,7 @@ from hypervisor.store import dependencies, keys, log, readiness, settling
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Row, Session
 
-FIND = "SELECT state, lane, batch, attempt, open_deps, start_at FROM tasks WHERE id = ?"
+FIND = "SELECT state, lane, batch, attempt, open_deps, start_at, held FROM tasks WHERE id = ?"
 CANCEL = """
 UPDATE tasks SET state = 'cancelled', reason = ?, unblock = NULL, updated_at = ? WHERE id = ?
 """
@@ -52,7 +52,8 @@ def requeue(
     before = row[0]
     lifecycle.next_state(before, event, task)
     start_at = None if event == "reopen" else readiness.if_later(row[5], now)
-    after = lifecycle.queue_state(row[4], start_at, book.get(session, row[1]).keyed)
+    keyed = book.get(session, row[1]).keyed
+    after = lifecycle.queue_state(row[4], start_at, keyed, bool(row[6]))
     session.run(ENQUEUE, (after, start_at, now, task))
     _log(session, task, event, after, row[2], reason, actor, now)
     if before == lifecycle.DONE:

@@ -175,6 +175,8 @@ def plain(
     """The turn, if it can be plain: one completed, one wanted, and no keys in sight."""
     if len(verdicts) != 1 or request.limit != 1 or verdicts[0].event != "complete":
         return None
+    if verdicts[0].receipts:
+        return None
     lanes = book.matching(request.wanted, request.worker.name)
     if not 0 < len(lanes) <= MOST_TRIED or book.any_keyed(lanes):
         return None

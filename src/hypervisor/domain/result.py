@@ -1,0 +1,59 @@
+"""What a worker says came of an item, as far as it is understood.
+
+A result is any JSON. In an object some members have a meaning: `category` and
+`rationale` for the review, `summary`, `commit`, `receipts` (evidence, one line
+each), `actions` (proposals that only an approved plan carries out), and `items`
+where one task stood for many. Whatever is not of the expected kind is ignored:
+a worker's mistake must not stop the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+LARGEST_RESULT = 1 << 20  # bytes of output that are looked at for a result
+MOST_RECEIPTS = 1000
+LONGEST_RECEIPT = 20_000
+NO_CATEGORY = "(none)"
+LONGEST_NAME = 80
+
+
+def result_in(output: bytes) -> Any:
+    """The last line of an output, if it is JSON; else nothing."""
+    lines = output.rstrip().rsplit(b"\n", 1)
+    try:
+        return json.loads(lines[-1])
+    except (ValueError, RecursionError):
+        return None
+
+
+def receipts_in(result: Any) -> tuple[str, ...]:
+    lines = _member(result, "receipts", list) or []
+    texts = [line for line in lines if isinstance(line, str) and line.strip()]
+    return tuple(text[:LONGEST_RECEIPT].replace("\0", "") for text in texts[:MOST_RECEIPTS])
+
+
+def category_of(result: Any) -> str:
+    """The category in one line, `NO_CATEGORY` if the worker named none."""
+    name = " ".join((_member(result, "category", str) or "").split())
+    return name[:LONGEST_NAME] or NO_CATEGORY
+
+
+def text_of(result: Any, member: str) -> str:
+    return _member(result, member, str) or ""
+
+
+def actions_in(result: Any) -> list[dict[str, Any]]:
+    return [each for each in _member(result, "actions", list) or [] if isinstance(each, dict)]
+
+
+def items_in(result: Any) -> Iterator[dict[str, Any]]:
+    """The single items that a task for a whole chunk reports."""
+    yield from (each for each in _member(result, "items", list) or [] if isinstance(each, dict))
+
+
+def _member(result: Any, name: str, kind: type) -> Any:
+    value = result.get(name) if isinstance(result, dict) else None
+    return value if isinstance(value, kind) else None

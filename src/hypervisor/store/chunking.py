@@ -1,0 +1,152 @@
+"""Chunks of a batch: declared before their tasks, held, opened, decided.
+
+Opening a chunk promotes its tasks in the same transaction, so what may be
+claimed is stored, never computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from hypervisor.domain.chunk import HELD, UNFINISHED, Chunk, first_state
+from hypervisor.domain.errors import NotFound, WrongState
+from hypervisor.store import log, readiness, receipts, steering
+from hypervisor.store.lanes import LaneBook
+from hypervisor.store.session import Session, chunks, marks, pad
+
+ALL = """
+SELECT number, name, state, note, actor, decided_at FROM chunks WHERE batch = ? ORDER BY number
+"""
+COUNTS = """
+SELECT chunk, state, count(*) FROM tasks WHERE batch = ? AND chunk > 0 GROUP BY chunk, state
+"""
+ADD = "INSERT INTO chunks (batch, number, name, state) VALUES (?, ?, ?, ?)"
+HELD_AMONG = "SELECT number FROM chunks WHERE batch = ? AND state = 'held' AND number IN ({})"
+SET_OPEN = "UPDATE chunks SET state = 'open' WHERE batch = ? AND number = ? AND state = 'held'"
+LET_GO = """
+UPDATE tasks SET held = 0 WHERE batch = ? AND chunk = ? AND chunk > 0 AND held = 1 RETURNING id
+"""
+DECIDE = """
+UPDATE chunks SET state = ?, note = ?, actor = ?, decided_at = ? WHERE batch = ? AND number = ?
+"""
+REOPEN = """
+UPDATE chunks SET state = 'open', note = ?, actor = ?, decided_at = NULL
+WHERE batch = ? AND number = ?
+"""
+TASKS = "SELECT id FROM tasks WHERE batch = ? AND chunk = ? AND chunk > 0 ORDER BY id"
+STATE = "SELECT state FROM tasks WHERE id = ?"
+DATA = "SELECT data FROM details WHERE task = ?"
+SET_DATA = "UPDATE details SET data = ? WHERE task = ?"
+
+
+def declare(session: Session, batch: str, names: Sequence[str], gate: str) -> list[Chunk]:
+    """The chunks of a batch, with those of these names that are new put at its end."""
+    session.lock(f"chunks {batch}")
+    found = session.rows(ALL, (batch,))
+    known = {row[1] for row in found}
+    decided = [row[0] for row in found if row[5] is not None]
+    number = max((row[0] for row in found), default=0)
+    for name in dict.fromkeys(names):
+        if name not in known:
+            number += 1
+            session.run(ADD, (batch, number, name, first_state(number, gate, decided)))
+    return every(session, batch)
+
+
+def every(session: Session, batch: str) -> list[Chunk]:
+    counts: dict[int, dict[str, int]] = {}
+    for number, state, count in session.rows(COUNTS, (batch,)):
+        counts.setdefault(number, {})[state] = count
+    return [Chunk(batch, *row, counts.get(row[0], {})) for row in session.rows(ALL, (batch,))]
+
+
+def tasks(session: Session, batch: str, number: int) -> list[str]:
+    return [row[0] for row in session.rows(TASKS, (batch, number))]
+
+
+def held_among(session: Session, batch: str, numbers: Collection[int]) -> set[int]:
+    wanted = sorted(number for number in numbers if number)
+    return {
+        row[0]
+        for some in chunks(wanted)
+        for row in session.rows(HELD_AMONG.format(marks(len(some))), [batch, *pad(some)])
+    }
+
+
+def decide(
+    session: Session, book: LaneBook, batch: str, number: int, decision: str, note: str,
+    opens: Collection[int], actor: str, now: int,
+) -> list[int]:  # fmt: skip
+    """Approve or reject a chunk that has ended, and let others go. Returns those."""
+    session.lock("keys")  # before any row is locked, as in a claim
+    chunk = _find(session, batch, number)
+    if chunk.state == HELD or chunk.unfinished:
+        left = f"{chunk.unfinished} of its {chunk.total} tasks are not finished"
+        raise WrongState(f"chunk {number} cannot be {decision} yet: {left}. Nothing was changed.")
+    session.run(DECIDE, (decision, note or None, actor, now, batch, number))
+    opened = [other for other in sorted(opens) if _open(session, book, batch, other, now)]
+    _tell(session, chunk, decision, note, actor, now, {"opened": opened})
+    return opened
+
+
+def retry(
+    session: Session, book: LaneBook, batch: str, number: int, wanted: Sequence[str], note: str,
+    actor: str, now: int,
+) -> int:  # fmt: skip
+    """Work on these tasks of a chunk again, with the note in their data. Returns how many."""
+    session.lock("keys")
+    chunk = _find(session, batch, number)
+    if chunk.state == HELD:
+        raise WrongState(f"chunk {number} has not run yet. Nothing was changed.")
+    own = set(tasks(session, batch, number))
+    again = [task for task in wanted if task in own and _is_over(session, task)]
+    for task in again:
+        _leave_note(session, task, note)
+        steering.requeue(session, book, task, "reopen", note, actor, now)
+    session.run(REOPEN, (note or None, actor, batch, number))
+    _tell(session, chunk, "retry", note, actor, now, {"tasks": len(again)})
+    return len(again)
+
+
+def _is_over(session: Session, task: str) -> bool:
+    return session.rows(STATE + session.for_update, (task,))[0][0] not in UNFINISHED
+
+
+def _leave_note(session: Session, task: str, note: str) -> None:
+    data = log.load(session.rows(DATA, (task,))[0][0])
+    if isinstance(data, dict):
+        kept = {name: value for name, value in data.items() if name != "note"}
+        session.run(SET_DATA, (log.dump({**kept, "note": note} if note else kept), task))
+
+
+def _open(session: Session, book: LaneBook, batch: str, number: int, now: int) -> bool:
+    found = _find(session, batch, number)
+    if found.state != HELD:
+        return False
+    session.run(SET_OPEN, (batch, number))
+    freed = sorted(row[0] for row in session.rows(LET_GO, (batch, number)))
+    readiness.promote(session, book, freed, now)
+    return True
+
+
+def _find(session: Session, batch: str, number: int) -> Chunk:
+    found = next((each for each in every(session, batch) if each.number == number), None)
+    if found is None:
+        raise NotFound(f"this batch has no chunk {number}.")
+    return found
+
+
+def _tell(
+    session: Session, chunk: Chunk, decision: str, note: str, actor: str, now: int,
+    more: dict[str, object],
+) -> None:  # fmt: skip
+    what = "to be tried again" if decision == "retry" else decision
+    said = f"chunk {chunk.number} ({chunk.name}) {what}"
+    text = f"{said}: {note}" if note else said
+    receipts.append_to_batch(session, chunk.batch, actor, [text], now)
+    data = {"chunk": chunk.number, "decision": decision, "said": text, **more}
+    log.write(
+        session, now,
+        [log.Line("checkpoint", "", chunk.batch, None, None, actor, log.dump(data))],
+    )  # fmt: skip
+
