@@ -7,11 +7,16 @@ from types import TracebackType
 
 from hypervisor import bootstrap
 from hypervisor.operations import add as _add
+from hypervisor.operations import applying as _applying
 from hypervisor.operations import claim as _claim
 from hypervisor.operations import doctor as _doctor
 from hypervisor.operations import look as _look
+from hypervisor.operations import plan as _plan
+from hypervisor.operations import preflight as _preflight
 from hypervisor.operations import receipts as _receipts
+from hypervisor.operations import report as _report
 from hypervisor.operations import retention as _retention
+from hypervisor.operations import review as _review
 from hypervisor.operations import run as _run
 from hypervisor.operations import steer as _steer
 from hypervisor.operations import sweep as _sweep
@@ -43,6 +48,8 @@ class Hypervisor(Context):
     batches = _look.batches
     events = _look.events
     run = _run.run
+    preflight = _preflight.preflight
+    report = _report.report
     supervise = _run.supervise
     status = _run.status
     attempts = _run.attempts
@@ -53,6 +60,15 @@ class Hypervisor(Context):
     scale = _run.scale
     kill = _run.kill
     stop_batch = _run.stop_batch
+    chunks = _review.chunks
+    awaiting = _review.awaiting
+    review = _review.review
+    decide = _review.decide
+    retry_chunk = _review.retry_chunk
+    amend = _review.amend
+    plan = _plan.plan
+    apply = _applying.apply
+    undo = _applying.undo
     gc = _retention.gc
     sweep = _sweep.sweep
     doctor = _doctor.doctor

@@ -12,8 +12,9 @@ from hypervisor.domain.errors import InvalidInput, NotFound, StoreError, StoreUn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hypervisor.adapters.places import Places
     from hypervisor.operations.context import Context, Equipment
-    from hypervisor.ports import Store
+    from hypervisor.ports import ActionFiles, Store
 
 IDLE_MS = 3_000
 TICK = 0.25
@@ -122,7 +123,8 @@ def work(batch: str) -> None:
     spec = spec_from(hv.store.batch(batch).spec)
     me = identity(hv, f"worker-{os.getpid()}", os.getpid())
     given = launcher.environment(batch)
-    env = environment_for(spec, given if given is not None else dict(os.environ), batch)
+    own = given if given is not None else dict(os.environ)
+    env = environment_for(spec, own, batch, _locks(launcher.places))
     group = Group.make(f"hypervisor-{os.getpid()}")
     template = template_of(spec) if spec.command else None
     runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
@@ -137,9 +139,11 @@ def cores() -> int:
 
 
 def _equipment(given: str, where: str) -> Equipment:
+    from hypervisor.adapters.batchfiles import BatchFiles
     from hypervisor.adapters.launch import LocalLauncher
     from hypervisor.adapters.outputs import Outputs
     from hypervisor.adapters.places import places_of
+    from hypervisor.adapters.taskfiles import TaskFiles
     from hypervisor.domain.settings import settings_from
     from hypervisor.operations.context import Equipment
 
@@ -147,7 +151,21 @@ def _equipment(given: str, where: str) -> Equipment:
     places = places_of(where, None if is_url else os.path.dirname(where))
     settings = settings_from(_config(places.data))
     launcher = LocalLauncher(given if is_url else where, places)
-    return Equipment(launcher, Outputs(places.data), settings)
+    return Equipment(
+        launcher, Outputs(places.data), settings, BatchFiles(places.data),
+        TaskFiles(_locks(places)), _action_files,
+    )  # fmt: skip
+
+
+def _locks(places: Places) -> str:
+    """Where all who change the same task files queue up."""
+    return os.path.join(places.runtime, "files")
+
+
+def _action_files(root: str, folder: str) -> ActionFiles:
+    from hypervisor.adapters.actions import ActionFiles
+
+    return ActionFiles(root, folder)
 
 
 def _open(where: str, create: bool, relaxed: bool | None) -> Store:

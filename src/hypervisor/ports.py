@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from hypervisor.domain.action import Action, Proposals, Standing, Step
 from hypervisor.domain.attempt import Ended
 from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
 from hypervisor.domain.receipt import ChainReport, Receipt
+from hypervisor.domain.report import AttemptLine, Experience
 from hypervisor.domain.run import (
     AtWork,
     Output,
@@ -131,7 +134,85 @@ class Outputs(Protocol):
     def last_line(self, task: str, attempt: int) -> str: ...
     def bound(self, task: str, attempt: int, keep: int) -> None: ...
     def all(self) -> Iterator[Output]: ...
+    def free(self) -> int: ...
     def remove(self, task: str, attempt: int) -> int: ...
+
+
+class TaskFiles(Protocol):
+    """The user's Markdown task files: changed by several processes and by their owner at once."""
+
+    def change(self, path: str, edit: Callable[[bytes], bytes]) -> bool:
+        """Apply an edit to what the file holds now; False if that changes nothing."""
+        ...
+
+    def append_receipts(self, path: str, receipts: Sequence[Receipt]) -> bool:
+        """Add those of a task's receipts that its file does not show yet."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+
+
+class BatchFiles(Protocol):
+    """The folder in which a batch keeps what people read: summaries, details, the report."""
+
+    def folder(self, batch: str) -> str: ...
+    def write(self, batch: str, name: str, text: str) -> str:
+        """Replace a file at one stroke; returns its path."""
+        ...
+
+    def append(self, batch: str, name: str, text: str) -> None:
+        """Add to a file that nobody sees before it is finished."""
+        ...
+
+    def finish(self, batch: str, name: str) -> str:
+        """Let the file be seen; returns its path."""
+        ...
+
+
+class ActionFiles(Protocol):
+    """The files that the plans of one batch are about, below the folder it was started in."""
+
+    root: str
+
+    def locate(self, path: str) -> str:
+        """The path below the folder, links resolved. InvalidInput: it leads elsewhere."""
+        ...
+
+    def facts(self, path: str) -> tuple[str, int] | None:
+        """Hash and mode of a plain file, None if nothing is there."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+    def origin(self, path: str) -> tuple[int, int, int]:
+        """When a file was changed, in nanoseconds, and the user and group that own it."""
+        ...
+
+    def missing_folders(self, path: str) -> list[str]:
+        """The folders that have to be made before something can be put there."""
+        ...
+
+    def look(self, step: Step) -> Standing: ...
+    def keep(self, path: str, expected: str) -> None:
+        """Keep a file's content by its hash."""
+        ...
+
+    def kept(self, content: str) -> bytes: ...
+    def carry_out(self, step: Step, tag: str, content: bytes = b"") -> None:
+        """Make the step. Changed: the files were not as expected, and are left alone."""
+        ...
+
+    def recover(self, step: Step, tag: str) -> None:
+        """Clean up behind somebody who died in the middle of a step."""
+        ...
+
+    def make_folders(self, folders: Sequence[str]) -> None: ...
+    def remove_folders(self, folders: Collection[str]) -> None:
+        """Those of them that are empty."""
+        ...
+
+    def lock(self, who: str) -> AbstractContextManager[None]:
+        """WrongState: somebody else is at work on the plans of this batch."""
+        ...
 
 
 class Launcher(Protocol):
@@ -255,14 +336,37 @@ class Store(Protocol):
     def declare_chunks(self, batch: str, names: Sequence[str], gate: str) -> list[Chunk]: ...
     def chunks(self, batch: str) -> list[Chunk]: ...
     def chunk_tasks(self, batch: str, number: int) -> list[Task]: ...
+    def chunk_report(self, batch: str, number: int, now: int | None = None) -> list[TaskReport]: ...
+    def batches_with_open_chunks(self) -> list[str]: ...
+    def amend(
+        self, task: str, result: Json, said: str, actor: str, now: int | None = None
+    ) -> None: ...
     def decide_chunk(
         self, batch: str, number: int, decision: str, note: str, opens: Collection[int],
-        actor: str, now: int | None = None,
+        actor: str, now: int | None = None, in_advance: bool = False,
     ) -> list[int]: ...  # fmt: skip
     def retry_chunk(
         self, batch: str, number: int, tasks: Sequence[str], note: str, actor: str,
         now: int | None = None,
     ) -> int: ...  # fmt: skip
+
+    def proposing(self, batch: str, gated: bool, after: str, limit: int) -> list[Proposals]: ...
+    def held_back(self, batch: str, gated: bool) -> dict[str, int]: ...
+    def actions(self, batch: str) -> list[Action]: ...
+    def approve_actions(
+        self, batch: str, new: Sequence[tuple[str, str, dict[str, Any]]], text: str, actor: str,
+        now: int | None = None,
+    ) -> list[Action]: ...  # fmt: skip
+    def move_action(
+        self, action: Action, state: str, reason: str | None, receipt: str, actor: str,
+        now: int | None = None,
+    ) -> Action: ...  # fmt: skip
+    def apply_task(
+        self, action: Action, new: NewTask, receipt: str, actor: str, now: int | None = None
+    ) -> Action: ...
+    def undo_task(
+        self, action: Action, receipt: str, actor: str, now: int | None = None
+    ) -> Action: ...
 
     def append_under_claim(
         self, token: Token, texts: list[str], now: int | None = None
@@ -273,6 +377,13 @@ class Store(Protocol):
     def receipts_of_task(self, task: str) -> list[Receipt]: ...
     def receipts_of_chain(self, chain: str) -> list[Receipt]: ...
     def check_receipts(self, chain: str | None) -> list[ChainReport]: ...
+
+    def states_of_keys(self, batch: str, digests: Sequence[str]) -> dict[str, str]: ...
+    def attempts_of_batch(
+        self, batch: str, after: str, tasks: int
+    ) -> tuple[str, list[AttemptLine]]: ...
+    def experience(self, kind: str, batch: str | None) -> Experience: ...
+    def last_receipts(self, chain: str, limit: int) -> tuple[int, list[Receipt]]: ...
 
     def resolve(self, text: str) -> str: ...
     def task(self, task: str) -> Task: ...

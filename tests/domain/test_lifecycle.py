@@ -64,7 +64,8 @@ def test_the_table_uses_known_words_only():
 
 
 def test_the_database_names_the_same_states():
-    (listed,) = re.findall(r"CHECK \(state IN \(([^)]*)\)\)", "".join(schema.MIGRATIONS))
+    (tasks,) = re.findall(r"CREATE TABLE tasks .*?;", "".join(schema.MIGRATIONS), re.DOTALL)
+    (listed,) = re.findall(r"CHECK \(state IN \(([^)]*)\)\)", tasks)
     assert re.findall(r"'(\w+)'", listed) == list(STATES)
 
 
@@ -72,10 +73,11 @@ def test_every_verdict_on_an_attempt_is_an_event_with_an_outcome():
     assert set(settling.OUTCOMES) <= set(ARROWS["in_progress"])
 
 
+@pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("keys", [True, False])
 @pytest.mark.parametrize("start", [None, 5])
 @pytest.mark.parametrize("open_dependencies", [0, 1])
-def test_active_at_once_is_what_nothing_is_in_the_way_of(open_dependencies, start, keys):
-    state = lifecycle.queue_state(open_dependencies, start, keys)
-    free = (open_dependencies, start, keys) == (0, None, False)
+def test_active_at_once_is_what_nothing_is_in_the_way_of(open_dependencies, start, keys, held):
+    state = lifecycle.queue_state(open_dependencies, start, keys, held)
+    free = (open_dependencies, start, keys, held) == (0, None, False, False)
     assert state == ("active" if free else "waiting")

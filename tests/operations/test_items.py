@@ -33,7 +33,7 @@ JSON = st.recursive(
     max_leaves=5,
 )  # fmt: skip
 COLUMNS = st.none() | st.dictionaries(TEXT, JSON, max_size=3)
-ITEM = st.builds(Item, TEXT, st.integers(1, 10**9), COLUMNS)
+ITEM = st.builds(Item, TEXT, st.integers(1, 10**9), COLUMNS, st.just(""))
 
 
 def items(data, form="lines", null=False):

@@ -44,7 +44,7 @@ def test_only_the_first_chunk_of_a_gated_batch_may_run(ledger, batch):
 
 def test_without_a_gate_or_after_the_first_everything_runs(ledger):
     free = ledger.declare("free", SPEC, "me", NOW).id
-    assert [c.state for c in ledger.declare_chunks(free, ["a", "b"], "none")] == ["open", "open"]
+    assert [c.state for c in ledger.declare_chunks(free, ["a", "b"], "none")] == ["free", "free"]
     first = ledger.declare("first", SPEC, "me", NOW).id
     ledger.declare_chunks(first, ["a", "b", "c"], "first")
     ledger.add([NewTask(n, chunk=i) for i, n in enumerate("abc", 1)], "first", "me", NOW)
@@ -52,7 +52,7 @@ def test_without_a_gate_or_after_the_first_everything_runs(ledger):
     assert ledger.decide_chunk(first, 1, "approved", "", [2, 3], "ann", NOW) == [2, 3]
     assert work(ledger) == ["b", "c"]
     later = ledger.declare_chunks(first, ["d"], "first")[-1]
-    assert (later.number, later.state) == (4, "open")
+    assert (later.number, later.state) == (4, "free")
 
 
 @pytest.mark.parametrize("decision", ["approved", "rejected"])

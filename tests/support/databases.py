@@ -22,6 +22,7 @@ DATABASES = ("sqlite", "postgres")
 TABLES = (
     "batches", "lanes", "tasks", "details", "dependencies", "task_keys", "key_holds", "workers",
     "attempts", "receipt_chains", "receipts", "events", "pauses", "stops", "settings",
+    "chunks", "actions",
 )  # fmt: skip
 
 

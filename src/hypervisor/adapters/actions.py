@@ -8,16 +8,25 @@ back. Originals are kept first, by their hash, in `kept` of the batch's folder.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from hypervisor.adapters.renames import (
+    FRESH,
+    SECOND,
+    hash_at,
+    opened,
+    pieces,
+    rename_new,
+    swap,
+    write,
+)
 from hypervisor.domain.action import (
-    DONE,
     MOVE,
     PLACE,
     REMOVE,
@@ -30,23 +39,20 @@ from hypervisor.domain.action import (
 )
 from hypervisor.domain.errors import InvalidInput, NotFound, WrongState
 
-PIECE = 1 << 20
-NO_REPLACE, EXCHANGE = 1, 2  # renameat2
-UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 LARGEST_READ = 16 << 20
+NOT_FOR_PLANS = frozenset((".git", ".hypervisor"))
+OURS = re.compile(r"\.hv-.*\.tmp(\.old)?")
 
 
 class ActionFiles:
-    """The files below `root`; `own` is the batch's folder, `data` what no plan may touch."""
+    """The files below `root`; `own` is the batch's folder, `batches/<name>` beside the store."""
 
-    def __init__(self, root: str, own: str, data: str) -> None:
+    def __init__(self, root: str, own: str) -> None:
         self.root = os.path.realpath(root)
         self._kept = os.path.join(own, "kept")
         self._own = own
-        self._data = os.path.realpath(data)
+        self._data = os.path.realpath(os.path.join(own, "..", ".."))
 
     # Looking
 
@@ -62,27 +68,28 @@ class ActionFiles:
             raise InvalidInput(f"{path!r} cannot be followed: {error}.") from None
         if not found.startswith(os.path.join(self.root, "")):
             raise InvalidInput(f"{path!r} lies outside {self.root}.")
-        if f"{found}/".startswith(os.path.join(self._data, "")):
-            raise InvalidInput(f"{path!r} belongs to the store.")
         relative = os.path.relpath(found, self.root)
-        if ".git" in relative.split(os.sep):
-            raise InvalidInput(f"{path!r} belongs to git.")
+        ours = f"{found}/".startswith(os.path.join(self._data, ""))
+        if ours or not NOT_FOR_PLANS.isdisjoint(relative.split(os.sep)) or OURS.fullmatch(name):
+            raise InvalidInput(f"{path!r} is no file for a plan: it belongs to git or to us.")
         return relative
 
     def facts(self, path: str) -> tuple[str, int] | None:
         """Hash and mode of a plain file, None if nothing is there."""
-        with self._parent(path) as (folder, name):
-            try:
+        try:
+            with self._parent(path) as (folder, name):
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            except FileNotFoundError:
-                return None
-            if not stat.S_ISREG(found.st_mode):
-                raise InvalidInput(f"{path!r} is no plain file.")
-            return _hash_at(folder, name), stat.S_IMODE(found.st_mode)
+                if not stat.S_ISREG(found.st_mode):
+                    raise InvalidInput(f"{path!r} is no plain file.")
+                return hash_at(folder, name), stat.S_IMODE(found.st_mode)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InvalidInput(f"{path!r} cannot be read: {error.strerror}.") from None
 
     def read(self, path: str) -> bytes:
-        with self._parent(path) as (folder, name), _opened(folder, name) as file:
-            data = b"".join(_pieces(file, LARGEST_READ + 1))
+        with self._parent(path) as (folder, name), opened(folder, name) as file:
+            data = b"".join(pieces(file, LARGEST_READ + 1))
         if len(data) > LARGEST_READ:
             raise InvalidInput(f"{path!r} is too large to be edited.")
         return data
@@ -98,9 +105,11 @@ class ActionFiles:
             return [os.sep.join(parts[: n + 1]) for n in range(depth, len(parts))]
         raise NotFound(f"there is no folder {self.root} here.")
 
-    def mtime(self, path: str) -> int:
+    def origin(self, path: str) -> tuple[int, int, int]:
+        """When a file was changed, in nanoseconds, and the user and group that own it."""
         with self._parent(path) as (folder, name):
-            return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return found.st_mtime_ns, found.st_uid, found.st_gid
 
     def look(self, step: Step) -> Standing:
         """Whether the step was made."""
@@ -125,7 +134,7 @@ class ActionFiles:
             with open(os.path.join(self._kept, content), "rb") as file:
                 data = file.read()
         except OSError as error:
-            raise NotFound(f"the original {content} is not kept here: {error.strerror}.") from None
+            raise Changed(f"the original {content} is not kept here: {error.strerror}") from None
         if sha256(data).hexdigest() != content:
             raise Changed(f"the kept original {content} was changed")
         return data
@@ -148,29 +157,32 @@ class ActionFiles:
     def recover(self, step: Step, tag: str) -> None:
         """Clean up behind somebody who died in the middle of a step."""
         if step.kind == MOVE:
-            return
+            return self._finish_move(step)
         name = _temporary(tag)
+        with suppress(FileNotFoundError), self._parent(step.path) as (folder, _):
+            self._keep(folder, name + SECOND)
+            os.unlink(name + SECOND, dir_fd=folder)
         with suppress(FileNotFoundError), self._parent(step.path) as (folder, target):
-            aside = _hash_at(folder, name)
+            aside = hash_at(folder, name)
             if step.kind == REPLACE and aside not in (step.before, step.after):
                 if self._hash(step.path) == step.after:  # not what we meant to replace
-                    _swap(folder, name, target)
+                    swap(folder, name, target)
                 else:
                     self._keep(folder, name)
             if step.kind == REMOVE and aside != step.before:
-                _rename_new(folder, name, folder, target)
+                rename_new(folder, name, folder, target)
                 return
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
 
-    def make_folders(self, folders: list[str]) -> None:
+    def make_folders(self, folders: Sequence[str]) -> None:
         for each in folders:
             with self._parent(each) as (folder, name):
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=folder)
                 os.fsync(folder)
 
-    def remove_folders(self, folders: list[str]) -> None:
+    def remove_folders(self, folders: Collection[str]) -> None:
         """Those of them that are empty, innermost first."""
         for each in sorted(folders, key=lambda path: -path.count(os.sep)):
             with suppress(OSError, InvalidInput), self._parent(each) as (folder, name):
@@ -194,27 +206,43 @@ class ActionFiles:
                     "wait for it."
                 ) from None
             os.ftruncate(handle, 0)
-            os.pwrite(handle, who.encode("utf-8", "replace"), 0)
+            said = f"{who} (process {os.getpid()})"
+            os.pwrite(handle, said.encode("utf-8", "replace"), 0)
             yield
         finally:
             os.close(handle)
 
     def _move(self, step: Step, tag: str, content: bytes) -> None:
         with self._parent(step.path) as (old, name), self._parent(step.to) as (new, target):
-            _rename_new(old, name, new, target)
-            if _hash_at(new, target) != step.before:
-                _rename_new(new, target, old, name)
+            rename_new(old, name, new, target)
+            if hash_at(new, target) != step.before:
+                rename_new(new, target, old, name)
                 raise Changed(f"{visible(step.path)} has changed meanwhile")
             os.fsync(new)
             os.fsync(old)
 
+    def _finish_move(self, step: Step) -> None:
+        """Where a rename could replace a file, a move is a second name and the end of the first."""
+        with (
+            suppress(FileNotFoundError, InvalidInput),
+            self._parent(step.path) as (old, name),
+            self._parent(step.to) as (new, target),
+        ):
+            there = os.stat(target, dir_fd=new, follow_symlinks=False)
+            if os.path.samestat(os.stat(name, dir_fd=old, follow_symlinks=False), there):
+                os.unlink(name, dir_fd=old)
+
     def _replace(self, step: Step, tag: str, content: bytes) -> None:
         temporary = _temporary(tag)
         with self._parent(step.path) as (folder, name):
-            _write(folder, temporary, content, step)
-            _swap(folder, temporary, name)
-            if _hash_at(folder, temporary) != step.before:
-                _swap(folder, temporary, name)
+            write(folder, temporary, content, step)
+            try:
+                swap(folder, temporary, name)
+            except OSError:
+                os.unlink(temporary, dir_fd=folder)
+                raise
+            if hash_at(folder, temporary) != step.before:
+                swap(folder, temporary, name)
                 os.unlink(temporary, dir_fd=folder)
                 raise Changed(f"{visible(step.path)} has changed meanwhile")
             os.unlink(temporary, dir_fd=folder)
@@ -223,9 +251,9 @@ class ActionFiles:
     def _place(self, step: Step, tag: str, content: bytes) -> None:
         temporary = _temporary(tag)
         with self._parent(step.path) as (folder, name):
-            _write(folder, temporary, content, step)
+            write(folder, temporary, content, step)
             try:
-                _rename_new(folder, temporary, folder, name)
+                rename_new(folder, temporary, folder, name)
             except OSError:
                 os.unlink(temporary, dir_fd=folder)
                 raise
@@ -234,9 +262,9 @@ class ActionFiles:
     def _remove(self, step: Step, tag: str, content: bytes) -> None:
         temporary = _temporary(tag)
         with self._parent(step.path) as (folder, name):
-            _rename_new(folder, name, folder, temporary)
-            if _hash_at(folder, temporary) != step.before:
-                _rename_new(folder, temporary, folder, name)
+            rename_new(folder, name, folder, temporary)
+            if hash_at(folder, temporary) != step.before:
+                rename_new(folder, temporary, folder, name)
                 raise Changed(f"{visible(step.path)} has changed meanwhile")
             os.unlink(temporary, dir_fd=folder)
             os.fsync(folder)
@@ -251,13 +279,14 @@ class ActionFiles:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=place)
             seen = sha256()
-            copy = os.open(temporary, FRESH, 0o600, dir_fd=place)
-            with os.fdopen(copy, "wb") as kept, _opened(folder, name) as file:
-                for piece in _pieces(file):
-                    seen.update(piece)
-                    kept.write(piece)
-                kept.flush()
-                os.fsync(kept.fileno())
+            with opened(folder, name) as file:
+                copy = os.open(temporary, FRESH, 0o600, dir_fd=place)
+                with os.fdopen(copy, "wb") as kept:
+                    for piece in pieces(file):
+                        seen.update(piece)
+                        kept.write(piece)
+                    kept.flush()
+                    os.fsync(copy)
             os.rename(temporary, seen.hexdigest(), src_dir_fd=place, dst_dir_fd=place)
             os.fsync(place)
         finally:
@@ -303,77 +332,3 @@ class ActionFiles:
 
 def _temporary(tag: str) -> str:
     return f".hv-{tag}.tmp"
-
-
-@contextmanager
-def _opened(folder: int, name: str) -> Iterator[int]:
-    handle = os.open(name, FILE, dir_fd=folder)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _pieces(handle: int, most: int = 1 << 62) -> Iterator[bytes]:
-    while most > 0 and (piece := os.read(handle, min(PIECE, most))):
-        most -= len(piece)
-        yield piece
-
-
-def _hash_at(folder: int, name: str) -> str:
-    from hashlib import sha256
-
-    seen = sha256()
-    with _opened(folder, name) as file:
-        for piece in _pieces(file):
-            seen.update(piece)
-    return seen.hexdigest()
-
-
-def _write(folder: int, name: str, content: bytes, step: Step) -> None:
-    """A new file beside the one it shall become, on the disk before it does."""
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
-    handle = os.open(name, FRESH, 0o666 if step.mode is None else 0o600, dir_fd=folder)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        if step.mode is not None:
-            os.fchmod(handle, step.mode)
-        if step.mtime is not None:
-            os.utime(handle, ns=(step.mtime, step.mtime))
-        os.fsync(handle)
-
-
-def _swap(folder: int, one: str, other: str) -> None:
-    """Exchange two files, or where the file system cannot, put the first over the other,
-    with a second name for what it replaces."""
-    if _renameat2(folder, one, folder, other, EXCHANGE):
-        return
-    aside = f"{one}.old"
-    with suppress(FileNotFoundError):
-        os.unlink(aside, dir_fd=folder)
-    os.link(other, aside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    os.rename(one, other, src_dir_fd=folder, dst_dir_fd=folder)
-    os.rename(aside, one, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def _rename_new(old: int, name: str, new: int, target: str) -> None:
-    """Rename without ever replacing what is there."""
-    if not _renameat2(old, name, new, target, NO_REPLACE):
-        os.link(name, target, src_dir_fd=old, dst_dir_fd=new, follow_symlinks=False)
-        os.unlink(name, dir_fd=old)
-
-
-def _renameat2(old: int, name: str, new: int, target: str, flags: int) -> bool:
-    """False if this system or file system has no such call."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    call = getattr(libc, "renameat2", None)
-    if call is None:
-        return False
-    if call(old, os.fsencode(name), new, os.fsencode(target), flags) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in UNSUPPORTED:
-        return False
-    raise OSError(number, os.strerror(number), name)

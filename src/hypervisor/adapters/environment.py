@@ -12,7 +12,10 @@ STORE = "HYPERVISOR_STORE"
 STORE_SECRETS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
 
 
-def environment_for(spec: RunSpec, given: dict[str, str], batch: str) -> dict[str, str]:
+def environment_for(
+    spec: RunSpec, given: dict[str, str], batch: str, locks: str = ""
+) -> dict[str, str]:
+    """`locks` is where those who change task files queue up."""
     env = dict(given)
     # The user may have named the store on the command line; our own environment always does.
     if any("://" in each.get(STORE, "") for each in (given, os.environ)):
@@ -26,4 +29,8 @@ def environment_for(spec: RunSpec, given: dict[str, str], batch: str) -> dict[st
         }
     if spec.propose:
         env["HV_PROPOSE"] = "1"
+    if spec.write_back != "none":
+        env["HV_WRITE_BACK"] = spec.write_back
+    if locks:
+        env["HV_LOCKS"] = locks
     return {**env, "HV_BATCH": batch}

@@ -1,8 +1,8 @@
 """Chunks: reviewable slices of a batch, and the checkpoints between them.
 
 A chunk is `held` until it may run, `open` while it runs or waits for a decision,
-then `approved` or `rejected`. Whether it has ended is not stored: it has when
-none of its tasks is left to be worked on.
+then `approved` or `rejected`; without a checkpoint it is `free` all along. Whether
+it has ended is not stored: it has when none of its tasks is left to be worked on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hypervisor.domain.errors import InvalidInput
 
-HELD, OPEN, APPROVED, REJECTED = "held", "open", "approved", "rejected"
+HELD, OPEN, FREE, APPROVED, REJECTED = "held", "open", "free", "approved", "rejected"
 DECIDED = (APPROVED, REJECTED)
 EACH, FIRST, NONE = "each", "first", "none"
 GATES = (EACH, FIRST, NONE)
@@ -35,6 +35,12 @@ class Chunk(NamedTuple):
     tasks: dict[str, int]
 
     @property
+    def label(self) -> str:
+        """How people call it; a number alone is no name."""
+        named = f" ({self.name})" if self.name != str(self.number) else ""
+        return f"chunk {self.number}{named}"
+
+    @property
     def total(self) -> int:
         return sum(self.tasks.values())
 
@@ -50,11 +56,9 @@ class Chunk(NamedTuple):
 def first_state(number: int, gate: str, decided: Iterable[int]) -> str:
     """Whether a new chunk may run at once."""
     decided = set(decided)
-    if gate == NONE or number == 1 or (gate == FIRST and 1 in decided):
-        return OPEN
-    if gate == EACH and number - 1 in decided:
-        return OPEN
-    return HELD
+    if gate == NONE or (gate == FIRST and 1 in decided):
+        return FREE
+    return OPEN if number == 1 or (gate == EACH and number - 1 in decided) else HELD
 
 
 def span_name(span: str, when: str | None) -> str:

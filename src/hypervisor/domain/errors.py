@@ -100,6 +100,7 @@ EXIT_UNEXPECTED = 1
 EXIT_NOTHING_TO_CLAIM = 3
 EXIT_RECEIPTS_BROKEN = 8
 EXIT_UNSUCCESSFUL = 9  # the command did its work, but tasks of the run failed
+EXIT_CHECKPOINT = 10  # so far so good: a chunk waits for a person's decision
 EXIT_CODES = {
     "error": 1,
     "request": 2,

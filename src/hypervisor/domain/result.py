@@ -2,17 +2,29 @@
 
 A result is any JSON. In an object some members have a meaning: `category` and
 `rationale` for the review, `summary`, `commit`, `receipts` (evidence, one line
-each), `actions` (proposals that only an approved plan carries out), and `items`
-where one task stood for many. Whatever is not of the expected kind is ignored:
-a worker's mistake must not stop the ledger.
+each), `actions` (proposals that only an approved plan carries out), `edit` (what
+is written into the task's own file), and `items` where one task stood for many.
+Whatever is not of the expected kind is ignored: a worker's mistake must not stop
+the ledger.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+
+class Edit(NamedTuple):
+    """What a worker wants changed in its own task file: fields, unless their owner has changed
+    them since, and lines of the body."""
+
+    set: dict[str, Any]
+    was: dict[str, Any]
+    lines: tuple[str, ...]
+
+
+NOTHING = Edit({}, {}, ())
 LARGEST_RESULT = 1 << 20  # bytes of output that are looked at for a result
 MOST_RECEIPTS = 1000
 LONGEST_RECEIPT = 20_000
@@ -47,6 +59,15 @@ def text_of(result: Any, member: str) -> str:
 
 def actions_in(result: Any) -> list[dict[str, Any]]:
     return [each for each in _member(result, "actions", list) or [] if isinstance(each, dict)]
+
+
+def edit_in(result: Any) -> Edit:
+    found = _member(result, "edit", dict) or {}
+    lines = [each for each in _member(found, "lines", list) or [] if isinstance(each, str)]
+    return Edit(
+        _member(found, "set", dict) or {}, _member(found, "was", dict) or {},
+        tuple(line for line in lines if line.strip() and line.isprintable()),
+    )  # fmt: skip
 
 
 def items_in(result: Any) -> Iterator[dict[str, Any]]:

@@ -37,7 +37,7 @@ class RunSpec(NamedTuple):
     output: int | None = None  # … bytes
     result: str = "none"  # or "json": the last line that a command prints is its result
     gate: str = "none"  # checkpoints: after each chunk, after the first, none
-    write_back: bool = False  # the items are task files: status and receipts go into them
+    write_back: str = "none"  # what goes into task files: nothing, "receipts", "status" with them
     propose: bool = False  # workers are told to propose changes, not to make them
 
 

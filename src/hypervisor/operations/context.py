@@ -10,7 +10,15 @@ from hypervisor.domain import checks
 if TYPE_CHECKING:
     from hypervisor.domain.lease import Worker
     from hypervisor.domain.settings import Settings
-    from hypervisor.ports import HostProbe, Launcher, Outputs, Store
+    from hypervisor.ports import (
+        ActionFiles,
+        BatchFiles,
+        HostProbe,
+        Launcher,
+        Outputs,
+        Store,
+        TaskFiles,
+    )
 
 
 class Equipment(NamedTuple):
@@ -19,6 +27,9 @@ class Equipment(NamedTuple):
     launcher: Launcher
     outputs: Outputs
     settings: Settings
+    batch_files: BatchFiles | None = None
+    task_files: TaskFiles | None = None
+    action_files: Callable[[str, str], ActionFiles] | None = None  # by root and batch folder
 
 
 class Context:
@@ -75,6 +86,12 @@ class Context:
     @property
     def settings(self) -> Settings:
         return self.equipment.settings
+
+    @property
+    def batch_files(self) -> BatchFiles:
+        found = self.equipment.batch_files
+        assert found is not None, "this context was made without a place for batches"
+        return found
 
     def close(self) -> None:
         self.store.close()

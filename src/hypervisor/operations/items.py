@@ -2,14 +2,16 @@
 
 Nothing here holds the whole input. A task's key tells its item and how often that was seen
 before, so that the same input gives the same keys again, and different ones never share a key.
-An item with columns is the same only while its columns are: a changed row is run anew.
+An item with columns is the same only while its columns are: a changed row is run anew. But a
+task file is the same whatever is written into it, and a mail wherever it is filed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import IO, Any
 
@@ -20,41 +22,123 @@ from hypervisor.domain.template import Item, as_text
 from hypervisor.operations.sources import (
     BLOCK,
     FORMATS,
+    TABLES,
+    BadLine,
+    BadLineFound,
     bad_line,
     matching_paths,
     read_csv,
     read_json,
     read_lines,
+    report,
 )
 
 Row = tuple[int, str, Mapping[str, Any] | None]  # line, text, columns
+Bad = Callable[[str, str], None]  # is told the place of what cannot be used, and why
+Reader = Callable[[Bad], Iterator[Item]]
 
 SURELY_SMALL = checks.LONGEST_TEXT // 16  # characters: as JSON each takes at most twelve
 BEGINNING = 200  # how much of an item is in a key that cannot hold it all
 LONGEST_MARK = 100
 CANONICAL = json.JSONEncoder(sort_keys=True).encode
 MARKED = re.compile(r" #[0-9]+(-[0-9a-f]{32})?\Z")
+PLACES = ("mailbox", "offset", "path")  # of a mail: they change when others come and go
+DATES = ("date", "created", "timestamp")
+NUMBER = re.compile(r"[0-9]{9,14}(\.[0-9]*)?\Z")  # of seconds or milliseconds: 1973 and later
+LATEST = 10**11  # seconds: the year 5138; what is more counts milliseconds
+MONTH = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
+ALSO_CALLED = {"sender": "from"}
 
 
-def read_items(file: IO[bytes], form: str, null: bool = False) -> Iterator[Item]:
-    """The items of an open file, one by one; `null`: they end with NUL, not with a line break."""
+class TaskItem(Item):
+    """A Markdown task file. Its path says which it is: a run changes the columns itself."""
+
+    __slots__ = ()
+
+
+class MailItem(Item):
+    """A mail. Where it lies does not matter."""
+
+    __slots__ = ()
+
+
+KINDS = (Item, TaskItem, MailItem)
+
+
+def read_items(
+    file: IO[bytes], form: str, null: bool = False, bad: Bad | None = None, name: str = ""
+) -> Iterator[Item]:
+    """The items of an open file, one by one; `null`: they end with NUL, not with a line break.
+
+    `bad` is told of each row that cannot be used (`name`, line 7) and why; without it, the first
+    such row ends it. What leaves nothing to go on with, such as a broken header, always does.
+    """
     if form not in FORMATS:
         raise InvalidInput(f"the format {form!r} is unknown: use one of {', '.join(FORMATS)}.")
     if null and form != "lines":
         raise InvalidInput(f"items that end with NUL are not {form}: use the format lines.")
+    if form == "mbox":
+        from hypervisor.operations.mail import mbox_items
+
+        return mbox_items(file, name)
+    if form not in TABLES:
+        raise InvalidInput(f"the format {form} is for folders: name one.")
+    told = None if bad is None else _by_line(bad, name)
     if form == "csv":
-        return _numbered(_csv_rows(file))
+        return _numbered(_csv_rows(file, told), told)
     if form == "jsonl":
-        return _numbered(_json_row(n, line) for n, line in read_lines(file))
-    return _numbered((n, line, None) for n, line in read_lines(file, null))
+        return _numbered(_json_rows(file, told), told)
+    return _numbered(((n, line, None) for n, line in read_lines(file, null, told)), told)
 
 
-def glob_items(pattern: str) -> Iterator[Item]:
+def glob_items(pattern: str, bad: Bad | None = None) -> Iterator[Item]:
     """The files that fit a pattern, sorted; the folders, if the pattern ends with a slash."""
-    for number, path in enumerate(matching_paths(pattern), 1):
-        item = Item(path, number)
-        _check(item)
-        yield item
+    return checked((Item(path) for path in matching_paths(pattern)), bad)
+
+
+def checked(items: Iterable[Item], bad: Bad | None = None) -> Iterator[Item]:
+    """Those of the items that can be kept as tasks, numbered."""
+    number = 1
+    for item in items:
+        try:
+            _check(item)
+        except InvalidInput as error:
+            if bad is None:
+                raise
+            bad(place_of(item.text), str(error))
+            continue
+        yield item._replace(number=number)
+        number += 1
+
+
+def place_of(path: str) -> str:
+    """A path as it can be shown and kept, whatever bytes are in it."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def when(item: Item) -> str | None:
+    """The day of an item, as 2026-11-16: from its columns, else when its file was changed."""
+    for name in DATES:
+        if day := _day((item.columns or {}).get(name)):
+            return day
+    import stat
+
+    try:
+        found = os.stat(item.text)
+    except (OSError, ValueError):
+        return None
+    return _day(found.st_mtime) if stat.S_ISREG(found.st_mode) else None
+
+
+def field(item: Item, name: str) -> str:
+    """A column as text: lists joined by commas, nothing where it is missing."""
+    columns = item.columns or {}
+    value = columns.get(name, columns.get(ALSO_CALLED.get(name, name)))
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(as_text(each) for each in value if each is not None)
+    return as_text(value)
 
 
 def spooled(file: IO[bytes], folder: str | None = None) -> IO[bytes]:
@@ -71,6 +155,55 @@ def spooled(file: IO[bytes], folder: str | None = None) -> IO[bytes]:
     shutil.copyfileobj(file, copy, BLOCK)
     copy.seek(0)
     return copy
+
+
+class ReadOnce:
+    """A source that is read once; what it gave is kept in an unnamed file and given again.
+
+    So two passes see the same, whatever happens to the files in between, and what is dear to
+    parse is parsed once. A pass that is broken off leaves nothing behind.
+    """
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._kept: IO[bytes] | None = None
+
+    def __call__(self, bad: Bad) -> Iterator[Item]:
+        return self._first(bad) if self._kept is None else self._again(self._kept, bad)
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+
+    def _first(self, bad: Bad) -> Iterator[Item]:
+        import tempfile
+
+        kept = tempfile.TemporaryFile()  # noqa: SIM115 - it is read again later
+
+        def told(place: str, why: str) -> None:
+            kept.write(json.dumps([place, why]).encode() + b"\n")
+            bad(place, why)
+
+        try:
+            for item in self._read(told):
+                line = [KINDS.index(type(item)), item.text, item.number, item.columns]
+                kept.write(json.dumps(line).encode() + b"\n")
+                yield item
+        except BaseException:
+            kept.close()
+            raise
+        self.close()
+        self._kept = kept
+
+    @staticmethod
+    def _again(kept: IO[bytes], bad: Bad) -> Iterator[Item]:
+        kept.seek(0)
+        for line in kept:
+            kind, *parts = json.loads(line)
+            if isinstance(kind, str):
+                bad(kind, *parts)
+            else:
+                yield KINDS[kind](*parts)
 
 
 def occurrences(items: Iterable[Item]) -> Iterator[tuple[Item, int]]:
@@ -100,23 +233,34 @@ def item_of(task: Task) -> Item:
     """The item that a task was made for."""
     data = task.data if isinstance(task.data, dict) else {}
     text, number, columns = data.get("item"), data.get("number"), data.get("columns")
+    note = data.get("note")
     if not isinstance(text, str):
         raise InvalidInput(f"the task {task.id} has no item in its data, so no command fits it.")
     return Item(
         text,
         number if isinstance(number, int) else 1,
         columns if isinstance(columns, dict) else None,
+        note if isinstance(note, str) else "",
     )
 
 
-def _numbered(rows: Iterable[Row]) -> Iterator[Item]:
-    for number, (line, text, columns) in enumerate(rows, 1):
+def _by_line(bad: Bad, name: str) -> BadLineFound:
+    """Tells places of a file by its name and the line."""
+    begin = f"{place_of(name)}, " if name else ""
+    return lambda line, why: bad(f"{begin}line {line}", why)
+
+
+def _numbered(rows: Iterable[Row], bad: BadLineFound | None) -> Iterator[Item]:
+    number = 1
+    for line, text, columns in rows:
         item = Item(text, number, columns)
         try:
             _check(item)
         except InvalidInput as error:
-            raise bad_line(line, str(error)) from None
+            report(bad_line(line, str(error)), bad)
+            continue
         yield item
+        number += 1
 
 
 def _check(item: Item) -> None:
@@ -128,9 +272,19 @@ def _check(item: Item) -> None:
         checks.json_value("the item", _data(item))
 
 
-def _csv_rows(file: IO[bytes]) -> Iterator[Row]:
-    for line, header, cells in read_csv(file):
+def _csv_rows(file: IO[bytes], bad: BadLineFound | None) -> Iterator[Row]:
+    for line, header, cells in read_csv(file, bad):
         yield line, cells[0], dict(zip(header, cells, strict=True))
+
+
+def _json_rows(file: IO[bytes], bad: BadLineFound | None) -> Iterator[Row]:
+    for line, text in read_lines(file, bad=bad):
+        try:
+            row = _json_row(line, text)
+        except BadLine as error:
+            report(error, bad)
+        else:
+            yield row
 
 
 def _json_row(line: int, text: str) -> Row:
@@ -163,7 +317,7 @@ def _title(text: str) -> str:
 
 def _key(item: Item, occurrence: int) -> str:
     """The text itself, if that says it all; a text that looks marked gets a mark of its own."""
-    if item.columns is not None or len(item.text) > checks.LONGEST_KEY - LONGEST_MARK:
+    if _telling(item) is not None or len(item.text) > checks.LONGEST_KEY - LONGEST_MARK:
         return f"{item.text[:BEGINNING]} #{occurrence}-{_digest(item).hex()}"
     if occurrence == 1 and item.text.strip() and not MARKED.search(item.text):
         return item.text
@@ -171,8 +325,43 @@ def _key(item: Item, occurrence: int) -> str:
 
 
 def _digest(item: Item) -> bytes:
-    """A hash of the text and the columns; the NUL between them can be in no text."""
+    """A hash of the text and of what tells it apart; the NUL between them can be in no text."""
     digest = sha256(item.text.encode("utf-8", "surrogatepass"))
-    if item.columns is not None:
-        digest.update(b"\0" + CANONICAL(item.columns).encode())
+    telling = _telling(item)
+    if telling is not None:
+        digest.update(b"\0" + CANONICAL(telling).encode())
     return digest.digest()[:16]
+
+
+def _telling(item: Item) -> Mapping[str, Any] | None:
+    """The columns that make an item another one when they change."""
+    if isinstance(item, TaskItem) or item.columns is None:
+        return None
+    if isinstance(item, MailItem):
+        return {name: value for name, value in item.columns.items() if name not in PLACES}
+    return item.columns
+
+
+def _day(value: object) -> str | None:
+    """The day that a date is on, as it is written; of a number of seconds since 1970, by UTC."""
+    from datetime import UTC, datetime
+
+    text = as_text(value).strip() if isinstance(value, (str, int, float)) else ""
+    try:
+        if NUMBER.match(text):
+            seconds = float(text)
+            seconds = seconds / 1000 if seconds > LATEST else seconds
+            return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+        text = f"{text}-01" if MONTH.match(text) else text
+        return datetime.fromisoformat(text).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return _day_of_mail(text)
+
+
+def _day_of_mail(text: str) -> str | None:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(text).date().isoformat() if text else None
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from hypervisor.domain import checks
 from hypervisor.domain.errors import InvalidInput, NotFound
 from hypervisor.domain.lease import parse_token
 from hypervisor.domain.receipt import ChainReport, Receipt
 from hypervisor.operations.context import Context
+from hypervisor.operations.write_back import file_problems, write_back
 
 LONGEST_LINE = 20_000
 
@@ -23,8 +25,14 @@ def receipt(
         raise InvalidInput("no text given: what happened?")
     lines = [checks.text("the receipt", text, LONGEST_LINE, empty=False) for text in texts]
     if "." in claim:
-        return tuple(hv.store.append_under_claim(parse_token(claim), lines, now))
-    return tuple(hv.store.append(hv.store.resolve(claim), hv.actor, lines, now))
+        token = parse_token(claim)
+        written = hv.store.append_under_claim(token, lines, now)
+        task = token.task
+    else:
+        task = hv.store.resolve(claim)
+        written = hv.store.append(task, hv.actor, lines, now)
+    write_back(hv, task)  # where a person reads it, before it counts as said
+    return tuple(written)
 
 
 def receipts(hv: Context, of: str) -> tuple[Receipt, ...]:
@@ -37,8 +45,24 @@ def receipts(hv: Context, of: str) -> tuple[Receipt, ...]:
 
 
 def verify(hv: Context, of: str | None = None) -> tuple[ChainReport, ...]:
-    """Check that no receipt was changed, removed or reordered; `of` names a batch or a task."""
-    return tuple(hv.store.check_receipts(None if of is None else _chain(hv, of)))
+    """Check that no receipt was changed, removed or reordered, here or in a task file.
+
+    `of` names a batch or a task; all if it is left out.
+    """
+    reports = hv.store.check_receipts(None if of is None else _chain(hv, of))
+    return tuple(map(partial(_with_files, hv), reports))
+
+
+def _with_files(hv: Context, report: ChainReport) -> ChainReport:
+    """The report of a chain that holds, with what is wrong in the files that show it."""
+    if report.problem is not None:
+        return report
+    found = file_problems(hv, report.chain)
+    return report._replace(problem=f"{found[0]}{_more(len(found) - 1)}") if found else report
+
+
+def _more(count: int) -> str:
+    return f" (and {count} more)" if count else ""
 
 
 def _chain(hv: Context, of: str) -> str:

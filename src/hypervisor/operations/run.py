@@ -1,11 +1,14 @@
 """Running work: submitting batches, steering what runs, and what came of it."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 from hypervisor.domain import checks, lifecycle
+from hypervisor.domain.chunk import GATES, Chunk
 from hypervisor.domain.errors import InvalidInput, NotFound, WrongState
+from hypervisor.domain.result import NO_CATEGORY, category_of, items_in
 from hypervisor.domain.run import (
     ALL,
     BATCH,
@@ -27,6 +30,11 @@ SLICE = 5_000
 PAGE = 5_000
 MOST_SHOWN = 1_000
 INTERRUPTED = "interrupted"
+CHOICES = {
+    "gate": GATES,
+    "result": ("none", "json"),
+    "write_back": ("none", "receipts", "status"),
+}
 
 
 class Submitted(NamedTuple):
@@ -68,6 +76,7 @@ class Status(NamedTuple):
     pauses: tuple[Pause, ...]
     supervisor: int | None
     host: dict[str, Any] | None  # what the governor last said of this host
+    checkpoint: Chunk | None = None  # that waits for a person's decision
 
 
 class Summary(NamedTuple):
@@ -86,12 +95,20 @@ class Summary(NamedTuple):
     tokens: int | None
     cost: float | None
     tasks: tuple[TaskReport, ...]
+    categories: dict[str, int]
+    chunks: tuple[Chunk, ...]
+    skipped: int  # by the last run, because they were done before
 
 
 def run(
-    hv: Context, spec: RunSpec, tasks: Iterable[NewTask], name: str, now: int | None = None
-) -> Submitted:
-    """Submit a command or function with its items; what the batch has done before is skipped."""
+    hv: Context, spec: RunSpec, tasks: Iterable[NewTask], name: str, now: int | None = None,
+    chunks: Sequence[str] = (), together: bool = False,
+) -> Submitted:  # fmt: skip
+    """Submit a command or function with its items; what the batch has done before is skipped.
+
+    `chunks` are the names of the chunks; a task's `chunk` is its place among them, from 1.
+    `together` adds all in one step, so that any task may wait for any other.
+    """
     check_spec(spec)
     checks.label("the batch's name", name)
     since = hv.now() if now is None else now
@@ -99,8 +116,17 @@ def run(
     hv.launcher.keep_environment(batch.id)
     hv.store.resume(Pause(BATCH, batch.id, "run again", hv.actor, 0), now)
     counts = Submitted(batch, since)
-    for part in _slices(tasks):
+    numbers = {
+        chunk.name: chunk.number
+        for chunk in (hv.store.declare_chunks(batch.id, chunks, spec.gate) if chunks else ())
+    }
+    placed = (
+        task._replace(chunk=numbers[chunks[task.chunk - 1]]) if task.chunk else task
+        for task in tasks
+    )
+    for part in [[check_task(task) for task in placed]] if together else _slices(placed):
         counts = _submit(hv, counts, part, now)
+    hv.store.set(f"skipped {batch.id}", str(counts.already_done))
     return counts
 
 
@@ -199,14 +225,22 @@ def status(hv: Context, batch: str | None = None, now: int | None = None) -> Sta
         for each in hv.store.pauses()
         if found is None or each.scope != BATCH or each.name == found
     ]
+    meant = None if found is None else hv.store.batch(found)
     return Status(
-        None if found is None else hv.store.batch(found),
+        meant,
         hv.store.stats(found, now, pace=False),
         attempts(hv, found),
         tuple(pauses),
         hv.launcher.supervisor(),
         hv.launcher.reading(),
+        _checkpoint(hv, meant),
     )
+
+
+def _checkpoint(hv: Context, batch: Batch | None) -> Chunk | None:
+    if batch is None or not isinstance(batch.spec, dict) or "gate" not in batch.spec:
+        return None
+    return next((each for each in hv.store.chunks(batch.id) if each.awaits_decision), None)
 
 
 def attempts(hv: Context, batch: str | None = None) -> tuple[Attempting, ...]:
@@ -233,8 +267,20 @@ def summary(hv: Context, batch: str, now: int | None = None) -> Summary:
         round(sum(task.cpu_seconds for task in tasks), 3),
         max((task.peak_bytes for task in tasks), default=0),
         sum(task.attempts for task in tasks),
-        None, None, tasks,
+        None, None, tasks, categories_of(tasks), tuple(hv.store.chunks(meant.id)),
+        int(hv.store.setting(f"skipped {meant.id}") or 0),
     )  # fmt: skip
+
+
+def categories_of(tasks: Iterable[TaskReport]) -> dict[str, int]:
+    """How many results are of which category, the most frequent first; none if none is named."""
+    counts = Counter(
+        category_of(result)
+        for task in tasks
+        if task.state == lifecycle.DONE
+        for result in list(items_in(task.result)) or [task.result]
+    )
+    return {} if set(counts) <= {NO_CATEGORY} else dict(counts.most_common())
 
 
 def reports(hv: Context, batch: str, now: int | None = None) -> Iterator[TaskReport]:
@@ -298,6 +344,9 @@ def check_spec(spec: RunSpec) -> RunSpec:
         raise InvalidInput("say what to run: a command, or a function with --fn.")
     if spec.strategy not in STRATEGIES:
         raise InvalidInput(f"unknown strategy: use one of {', '.join(STRATEGIES)}.")
+    for name, allowed in CHOICES.items():
+        if getattr(spec, name) not in allowed:
+            raise InvalidInput(f"{name} is unknown: use one of {', '.join(allowed)}.")
     if spec.workers is not None:
         checks.number("the number of workers", spec.workers, 1, MOST_WORKERS)
     if spec.claim is not None:

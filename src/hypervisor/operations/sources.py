@@ -1,8 +1,9 @@
 """Reading lines, globs, JSONL and CSV, and making tasks of them.
 
-The readers go line by line, and an error names the line. Tasks are all read
-and checked before any is added. A line or a file path becomes the task's key,
-so that adding the same list again doubles nothing.
+The readers go line by line, hold no more than one row, and name the line of an error. Given a
+callback for bad lines they tell it and go on; without one the first bad line ends it. Tasks are
+all read and checked before any is added. A line or a file path becomes the task's key, so that
+adding the same list again doubles nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import glob as globbing
 import json
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 from hypervisor.domain.checks import LONGEST_TEXT
@@ -18,23 +20,41 @@ from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.task import NewTask
 from hypervisor.operations.add import check_task
 
-FORMATS = ("lines", "jsonl", "csv")
+TABLES = ("lines", "jsonl", "csv")
+FORMATS = (*TABLES, "mbox", "maildir", "tasks")
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".mbox": "mbox"}
 LISTS = ("requires", "exclusive", "after")
 FIELDS = frozenset(NewTask._fields)
 LONGEST_LINE = 16 << 20  # bytes: what has no line breaks at all shall not fill the memory
 BLOCK = 1 << 18
+SMALL_BLOCK = 1 << 14
+LINE_END = re.compile(rb"\r\n|\n|\r")
+
+BadLineFound = Callable[[int, str], None]  # is told the line, and what is wrong with it
+
+
+class BadLine(InvalidInput):
+    """One line or row cannot be used; the others may be fine."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        self.line, self.problem = line, problem
+        super().__init__(f"line {line}: {problem} Nothing was added.")
 
 
 def guess_format(path: str) -> str:
     """The format that a file's name tells."""
-    ending = os.path.splitext(path)[1].lower()
-    return {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}.get(ending, "lines")
+    return ENDINGS.get(os.path.splitext(path)[1].lower(), "lines")
 
 
 def read_tasks(
     file: IO[bytes], form: str, base: NewTask, template: str = "{}", null: bool = False
 ) -> list[NewTask]:
     """All tasks of an open file; `base` gives what a row leaves out."""
+    if form not in TABLES:
+        raise InvalidInput(
+            f"tasks are added from {', '.join(TABLES)}, not from {form}: name the format, or use "
+            "`hv run --items`."
+        )
     rows: Iterator[tuple[int, NewTask]]
     if form == "lines":
         rows = ((n, item_task(item, base, template)) for n, item in read_lines(file, null))
@@ -66,16 +86,18 @@ def _checked(rows: Iterable[tuple[int, NewTask]]) -> Iterator[NewTask]:
             raise bad_line(line, str(error)) from None
 
 
-def read_lines(file: IO[bytes], null: bool = False) -> Iterator[tuple[int, str]]:
+def read_lines(
+    file: IO[bytes], null: bool = False, bad: BadLineFound | None = None
+) -> Iterator[tuple[int, str]]:
     """Numbered, non-empty lines (or NUL-ended items, which may contain line breaks)."""
-    if null:
-        for number, raw in enumerate(_nul_ended(file), 1):
-            if raw:
-                yield number, _decoded(number, raw)
-        return
-    for number, raw in enumerate(_raw_lines(file), 1):
-        line = _decoded(number, raw, "utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        if line.strip():
+    for number, raw in enumerate(_nul_ended(file) if null else _raw_lines(file), 1):
+        try:
+            line = _decoded(number, raw, "utf-8-sig" if number == 1 and not null else "utf-8")
+        except BadLine as error:
+            report(error, bad)
+            continue
+        line = line if null else line.rstrip("\r\n")
+        if line if null else line.strip():
             yield number, line
 
 
@@ -87,23 +109,44 @@ def read_json(number: int, line: str) -> Any:
         raise bad_line(number, f"not valid JSON ({error}).") from None
 
 
-def read_csv(file: IO[bytes]) -> Iterator[tuple[int, list[str], list[str]]]:
-    """Each row of CSV: its line, the header, its cells."""
+def read_csv(
+    file: IO[bytes], bad: BadLineFound | None = None
+) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Each row of CSV: its first line, the header, its cells. Without a header all is lost."""
     import csv
 
     csv.field_size_limit(LONGEST_TEXT + 1)
-    reader = csv.reader(_csv_lines(file), strict=True)
+    lines = CsvLines(file)
+    reader = csv.reader(lines, strict=True)
     header: list[str] = []
-    try:
-        for cells in filter(None, reader):
-            if not header:
-                header = _header(reader.line_num, cells)
-            elif len(cells) != len(header):
-                raise bad_line(reader.line_num, "its number of cells differs from the header's.")
-            else:
-                yield reader.line_num, header, cells
-    except csv.Error as error:
-        raise bad_line(reader.line_num, f"not valid CSV ({error}).") from None
+    while True:
+        lines.begin_row()
+        try:
+            cells = next(reader, None)
+            if cells is None:
+                return
+            row = _row(lines, header, cells)
+        except csv.Error as error:
+            wrong = bad_line(lines.first, f"not valid CSV ({error}).")
+            lines.go_back()
+        except BadLine as error:
+            wrong = error
+        else:
+            if cells and header:
+                yield lines.first, header, row
+            header = header or row
+            continue
+        report(wrong, bad if header else None)
+
+
+def _row(lines: CsvLines, header: list[str], cells: list[str]) -> list[str]:
+    if lines.garbled:
+        raise bad_line(lines.garbled, "not valid UTF-8.")
+    if not header:
+        return _header(lines.first, cells)
+    if cells and len(cells) != len(header):
+        raise bad_line(lines.first, "its number of cells differs from the header's.")
+    return cells
 
 
 def matching_paths(pattern: str) -> Iterator[str]:
@@ -112,31 +155,133 @@ def matching_paths(pattern: str) -> Iterator[str]:
     return filter(os.path.isdir if pattern.endswith("/") else os.path.isfile, paths)
 
 
-def bad_line(line: int, problem: str) -> InvalidInput:
-    return InvalidInput(f"line {line}: {problem} Nothing was added.")
+def open_file(path: str) -> IO[bytes]:
+    """Open a file that somebody else named: a pipe there must not make us wait."""
+    import stat
+
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise InvalidInput("it is no regular file.")
+    return open(opened, "rb")
+
+
+def bad_line(line: int, problem: str) -> BadLine:
+    return BadLine(line, problem)
+
+
+def report(error: BadLine, bad: BadLineFound | None) -> None:
+    """Tell of a bad line and go on, or stop at it."""
+    if bad is None:
+        raise error
+    bad(error.line, error.problem)
+
+
+class CsvLines:
+    """The lines for a csv.reader, with their ends, which within quotes are part of a cell.
+
+    A quote that is never closed would take all lines up to the next one into its row. So after
+    an error the reader can go back to the second line of the row that failed, as long as that
+    costs no more than a few times what has been read: a hostile file takes linear time, too.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._data, self._row, self._at, self._second = b"", 0, 0, 0
+        self._budget = 4 * BLOCK
+        self._all_read = self._cut = False
+        self.first = 1  # the line that the row begins with
+        self.next = 1
+        self.garbled = 0  # the line of the row that is not UTF-8
+
+    def __iter__(self) -> CsvLines:
+        return self
+
+    def begin_row(self) -> None:
+        while self._cut:
+            self._drop()
+        self._row = self._at
+        self._second = self.garbled = 0
+        self.first = self.next
+
+    def go_back(self) -> None:
+        cost = self._at - self._second
+        if 0 < cost <= self._budget:
+            self._budget -= cost
+            self._at, self.next = self._second, self.first + 1
+
+    def __next__(self) -> str:
+        end = self._line_end()
+        if end == self._at:
+            raise StopIteration
+        raw, self._at = self._data[self._at : end], end
+        self._second = self._second or end
+        number, self.next = self.next, self.next + 1
+        if end - self._row > LONGEST_LINE:
+            self._cut = end == len(self._data) and not raw.endswith(b"\n")
+            raise bad_line(self.first, f"too long: at most {LONGEST_LINE:,} bytes.")
+        try:
+            return raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            self.garbled = self.garbled or number
+            return raw.decode("utf-8", "replace")
+
+    def _line_end(self) -> int:
+        """Where the line ends, be it with a bare CR; reads on as far as needed."""
+        while True:
+            found = LINE_END.search(self._data, self._at)
+            if found and (self._all_read or found[0] != b"\r" or found.end() < len(self._data)):
+                return found.end()
+            if self._all_read or len(self._data) - self._row > LONGEST_LINE:
+                return len(self._data)
+            self._read_on()
+
+    def _read_on(self) -> None:
+        kept = self._data[self._row :]
+        block = self._file.read(max(SMALL_BLOCK, len(kept)))  # doubling copies each byte once
+        self._at, self._second = self._at - self._row, max(0, self._second - self._row)
+        self._data, self._row = kept + block, 0
+        self._budget += 4 * len(block)
+        self._all_read = not block
+
+    def _drop(self) -> None:
+        """Skip what is left of a line that was too long, a block at a time."""
+        self._data = self._data[-1:]  # a CR may be half of a line end
+        self._row = self._at = 0
+        self._read_on()
+        self._at = len(self._data)
+        found = LINE_END.search(self._data)
+        self._cut = not self._all_read
+        if found and (found[0] != b"\r" or found.end() < len(self._data)):
+            self._at, self._cut = found.end(), False
 
 
 def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Lines; of one that is too long only the beginning, enough to refuse it."""
     while raw := file.readline(LONGEST_LINE + 1):
         yield raw
+        if len(raw) > LONGEST_LINE:
+            while raw and not raw.endswith(b"\n"):
+                raw = file.readline(BLOCK)
 
 
 def _nul_ended(file: IO[bytes]) -> Iterator[bytes]:
-    rest = b""
-    while len(rest) <= LONGEST_LINE and (block := file.read(BLOCK)):
+    rest, over = b"", False  # over: enough of this item has been given to refuse it
+    while block := file.read(BLOCK):
         *whole, rest = (rest + block).split(b"\0")
-        yield from whole
-    yield rest
+        for raw in whole:
+            if not over:
+                yield raw
+            over = False
+        if not over and len(rest) > LONGEST_LINE:
+            yield rest
+            over = True
+        rest = b"" if over else rest
+    if not over:
+        yield rest
 
 
-def _csv_lines(file: IO[bytes]) -> Iterator[str]:
-    """Lines with their ends, which within quotes are part of a cell; a bare CR is one, too."""
-    pieces = (piece for raw in _raw_lines(file) for piece in raw.splitlines(keepends=True))
-    for number, piece in enumerate(pieces, 1):
-        yield _decoded(number, piece, "utf-8-sig" if number == 1 else "utf-8")
-
-
-def _decoded(number: int, raw: bytes, encoding: str = "utf-8") -> str:
+def _decoded(number: int, raw: bytes, encoding: str) -> str:
     if len(raw) > LONGEST_LINE:
         raise bad_line(number, f"too long: at most {LONGEST_LINE:,} bytes.")
     try:

@@ -15,6 +15,7 @@ from hypervisor.domain.errors import WrongState
 from hypervisor.domain.lease import Holder, Worker, parse_token
 from hypervisor.domain.run import Remains
 from hypervisor.operations.context import Context
+from hypervisor.operations.write_back import write_back
 
 INTERVAL = 1_000
 MOST_RUNNING = 100_000
@@ -62,6 +63,9 @@ def bury(hv: Context, worker: Worker, held: list[Holder], now: int) -> list[str]
         hv.store.settle(remains.verdicts, now)
     why = f"worker {worker.name} (process {worker.pid} on {worker.host}) is gone"
     back = [h.task for h in held if _reclaim(hv, h, why, now, _had_started(h, remains))]
+    if remains is not None:  # it may have died before it could write this into their files
+        for task in dict.fromkeys([*(v.token.task for v in remains.verdicts), *back]):
+            write_back(hv, task)
     if remains is not None and not _holds_more(hv, worker):
         hv.launcher.forget_remains(worker, remains)  # last: whoever finds none may rely on that
     return back

@@ -15,6 +15,7 @@ from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import BATCH, AtWork, Pause, Ready, RunSpec, spec_from
 from hypervisor.domain.staffing import Demand, staffed
 from hypervisor.operations.sweep import bury, sweep
+from hypervisor.services.chronicler import Chronicler
 from hypervisor.services.governor import Decision, RunningAttempt
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Supervisor:
         self.starting: dict[int, tuple[str, int]] = {}
         self.leaving: set[str] = set()
         self.false_starts: Counter[str] = Counter()
+        self.chronicler = Chronicler(hv)
         self.specs: dict[str, RunSpec] = {}
         self.swept_at = 0
         self.busy_at: int | None = None
@@ -66,6 +68,7 @@ class Supervisor:
         decision = self._decide(now, crew, demands, ready)
         self._carry_out(now, crew, decision)
         self._staff(now, crew, demands, min(decision.target, self._host_limit(demands)))
+        self.chronicler.tick(now, (demand.batch for demand in demands))
         return self._has_reason_to_stay(now, crew, ready)
 
     # Seeing

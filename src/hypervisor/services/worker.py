@@ -22,6 +22,7 @@ from hypervisor.domain.retry import back_off
 from hypervisor.domain.run import BATCH, Pause, RunSpec, Stop, spec_data
 from hypervisor.domain.settings import limits_from
 from hypervisor.operations.items import item_of
+from hypervisor.operations.write_back import write_back
 from hypervisor.services.watch import Watch
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ class Worker:
         """The store has it all; what follows from it."""
         failed = next((v for v in self.verdicts if v.event == "fail"), None)
         if self.verdicts:
+            for verdict in self.verdicts if self.spec.write_back != "none" else ():
+                write_back(self.hv, verdict.token.task, self.spec)
             self.journal.clear()
             self.verdicts = []
         self.flushed = time.monotonic()
@@ -179,6 +182,8 @@ class Worker:
             limits = self._limits_of(task)
             output = self.outputs.prepare(task.id, task.attempts)
             self.journal.starting(lease.token)
+            if self.spec.write_back == "status":
+                write_back(self.hv, task.id, self.spec)
             self.runner.start(item_of(task), lease.token, output)
         except InvalidInput as error:  # an item that no command can be made for, or bad limits
             return self._end(lease, Ended(None, None, 0.0, 0, error=str(error)), 0)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from hypervisor.domain.chunk import HELD, UNFINISHED, Chunk, first_state
+from hypervisor.domain.chunk import APPROVED, HELD, UNFINISHED, Chunk, first_state
 from hypervisor.domain.errors import NotFound, WrongState
+from hypervisor.domain.task import Json
 from hypervisor.store import log, readiness, receipts, steering
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Session, chunks, marks, pad
+from hypervisor.store.settling import SET_RESULT
 
 ALL = """
 SELECT number, name, state, note, actor, decided_at FROM chunks WHERE batch = ? ORDER BY number
@@ -35,6 +37,7 @@ WHERE batch = ? AND number = ?
 """
 TASKS = "SELECT id FROM tasks WHERE batch = ? AND chunk = ? AND chunk > 0 ORDER BY id"
 STATE = "SELECT state FROM tasks WHERE id = ?"
+OPEN_BATCHES = "SELECT DISTINCT batch FROM chunks WHERE state = 'open' ORDER BY batch"
 DATA = "SELECT data FROM details WHERE task = ?"
 SET_DATA = "UPDATE details SET data = ? WHERE task = ?"
 
@@ -57,11 +60,24 @@ def every(session: Session, batch: str) -> list[Chunk]:
     counts: dict[int, dict[str, int]] = {}
     for number, state, count in session.rows(COUNTS, (batch,)):
         counts.setdefault(number, {})[state] = count
-    return [Chunk(batch, *row, counts.get(row[0], {})) for row in session.rows(ALL, (batch,))]
+    return [
+        Chunk(batch, number, name, state, note, actor, at, counts.get(number, {}))
+        for number, name, state, note, actor, at in session.rows(ALL, (batch,))
+    ]
 
 
 def tasks(session: Session, batch: str, number: int) -> list[str]:
     return [row[0] for row in session.rows(TASKS, (batch, number))]
+
+
+def batches_with_open(session: Session) -> list[str]:
+    return [row[0] for row in session.rows(OPEN_BATCHES)]
+
+
+def amend(session: Session, task: str, result: Json, said: str, actor: str, now: int) -> None:
+    """A person corrects what a worker said came of a task."""
+    session.run(SET_RESULT, (log.dump(result), task))
+    receipts.append(session, task, actor, [said], now)
 
 
 def held_among(session: Session, batch: str, numbers: Collection[int]) -> set[int]:
@@ -75,9 +91,10 @@ def held_among(session: Session, batch: str, numbers: Collection[int]) -> set[in
 
 def decide(
     session: Session, book: LaneBook, batch: str, number: int, decision: str, note: str,
-    opens: Collection[int], actor: str, now: int,
+    opens: Collection[int], in_advance: bool, actor: str, now: int,
 ) -> list[int]:  # fmt: skip
-    """Approve or reject a chunk that has ended, and let others go. Returns those."""
+    """Approve or reject a chunk that has ended, and let others go, to be decided on later
+    or approved in advance. Returns those."""
     session.lock("keys")  # before any row is locked, as in a claim
     chunk = _find(session, batch, number)
     if chunk.state == HELD or chunk.unfinished:
@@ -85,7 +102,10 @@ def decide(
         raise WrongState(f"chunk {number} cannot be {decision} yet: {left}. Nothing was changed.")
     session.run(DECIDE, (decision, note or None, actor, now, batch, number))
     opened = [other for other in sorted(opens) if _open(session, book, batch, other, now)]
-    _tell(session, chunk, decision, note, actor, now, {"opened": opened})
+    if in_advance:
+        for other in opened:
+            session.run(DECIDE, (APPROVED, "in advance", actor, now, batch, other))
+    _tell(session, chunk, decision, note, actor, now, {"opened": opened, "all": in_advance})
     return opened
 
 
@@ -141,7 +161,7 @@ def _tell(
     more: dict[str, object],
 ) -> None:  # fmt: skip
     what = "to be tried again" if decision == "retry" else decision
-    said = f"chunk {chunk.number} ({chunk.name}) {what}"
+    said = f"{chunk.label} {what}"
     text = f"{said}: {note}" if note else said
     receipts.append_to_batch(session, chunk.batch, actor, [text], now)
     data = {"chunk": chunk.number, "decision": decision, "said": text, **more}
@@ -149,4 +169,3 @@ def _tell(
         session, now,
         [log.Line("checkpoint", "", chunk.batch, None, None, actor, log.dump(data))],
     )  # fmt: skip
-

@@ -10,11 +10,13 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
+from hypervisor.domain.action import Action, Proposals
 from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
 from hypervisor.domain.receipt import ChainReport, Receipt
+from hypervisor.domain.report import AttemptLine, Experience
 from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskReport
 from hypervisor.domain.task import (
     Added,
@@ -28,6 +30,7 @@ from hypervisor.domain.task import (
     TaskFilter,
 )
 from hypervisor.store import (
+    actions,
     adding,
     chance,
     chunking,
@@ -35,6 +38,7 @@ from hypervisor.store import (
     readiness,
     reading,
     receipts,
+    reporting,
     running,
     settling,
     steering,
@@ -279,6 +283,52 @@ class Ledger:
         """How many tasks of the batch are in which state, of those that changed since."""
         return self._db.read(lambda s: running.changed_since(s, batch, since))
 
+    # Plans
+
+    def proposing(self, batch: str, gated: bool, after: str, limit: int) -> list[Proposals]:
+        """Done tasks that propose something. Gated: only those in approved chunks."""
+        states = actions.chunk_states(gated)
+        return self._db.read(lambda s: actions.proposing(s, batch, states, after, limit))
+
+    def held_back(self, batch: str, gated: bool) -> dict[str, int]:
+        states = actions.chunk_states(gated)
+        return self._db.read(lambda s: actions.held_back(s, batch, states))
+
+    def actions(self, batch: str) -> list[Action]:
+        return self._db.read(lambda s: actions.every(s, batch))
+
+    def approve_actions(
+        self, batch: str, new: Sequence[tuple[str, str, dict[str, Any]]], text: str, actor: str,
+        now: int | None = None,
+    ) -> list[Action]:  # fmt: skip
+        at = self._at(now)
+        return self._write(lambda s: actions.approve(s, batch, new, text, actor, at))
+
+    def move_action(
+        self, action: Action, state: str, reason: str | None, receipt: str, actor: str,
+        now: int | None = None,
+    ) -> Action:  # fmt: skip
+        at = self._at(now)
+        return self._write(lambda s: actions.move(s, action, state, reason, receipt, actor, at))
+
+    def apply_task(
+        self, action: Action, new: NewTask, receipt: str, actor: str, now: int | None = None
+    ) -> Action:
+        at = self._at(now)
+        for later in range(20):
+            try:
+                return self._write(
+                    partial(actions.add_task, book=self._book, action=action, new=new,
+                            receipt=receipt, actor=actor, now=at + later)
+                )  # fmt: skip
+            except Conflict:  # as in `add`
+                continue
+        raise StoreUnavailable("no free id could be found; nothing was added. Try again.")
+
+    def undo_task(self, action: Action, receipt: str, actor: str, now: int | None = None) -> Action:
+        at = self._at(now)
+        return self._write(lambda s: actions.cancel_task(s, self._book, action, receipt, actor, at))
+
     # Receipts
 
     def append_under_claim(
@@ -317,14 +367,25 @@ class Ledger:
 
         return self._db.read(read)
 
+    def chunk_report(self, batch: str, number: int, now: int | None = None) -> list[TaskReport]:
+        at = self._at(now)
+        return self._db.read(lambda s: running.report_chunk(s, batch, number, at))
+
+    def batches_with_open_chunks(self) -> list[str]:
+        return self._db.read(chunking.batches_with_open)
+
+    def amend(self, task: str, result: Json, said: str, actor: str, now: int | None = None) -> None:
+        at = self._at(now)
+        self._write(lambda s: chunking.amend(s, task, result, said, actor, at))
+
     def decide_chunk(
         self, batch: str, number: int, decision: str, note: str, opens: Collection[int],
-        actor: str, now: int | None = None,
+        actor: str, now: int | None = None, in_advance: bool = False,
     ) -> list[int]:  # fmt: skip
         at = self._at(now)
         return self._write(
             lambda s: chunking.decide(
-                s, self._book, batch, number, decision, note, opens, actor, at
+                s, self._book, batch, number, decision, note, opens, in_advance, actor, at
             )
         )
 
@@ -337,6 +398,22 @@ class Ledger:
         return self._write(
             lambda s: chunking.retry(s, self._book, batch, number, tasks, note, actor, at)
         )
+
+    # Pre-flight and the report
+
+    def states_of_keys(self, batch: str, digests: Sequence[str]) -> dict[str, str]:
+        return self._db.read(lambda s: reporting.states_of_keys(s, batch, digests))
+
+    def attempts_of_batch(
+        self, batch: str, after: str, tasks: int
+    ) -> tuple[str, list[AttemptLine]]:
+        return self._db.read(lambda s: reporting.attempts(s, batch, after, tasks))
+
+    def experience(self, kind: str, batch: str | None) -> Experience:
+        return self._db.read(lambda s: reporting.experience(s, kind, batch))
+
+    def last_receipts(self, chain: str, limit: int) -> tuple[int, list[Receipt]]:
+        return self._db.read(lambda s: reporting.last_receipts(s, chain, limit))
 
     # Looking
 

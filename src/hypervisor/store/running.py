@@ -82,6 +82,12 @@ SELECT t.id, d.title, t.state, t.reason, d.result, t.attempt,
 FROM tasks t JOIN details d ON d.task = t.id
 WHERE t.batch = ? AND t.batch <> '' AND t.id > ? ORDER BY t.id LIMIT ?
 """
+REPORT_CHUNK = (
+    REPORT.partition("WHERE t.batch")[0]
+    + """
+WHERE t.batch = ? AND t.chunk = ? AND t.chunk > 0 ORDER BY t.id
+"""
+)
 SPAN = """
 SELECT min(a.claimed_at), max(coalesce(a.ended_at, ?)) FROM attempts a
 JOIN tasks t ON t.id = a.task WHERE t.batch = ? AND t.batch <> ''
@@ -207,6 +213,10 @@ def note(
 def report(session: Session, batch: str, after: str, limit: int, now: int) -> list[TaskReport]:
     """A page of a batch's tasks in the order of their ids."""
     return [_report(row) for row in session.rows(REPORT, (now, batch, after, limit))]
+
+
+def report_chunk(session: Session, batch: str, number: int, now: int) -> list[TaskReport]:
+    return [_report(row) for row in session.rows(REPORT_CHUNK, (now, batch, number))]
 
 
 def states(session: Session, tasks: Sequence[str]) -> dict[str, str]:

@@ -232,7 +232,7 @@ CREATE TABLE chunks (
     batch {text} NOT NULL,
     number {bigint} NOT NULL CHECK (number > 0),
     name {text} NOT NULL,
-    state {text} NOT NULL CHECK (state IN ('held', 'open', 'approved', 'rejected')),
+    state {text} NOT NULL CHECK (state IN ('held', 'open', 'free', 'approved', 'rejected')),
     note {text},
     actor {text},
     decided_at {bigint},

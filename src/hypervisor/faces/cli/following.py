@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from hypervisor.domain.errors import EXIT_OK, EXIT_UNSUCCESSFUL
+from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.domain.run import BATCH, Pause
 from hypervisor.domain.task import Task
 from hypervisor.faces.cli import result
@@ -52,6 +52,8 @@ def follow(hv: Context, submitted: Submitted, as_json: bool, quiet: bool) -> int
             _report(hv, submitted, last)
     if interrupts.count:
         return INTERRUPTED
+    if last is not None and last.checkpoint is not None:
+        return EXIT_CHECKPOINT
     return EXIT_UNSUCCESSFUL if running.unsuccessful(hv, submitted) else EXIT_OK
 
 
@@ -201,6 +203,8 @@ def _is_over(status: Status, interrupted: bool) -> bool:
     """Nothing is open, or nothing runs and nothing will until somebody runs it again."""
     if not open_tasks(status):
         return True
+    if status.checkpoint is not None and not status.stats.claimed:
+        return not status.stats.states["active"]
     over = bool(status.pauses) if interrupted else any(map(_is_final, status.pauses))
     return over and not status.stats.claimed
 

@@ -15,6 +15,7 @@ from hypervisor.domain.errors import (
     EXIT_UNEXPECTED,
     HypervisorError,
     InvalidInput,
+    NotFound,
 )
 from hypervisor.faces.cli.table import COMMANDS, Command
 
@@ -122,6 +123,7 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
         raise InvalidInput(f"no command {word!r}.{_nearest(word)} `hv --help` lists them.")
     parser, module = make_parser(command)
     args = parser.parse_args([*leading, *rest[1:]])
+    args.words = rest[1:]
     if command.store == "none":
         return int(module.run(args))
     # What can be checked without a store is: a mistake must not leave an empty one behind.
@@ -130,7 +132,12 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
 
 
 def _with_store(command: Command, module: Any, args: argparse.Namespace, connect: Connect) -> int:
-    hv = connect(args.store, create=command.store == "make")
+    try:
+        hv = connect(args.store, create=command.store == "make")
+    except NotFound:
+        if command.store != "look":
+            raise
+        return int(module.run(None, args))
     try:
         return int(module.run(hv, args))
     finally:

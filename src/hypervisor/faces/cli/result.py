@@ -35,22 +35,26 @@ def lines(
     name = shlex.quote(submitted.batch.name)
     counts = {state: ended.get(state, 0) for state in STATES}
     return [
-        _counts(counts, open_tasks, submitted.already_done, took),
+        _counts(counts, open_tasks, submitted.already_done, took, last),
         _cost(summary, bool(submitted.already_done or submitted.retried)),
         *_failures(bad, sum(counts.values()) - counts["done"] - counts["cancelled"], name),
         *_next(counts, open_tasks, last, bad, name),
     ]
 
 
-def _counts(counts: Mapping[str, int], left: int, skipped: int, took: int) -> list[Span]:
-    all_done = not left and sum(counts.values()) == counts["done"]
+def _counts(
+    counts: Mapping[str, int], left: int, skipped: int, took: int, last: Status
+) -> list[Span]:
+    at_checkpoint = last.checkpoint is not None
+    all_done = (not left or at_checkpoint) and sum(counts.values()) == counts["done"]
     mark = (f"{glyphs().good} ", GREEN) if all_done else (f"{glyphs().bad} ", RED)
     parts: list[Span] = [
         (f"{count:,} {state}", STATES[state])
         for state, count in counts.items()
         if count or state == "done"
     ]
-    parts.append((f"{left:,} not finished" if left else "", YELLOW))
+    rest = "wait behind the checkpoint" if at_checkpoint else "not finished"
+    parts.append((f"{left:,} {rest}" if left else "", YELLOW))
     parts.append((f"{skipped:,} skipped (done before)" if skipped else "", DIM))
     ended = sum(counts.values())
     pace = f" ({rate(ended * 1000 / took)})" if ended and took > 0 else ""
@@ -80,13 +84,18 @@ def _next(
     counts: Mapping[str, int], left: int, last: Status, bad: Sequence[Task], name: str
 ) -> list[list[Span]]:
     told: list[tuple[str, str]] = []
+    if last.checkpoint is not None:
+        chunk = last.checkpoint
+        what = f"{one_line(chunk.label)} has ended: look at it and decide"
+        told.append((f"hv review {name}", what))
     if left and last.pauses:
         told.append(("stopped", one_line(last.pauses[0].reason or "paused")))
     if bad:
         told.append((f"hv logs {bad[0].id}", "what it printed"))
-    if counts["failed"] or counts["cancelled"] or counts["blocked"] or left:
+    unfinished = left and last.checkpoint is None
+    if counts["failed"] or counts["cancelled"] or counts["blocked"] or unfinished:
         rest = [f"the {counts['failed']:,} that failed" if counts["failed"] else "",
-                f"the {left:,} not finished" if left else ""]  # fmt: skip
+                f"the {left:,} not finished" if unfinished else ""]  # fmt: skip
         what = " and ".join(part for part in rest if part) or "the rest"
         told.append(("the same again", f"runs {what}"))
     if bad:

@@ -11,7 +11,8 @@ from hypervisor.operations.registry import summary
 class Command(NamedTuple):
     name: str
     verb: str | None
-    store: str = "open"  # "open" an existing one, "make" one if missing, or "none"
+    # "open" an existing one, "make" one if missing, "look" if there is one, or "none"
+    store: str = "open"
     about: str = ""
 
     @property
@@ -23,10 +24,13 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("run", "run", "make"),
+        Command("preflight", "preflight", "look"),
         Command("status", "status"),
         Command("top", "attempts"),
         Command("logs", "output"),
         Command("summary", "summary"),
+        Command("report", "report"),
+        Command("review", "review"),
         Command("pause", "pause"),
         Command("resume", "resume"),
         Command("scale", "scale"),
@@ -52,6 +56,9 @@ COMMANDS = {
         Command("receipt", "receipt"),
         Command("stats", "stats"),
         Command("events", "events"),
+        Command("plan", "plan"),
+        Command("apply", "apply"),
+        Command("undo", "undo"),
         Command("gc", "gc"),
         Command("doctor", "doctor"),
         Command("completion", None, "none", "Print the tab completion for your shell."),
@@ -65,5 +72,6 @@ ALSO = {
     "receipt": ("receipts", "verify"),
     "stats": ("batches",),
     "kill": ("stop_batch",),
+    "review": ("chunks", "awaiting", "decide", "retry_chunk", "amend"),
     "doctor": ("sweep",),
 }

@@ -8,106 +8,55 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import IO
 
 from hypervisor.domain import checks
-from hypervisor.domain.errors import EXIT_OK, InvalidInput
-from hypervisor.domain.run import STRATEGIES, RunSpec, template_of
-from hypervisor.domain.settings import MOST_WORKERS, size, span
+from hypervisor.domain.chunk import NONE
+from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, InvalidInput
+from hypervisor.domain.preflight import Preflight
+from hypervisor.domain.run import RunSpec, template_of
 from hypervisor.domain.task import NewTask
-from hypervisor.domain.template import Item, Template, parse
-from hypervisor.faces.cli import following, values
+from hypervisor.domain.template import Template, parse
+from hypervisor.faces.cli import following, run_options
 from hypervisor.faces.cli.output import one_line, print_json, say
+from hypervisor.faces.cli.sourcing import Source
 from hypervisor.operations import items as reading
 from hypervisor.operations import run as running
 from hypervisor.operations.add import check_task
+from hypervisor.operations.chunks import DEFAULT_SIZE, ChunkLists, Cut, Numbering, check_cut
 from hypervisor.operations.context import Context
-from hypervisor.operations.sources import FORMATS, guess_format
+from hypervisor.operations.preflight import Intent, Survey
+from hypervisor.operations.skills import SKILLS, Skill
 from hypervisor.operations.wording import counted
 
 EXAMPLE = """find . -name '*.jpg' | hv run -- convert {} {.}.png
   hv run --items 'src/**/*.py' --workers 4 -- ruff check {}
-  hv run --fn package.module:function --items rows.jsonl --retries 2"""
-MAGIC = frozenset("*?[")
+  hv run --fn package.module:function --items rows.jsonl --retries 2
+  hv run triage inbox/ --chunk month --gate each"""
 SHOWN = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "hv run [options] -- COMMAND …\n       hv run [options] --fn MODULE:FUNCTION"
+    parser.usage = (
+        "hv run [options] -- COMMAND …\n       hv run [options] --fn MODULE:FUNCTION\n"
+        f"       hv run [options] {'|'.join(SKILLS)} PATH"
+    )
     parser.add_argument(
         "command", nargs="*", metavar="-- COMMAND",
         help="what to run for each item: {} item, {.} without extension, {/} base name, "
         "{//} folder, {/.} both, {#} number, {name} column; without any, the item comes last",
     )  # fmt: skip
-    _configure_items(parser)
-    _configure_how(parser)
-    _configure_tasks(parser)
-    _configure_limits(parser)
-
-
-def _configure_items(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("items (default: the lines of standard input)")
-    group.add_argument(
-        "--items", action="append", metavar="FILE|PATTERN",
-        help="a file with an item a line or row, - for stdin, or files like 'src/**/*.py'",
-    )  # fmt: skip
-    group.add_argument("--item", action="append", metavar="TEXT", help="this item")
-    group.add_argument("--format", choices=FORMATS, help="default: by file name, else lines")
-    group.add_argument("-0", "--null", action="store_true", help="items end with NUL")
-
-
-def _configure_how(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how")
-    group.add_argument("--fn", metavar="MODULE:FUNCTION", help="call this Python function instead")
-    group.add_argument("--python", metavar="PATH", help="the interpreter for --fn")
-    group.add_argument(
-        "--shell", action="store_true", help="the command is a shell script; items are quoted"
-    )
-    group.add_argument("--stdin", choices=("closed", "item"), default="closed",
-                       help="what the command reads (default: nothing)")  # fmt: skip
-    group.add_argument("--clean-env", action="store_true", help="pass only PATH, HOME and the like")
-    group.add_argument("--cwd", metavar="FOLDER", default=".", help="run it there")
-    group.add_argument("--workers", type=_workers, metavar="N|auto", help="default: one per core")
-    group.add_argument("--batch", type=int, dest="claim", metavar="N",
-                       help="how many tasks a worker claims at once")  # fmt: skip
-    group.add_argument("--strategy", choices=STRATEGIES, default="auto",
-                       help="as the host can bear, as fast as allowed, or one by one")  # fmt: skip
-    rest = group.add_mutually_exclusive_group()
-    rest.add_argument("--fail-fast", action="store_true", help="start nothing more after a failure")
-    rest.add_argument("--keep-going", action="store_true", help="go on after failures (default)")
-    group.add_argument("--detach", action="store_true", help="do not wait; it runs in background")
-    group.add_argument("--dry-run", action="store_true", help="show what would run")
-    group.add_argument("--quiet", "-q", action="store_true", help="no progress, only the end")
-
-
-def _configure_tasks(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the tasks")
-    group.add_argument("--name", help="the batch's name (default: made from the command)")
-    group.add_argument("--type", default="run", help="what kind of work")
-    group.add_argument("--priority", choices=("critical", "high", "medium", "low"),
-                       default="medium", help="how much of a head start it gets")  # fmt: skip
-    group.add_argument("--retries", type=int, default=0, metavar="N",
-                       help="how often a failed one is tried again, later each time")  # fmt: skip
-    group.add_argument("--after", action="append", metavar="TASK", help="wait until that is done")
-    group.add_argument("--key", action="append", metavar="TEXT",
-                       help="never beside one of this key; placeholders allowed")  # fmt: skip
-    group.add_argument("--requires", action="append", metavar="CAPABILITY",
-                       help="only hosts whose config.toml lists it run it")  # fmt: skip
-
-
-def _configure_limits(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("limits of an attempt (the whole process tree is stopped)")
-    group.add_argument("--timeout", type=_checked(span), metavar="TIME", help="e.g. 90s, 15m")
-    group.add_argument("--memory", type=_checked(size), metavar="SIZE",
-                       help="e.g. 2G; also what the host must have free to start one")  # fmt: skip
-    group.add_argument("--silence", type=_checked(span), metavar="TIME",
-                       help="no output, no CPU and nothing written for so long")  # fmt: skip
-    group.add_argument("--max-output", type=_checked(size), metavar="SIZE", help="e.g. 100M")
+    run_options.add_items(parser)
+    run_options.add_how(parser)
+    run_options.add_review(parser)
+    run_options.add_tasks(parser)
+    run_options.add_limits(parser)
+    parser.add_argument("--copy", metavar="FOLDER",
+                        help="a skill works on a copy of PATH there, made once")  # fmt: skip
 
 
 def prepare(args: argparse.Namespace) -> int | None:
     """Check everything that can be checked without a store; a rehearsal ends here."""
+    args.skill = _skill(args)
     if bool(args.fn) == bool(args.command):
         both = "not both" if args.fn else "as in `hv run --items FILE -- gzip {}`"
         raise InvalidInput(f"say what to run: a command after --, or a function with --fn; {both}.")
@@ -115,10 +64,12 @@ def prepare(args: argparse.Namespace) -> int | None:
     args.template = None if args.fn else template_of(args.spec)
     _check_program(args)
     args.batch_name = checks.label(
-        "--name", _name_for(args.spec) if args.name is None else args.name
+        "--name", _name_for(args.spec, args) if args.name is None else args.name
     )
     args.base = _base(args)
     args.keys = parse(args.key) if args.key else None
+    args.numbering = _numbering(args)
+    args.survey = Survey(_intent(args))
     args.source = Source(args)
     args.count = _check_items(args)
     return _preview(args) if args.dry_run else None
@@ -128,60 +79,99 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     args.after = [hv.resolve(task) for task in args.after or ()]  # before anything is made
     if hv.launcher.supervisor() is None:
         hv.launcher.start_supervisor()  # it comes up while we add the tasks
-    submitted = running.run(hv, args.spec, _tasks(args), args.batch_name)
+    found = args.survey.result(hv) if args.survey.items else None
+    chunks = args.numbering.names if args.numbering else ()
+    submitted = running.run(
+        hv, args.spec, _tasks(hv, args), args.batch_name, chunks=chunks,
+        together=found is not None and found.linked > 0,
+    )  # fmt: skip
     args.source.close()
     if not args.json:
-        _say_opening(submitted, args)
+        _say_opening(submitted, args, found)
     if submitted.to_do:
         running.supervise(hv)
     if args.detach:
         return _detached(submitted, args)
-    return following.follow(hv, submitted, as_json=args.json, quiet=args.quiet)
+    return _follow(hv, submitted, args)
 
 
-class Source:
-    """The items as the command line names them; can be read twice."""
+def _follow(hv: Context, submitted: running.Submitted, args: argparse.Namespace) -> int:
+    """To the end, or to a checkpoint: there a person at a terminal is asked at once."""
+    code = following.follow(hv, submitted, as_json=args.json, quiet=args.quiet)
+    if code == EXIT_CHECKPOINT and not (args.json or args.quiet):
+        code = _ask(hv, submitted)
+    if (args.skill or args.numbering) and submitted.to_do and not args.json:
+        _write_report(hv, submitted.batch.id)
+    return code
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._stack = ExitStack()
-        self._texts = args.item or []
-        self._null, self._form = args.null, args.format
-        names = args.items or ([] if args.item else ["-"])
-        if names == ["-"] and not args.items and sys.stdin.isatty():
-            raise InvalidInput("no items: pipe them in, or name them with --items or --item.")
-        self._parts = [self._open(name) for name in names]
 
-    def __iter__(self) -> Iterator[Item]:
-        for number, item in enumerate(self._all(), 1):
-            yield item._replace(number=number)
+def _ask(hv: Context, submitted: running.Submitted) -> int:
+    from hypervisor.faces.cli import reviewing
 
-    def close(self) -> None:
-        self._stack.close()
+    code = EXIT_CHECKPOINT
+    while code == EXIT_CHECKPOINT and reviewing.can_ask():
+        print()
+        done = reviewing.ask(hv, submitted.batch.id)
+        if done is None:
+            break
+        print(reviewing.said(done))
+        goes_on = done.opened or done.tasks
+        code = following.follow(hv, submitted, False, False) if goes_on else EXIT_OK
+    return code
 
-    def _all(self) -> Iterator[Item]:
-        for text in self._texts:
-            if not text:
-                raise InvalidInput("--item is empty.")
-            yield Item(text)
-        for part in self._parts:
-            if isinstance(part, str):
-                yield from reading.glob_items(part)
-            else:
-                file, form, begin = part
-                file.seek(begin)
-                yield from reading.read_items(file, form, self._null)
 
-    def _open(self, name: str) -> str | tuple[IO[bytes], str, int]:
-        if MAGIC & set(name):
-            return name
-        try:
-            file = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
-            self._stack.callback(file.close)
-            copy = reading.spooled(file)
-        except OSError as error:
-            raise InvalidInput(f"{name} cannot be read: {error.strerror}.") from None
-        form = self._form or ("lines" if name == "-" else guess_format(name))
-        return copy, form, copy.tell()
+def _write_report(hv: Context, batch: str) -> None:
+    from hypervisor.faces.cli.commands.report import write
+    from hypervisor.operations.report import report
+
+    try:
+        path = write(hv, report(hv, batch))
+    except OSError as error:  # the run itself is not worse for it
+        print(f"hv: the report could not be written: {error.strerror}.", file=sys.stderr)
+        return
+    near = os.path.relpath(path)
+    say(f"  report: {path if near.startswith('..') else near}")
+
+
+def _skill(args: argparse.Namespace) -> Skill | None:
+    """`hv run triage PATH` is a skill; after a `--` the same words are a command."""
+    if not args.command or "--" in args.words or args.command[0] not in SKILLS:
+        if args.copy:
+            raise InvalidInput("--copy goes with a skill, as in `hv run triage PATH --copy DIR`.")
+        return None
+    skill = SKILLS[args.command[0]]
+    if len(args.command) != 2 or args.items or args.fn:
+        raise InvalidInput(f"name one folder: hv run {skill.name} PATH.")
+    path = args.command[1]
+    if args.copy:
+        path = args.copy if _copied(path, args) else path
+    args.command, args.fn = [], skill.function
+    args.items, args.format = [path], args.format or skill.format
+    args.type = skill.type if args.type == "run" else args.type
+    args.write_back = args.write_back or skill.write_back
+    return skill
+
+
+def _copied(path: str, args: argparse.Namespace) -> bool:
+    """The copy is made once; later runs go on with it as it is."""
+    if os.path.isdir(args.copy):
+        return True
+    if args.dry_run:
+        return False
+    try:
+        shutil.copytree(path, args.copy, symlinks=True)
+    except (OSError, shutil.Error) as error:
+        raise InvalidInput(f"{path} could not be copied to {args.copy}: {error}.") from None
+    if not args.json:
+        print(f"copied {path} to {args.copy}", file=sys.stderr)
+    return True
+
+
+def _numbering(args: argparse.Namespace) -> Numbering | None:
+    cut = check_cut(Cut(args.chunk, args.chunk_by, args.chunk_size))
+    if not any(cut) and args.gate == NONE and args.per == "item":
+        return None
+    return Numbering(cut if any(cut) else Cut(size=DEFAULT_SIZE))
 
 
 def _spec(args: argparse.Namespace) -> RunSpec:
@@ -192,8 +182,15 @@ def _spec(args: argparse.Namespace) -> RunSpec:
         cwd=cwd, command=tuple(args.command), function=args.fn, shell=args.shell,
         python=args.python, stdin=args.stdin, clean_env=args.clean_env, workers=args.workers,
         claim=args.claim, fail_fast=args.fail_fast, strategy=args.strategy, time=args.timeout,
-        memory=args.memory, silence=args.silence, output=args.max_output,
+        memory=args.memory, silence=args.silence, output=args.max_output, result=args.result,
+        gate=args.gate, write_back=args.write_back or _usual_write_back(args),
+        propose=args.propose,
     )  # fmt: skip
+
+
+def _usual_write_back(args: argparse.Namespace) -> str:
+    """Who works on task files wants to see in them how far that is."""
+    return "status" if args.format == "tasks" or args.epic else "none"
 
 
 def _check_program(args: argparse.Namespace) -> None:
@@ -208,10 +205,15 @@ def _check_program(args: argparse.Namespace) -> None:
         raise InvalidInput(f"there is no program {program[:200]} that could be run.")
 
 
-def _name_for(spec: RunSpec) -> str:
+def _name_for(spec: RunSpec, args: argparse.Namespace) -> str:
     """The same command in the same folder is the same batch, so that it can be resumed."""
     from hashlib import blake2b
 
+    if args.skill:
+        path = os.path.abspath(args.items[0])
+        mark = blake2b(path.encode("utf-8", "surrogateescape"), digest_size=3).hexdigest()
+        safe = "".join(c if c.isalnum() else "-" for c in os.path.basename(path))[:30]
+        return f"{args.skill.name}-{safe}-{mark}"
     what = spec.function or os.path.basename(spec.command[0].split()[0])
     same = "\0".join((spec.cwd, what, *spec.command, str(spec.shell), spec.stdin))
     safe = "".join(c if c.isalnum() or c in "._:" else "-" for c in what)[:40]
@@ -223,6 +225,10 @@ def _check_items(args: argparse.Namespace) -> int:
     count, risky, columns_checked = 0, None, False
     for item in args.source:
         count += 1
+        if args.numbering:
+            args.numbering.see(item)
+        if item.columns is not None and not args.skill:
+            args.survey.add(item)
         if not columns_checked:
             columns_checked = True
             for each in filter(None, (template, args.keys)):
@@ -231,6 +237,7 @@ def _check_items(args: argparse.Namespace) -> int:
             template.render(item)
             if risky is None and template.risky(item):
                 risky = item.text
+    _tell_bad(args.source)
     if not count:
         named = ", ".join(args.items or ["standard input"])
         raise InvalidInput(f"there are no items in {named}. Nothing was started.")
@@ -243,6 +250,20 @@ def _check_items(args: argparse.Namespace) -> int:
     return count
 
 
+def _tell_bad(source: Source) -> None:
+    """Rows and files that cannot be used are left out, and said so."""
+    for place, why in source.first_bad:
+        print(f"hv: {one_line(place)}: {one_line(why)} Left out.", file=sys.stderr)
+    if (more := source.bad - len(source.first_bad)) > 0:
+        print(f"hv: {counted(more, 'more item')} left out.", file=sys.stderr)
+
+
+def _intent(args: argparse.Namespace) -> Intent:
+    """What the pre-flight has to know of the run."""
+    requires = tuple(args.requires or ())
+    return Intent(args.spec.cwd, args.batch_name, args.type, args.workers, requires)
+
+
 def _base(args: argparse.Namespace) -> NewTask:
     """What all tasks have in common, checked."""
     base = NewTask(
@@ -253,22 +274,43 @@ def _base(args: argparse.Namespace) -> NewTask:
     return check_task(base)._replace(exclusive=())
 
 
-def _tasks(args: argparse.Namespace) -> Iterator[NewTask]:
+def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
     base = NewTask(
         "", type=args.type, priority=args.priority, retries=args.retries,
         after=tuple(args.after or ()), requires=tuple(args.requires or ()),
     )  # fmt: skip
     keys = parse(args.key, append=False) if args.key else None
+    if args.per == "chunk":
+        lists = ChunkLists(hv, args.batch_name, args.numbering.names)
+        for item in args.source:
+            lists.add(args.numbering.place(item), item)
+        yield from lists.tasks(base)
+        return
     for item, occurrence in reading.occurrences(args.source):
+        survey = None if item.columns is None or args.skill else args.survey
+        if survey and survey.skips(item):
+            continue
         task = reading.task_for(item, base, occurrence)
-        yield task if keys is None else task._replace(exclusive=tuple(keys.render(item)))
+        if survey:
+            after, shared = survey.after_for(item), survey.exclusive_for(item)
+            task = task._replace(after=(*task.after, *after), exclusive=shared)
+        if args.numbering:
+            task = task._replace(chunk=args.numbering.place(item))
+        own = () if keys is None else tuple(keys.render(item))
+        yield task._replace(exclusive=tuple(dict.fromkeys((*task.exclusive, *own))))
 
 
-def _say_opening(found: running.Submitted, args: argparse.Namespace) -> None:
+def _say_opening(
+    submitted: running.Submitted, args: argparse.Namespace, found: Preflight | None
+) -> None:
+    lines = [_opening(submitted, args)]
+    if found is not None and (found.findings or found.complete or found.called_off):
+        lines.append(f"  {one_line(found.headline)}")
+        lines += [f"  {one_line(each.said)}" for each in found.findings]
     if args.quiet:
-        print(_opening(found, args), file=sys.stderr)
+        print("\n".join(lines), file=sys.stderr)
     else:
-        say(_opening(found, args))
+        say(*lines)
 
 
 def _opening(found: running.Submitted, args: argparse.Namespace) -> str:
@@ -308,14 +350,3 @@ def _preview(args: argparse.Namespace) -> int:
     more = f", {args.count - SHOWN:,} of them not shown" if args.count > SHOWN else ""
     print(f"{counted(args.count, 'item')}{more} (dry run: nothing was started)")
     return EXIT_OK
-
-
-def _workers(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of workers: try 4 or auto")
-    return int(text)
-
-
-_checked = values.checked

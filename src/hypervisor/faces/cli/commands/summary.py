@@ -18,6 +18,7 @@ EXAMPLE = """hv summary pages
   hv summary pages --json > pages.json"""
 FIRST = ("failed", "blocked", "review", "cancelled", "in_progress", "merging", "active", "waiting")
 MOST_ROWS = 40
+MOST_CHUNKS = 12
 HEAD: tuple[str, ...] = ("ID", "STATE", "TRIES", "TOOK", "CPU", "MEMORY", "TITLE")
 
 
@@ -61,6 +62,23 @@ def _head(found: Summary) -> list[str]:
         f"batch {one_line(found.batch)} ({found.id}): {counted(found.total, 'task')}",
         "  " + (dot.join(states) or "nothing in it"),
         "  " + dot.join(cost for cost in costs if cost),
+        *_parts(found),
+    ]
+
+
+def _parts(found: Summary) -> list[str]:
+    """Categories and chunks, where there are any."""
+    dot = glyphs().dot
+    kinds = [f"{count:,} {one_line(name)}" for name, count in found.categories.items()]
+    chunks = [
+        f"{one_line(each.label)}: {'waits for a decision' if each.awaits_decision else each.state}"
+        for each in found.chunks
+    ]
+    more = f" and {len(chunks) - MOST_CHUNKS} more" if len(chunks) > MOST_CHUNKS else ""
+    return [
+        *(["  categories: " + dot.join(kinds)] if kinds else []),
+        *(["  " + dot.join(chunks[:MOST_CHUNKS]) + more] if chunks else []),
+        *([f"  {found.skipped:,} skipped by the last run (done before)"] if found.skipped else []),
     ]
 
 

@@ -1,0 +1,321 @@
+"""Swapping a new content in for a file that others may write at any moment.
+
+What is about to be swapped is noted in the lock's file first, so that after a kill at any
+point it is known which of the two files is ours to remove and which is the owner's to keep.
+Invariant: an owner's version that is not the one we read is never removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from hypervisor.domain.errors import InvalidInput
+
+LARGEST = 32 * 1024 * 1024
+PATIENCE = 5.0  # seconds that another program may take to write a file before we give up
+LONGEST_NOTE = 64 * 1024
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+UNUSABLE = (
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR,
+    errno.ELOOP, errno.ENAMETOOLONG, errno.ETXTBSY, errno.ENXIO, errno.EINVAL,
+)  # fmt: skip
+READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Found(NamedTuple):
+    """A file as it was read."""
+
+    data: bytes
+    status: os.stat_result
+
+
+class Spare(NamedTuple):
+    """Names beside a file: `part` while it is written, `ready` once it can be swapped in."""
+
+    part: str
+    ready: str
+
+
+class Lock(NamedTuple):
+    """A lock that is held: its file, and the folder of all of them."""
+
+    file: int
+    folder: str
+
+
+class Swap:
+    """One try to put `new` in the place of what was found."""
+
+    def __init__(self, lock: Lock, real: str, found: Found, new: bytes, sync: bool) -> None:
+        self._lock = lock
+        self._real = real
+        self._found = found
+        self._new = new
+        self._sync = sync
+        self._spare = spare_of(real, lock)
+
+    def made(self) -> bool:
+        """False if the owner was quicker: then theirs is in place, as if we had not been."""
+        refuse_protected(self._real, self._found.status)
+        old, new = mark(self._found.data), mark(self._new)
+        try:
+            _set_aside(self._real, self._spare)
+            _note(self._lock.file, self._real, old, new)
+            self._prepare()
+            if not _untouched(self._real, self._found):
+                return False
+            _exchange(self._spare.ready, self._real, self._found.data)
+            return settle(self._real, self._spare.ready, old, new)
+        except OSError as error:
+            raise explained(self._real, error) from None
+        finally:
+            self._tidy_up({old, new})
+
+    def _prepare(self) -> None:
+        file = os.open(self._spare.part, CREATE, 0o600)
+        try:
+            done = 0
+            with memoryview(self._new) as rest:
+                while done < len(rest):
+                    done += os.write(file, rest[done:])
+            self._make_alike(file)
+            if self._sync:
+                os.fsync(file)
+        finally:
+            os.close(file)
+        os.rename(self._spare.part, self._spare.ready)
+
+    def _make_alike(self, file: int) -> None:
+        like, made = self._found.status, os.fstat(file)
+        if (like.st_uid, like.st_gid) != (made.st_uid, made.st_gid):
+            os.fchown(file, like.st_uid, like.st_gid)
+        os.fchmod(file, stat.S_IMODE(like.st_mode))
+        with suppress(OSError):  # a file system without them
+            for name in os.listxattr(self._real):
+                os.setxattr(file, name, os.getxattr(self._real, name))
+
+    def _tidy_up(self, ours: set[str]) -> None:
+        """What is not surely ours stays, noted, for the next holder of the lock to settle."""
+        if os.path.lexists(self._spare.ready):
+            if _mark_of(self._spare.ready) not in ours:
+                return
+            os.unlink(self._spare.ready)
+        elif os.path.lexists(self._spare.part):
+            os.unlink(self._spare.part)
+        os.ftruncate(self._lock.file, 0)
+
+
+def settle(real: str, ready: str, old: str, new: str) -> bool:
+    """Look at what was swapped out. What the owner wrote goes back; True if that was nothing."""
+    if not os.path.lexists(ready):  # it was renamed, not swapped
+        return True
+    try:
+        out, quiet = _read_once_unwritten(ready)
+        seen = mark(out.data)
+    except InvalidInput:  # no file that we could have read
+        seen, quiet = "", True
+    if quiet and seen in (old, new):
+        os.unlink(ready)
+        return True
+    if _mark_of(real) == new:
+        _exchange(ready, real, None)
+        if mark(_read_once_unwritten(ready)[0].data) == new:
+            os.unlink(ready)
+            if not quiet:
+                raise busy(real)
+            return False
+        _exchange(ready, real, None)  # they wrote on top of ours meanwhile: that is the latest
+    _keep(real, ready)
+    return False
+
+
+def recover(lock: Lock) -> None:
+    """Finish what a killed holder of the lock had begun."""
+    note = os.pread(lock.file, LONGEST_NOTE, 0)
+    if not note:
+        return
+    with suppress(ValueError, OSError, InvalidInput):  # a note cut off by a power cut
+        old, new, path = note.split(b"\0")
+        _settle_noted(lock, os.fsdecode(path), old.decode(), new.decode())
+    os.ftruncate(lock.file, 0)
+
+
+def _settle_noted(lock: Lock, real: str, old: str, new: str) -> None:
+    part, ready = spare_of(real, lock)
+    with suppress(FileNotFoundError):
+        os.unlink(part)
+    if os.path.lexists(ready):
+        settle(real, ready, old, new)
+
+
+def read_file(real: str) -> Found:
+    with _opened(real) as file:
+        return _read(real, file)
+
+
+def read_settled(real: str) -> Found:
+    """Read a file once nobody is in the middle of writing it."""
+    found, quiet = _read_once_unwritten(real)
+    if not quiet:
+        raise busy(real)
+    return found
+
+
+def spare_of(real: str, lock: Lock) -> Spare:
+    """Its own for every folder of locks: those who share none are owners to each other."""
+    folder, name = os.path.split(real)
+    start = os.path.join(folder, ".hv-" + mark(os.fsencode(f"{lock.folder}\n{name}"))[:16])
+    return Spare(start + ".part", start + ".ready")
+
+
+def mark(data: bytes) -> str:
+    from hashlib import blake2b
+
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def is_same_file(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+def refuse_protected(real: str, status: os.stat_result) -> None:
+    """Swapping needs no right to write the file itself, so that right is asked for first."""
+    if not status.st_mode & 0o222 or not os.access(real, os.W_OK):
+        raise InvalidInput(f"{real} is write-protected. It was left as it is.")
+
+
+def explained(real: str, error: OSError) -> Exception:
+    if error.errno in UNUSABLE:
+        return InvalidInput(f"{real} cannot be used ({error.strerror}). Nothing was changed.")
+    return OSError(error.errno, error.strerror, real)
+
+
+def busy(real: str) -> InvalidInput:
+    return InvalidInput(
+        f"{real} is being written by another program all the time. It was left as it is; "
+        "try again when that has ended."
+    )
+
+
+def _read(real: str, file: int) -> Found:
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidInput(f"{real} is no regular file. Nothing was changed.")
+    pieces, size = [], 0
+    while piece := os.read(file, max(status.st_size - size, 0) + 1):
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST:
+            raise InvalidInput(f"{real} is larger than {LARGEST >> 20} MB. Nothing was changed.")
+    return Found(b"".join(pieces), status)
+
+
+def _mark_of(real: str) -> str:
+    try:
+        return mark(read_file(real).data)
+    except InvalidInput:
+        return ""
+
+
+def _untouched(real: str, found: Found) -> bool:
+    now, then = os.stat(real), found.status
+    return is_same_file(now, then) and (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (
+        then.st_size, then.st_mtime_ns, then.st_ctime_ns,
+    )  # fmt: skip
+
+
+def _note(lock: int, real: str, old: str, new: str) -> None:
+    os.pwrite(lock, b"\0".join([old.encode(), new.encode(), os.fsencode(real)]), 0)
+
+
+def _set_aside(real: str, spare: Spare) -> None:
+    """A spare without a note (a power cut took it) may be anybody's: it is kept, by a new name."""
+    if os.path.lexists(spare.part):
+        os.unlink(spare.part)
+    if os.path.lexists(spare.ready):
+        if _mark_of(spare.ready) == _mark_of(real):
+            os.unlink(spare.ready)
+        else:
+            _keep(real, spare.ready)
+
+
+def _keep(real: str, ready: str) -> None:
+    os.rename(ready, f"{real}.kept-{_mark_of(ready)[:8]}")
+
+
+def _read_once_unwritten(real: str) -> tuple[Found, bool]:
+    """The content, and False if somebody still has the file open for writing after a while."""
+    with _opened(real) as file:
+        until = time.monotonic() + PATIENCE
+        while _is_being_written(file):
+            if time.monotonic() > until:
+                return _read(real, file), False
+            time.sleep(0.002)
+        return _read(real, file), True
+
+
+@contextmanager
+def _opened(real: str) -> Iterator[int]:
+    try:
+        file = os.open(real, READ)
+    except OSError as error:
+        raise explained(real, error) from None
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _is_being_written(file: int) -> bool:
+    """The kernel grants a read lease only while nobody has the file open for writing."""
+    try:
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # the usual one would end us
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN  # else: no leases here, so nothing is known
+    return False
+
+
+def _exchange(one: str, other: str, expected: bytes | None) -> None:
+    """Two files change names in one step. Where that is impossible, `one` replaces `other`,
+    provided that `other` still is as expected."""
+    code = _renameat2(os.fsencode(one), os.fsencode(other))
+    if not code:
+        return
+    if code not in NO_EXCHANGE:
+        raise OSError(code, os.strerror(code), other)
+    if expected is None or read_file(other).data != expected:
+        raise busy(other)
+    os.rename(one, other)
+
+
+def _renameat2(one: bytes, other: bytes) -> int:
+    """0, or the number of the error."""
+    import ctypes
+
+    try:
+        call = _libc().renameat2
+    except AttributeError:
+        return errno.ENOSYS
+    failed = call(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
+    return ctypes.get_errno() if failed else 0
+
+
+@cache
+def _libc() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)

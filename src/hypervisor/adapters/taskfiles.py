@@ -1,0 +1,141 @@
+"""Task files of people, changed without ever losing a byte of theirs.
+
+Our own processes queue up at a lock. The owner does not: a file is changed by swapping a
+finished copy in and looking at what came out (swapping.py). If that is not what was read,
+the owner was quicker, and the edit is made again on what they wrote. What a killed process
+left behind is put in order by the next one that holds the lock, before anything else.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from hypervisor.adapters.swapping import (
+    PATIENCE,
+    Found,
+    Lock,
+    Swap,
+    busy,
+    explained,
+    is_same_file,
+    mark,
+    read_file,
+    read_settled,
+    recover,
+    refuse_protected,
+)
+from hypervisor.domain.receipt import Receipt
+
+LOCK_DIGITS = 3  # so many locks are enough, and no more files than that pile up
+LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+
+
+class TaskFiles:
+    """`lock_folder` is on this host, ours alone, and the same for all who change these files.
+
+    Without `sync`, only a kill is survived: a power cut may leave the last files empty."""
+
+    def __init__(self, lock_folder: str, *, sync: bool = True) -> None:
+        self._folder = os.path.realpath(lock_folder)
+        self._sync = sync
+
+    def read(self, path: str) -> bytes:
+        return read_file(os.path.realpath(path)).data
+
+    def change(self, path: str, edit: Callable[[bytes], bytes]) -> bool:
+        """Replace the content by what `edit` makes of it, in one step; False if that is the same.
+
+        `edit` is called again whenever the owner wrote meanwhile, on what they wrote."""
+        real = os.path.realpath(path)
+        with self._locked(real) as lock:
+            return self._changed(lock, real, edit)
+
+    def append_receipts(self, path: str, receipts: Sequence[Receipt]) -> bool:
+        """Write down what is missing of a task's receipts; False if all are there.
+
+        Their section being the last, that is one write at the end of the file."""
+        from hypervisor.domain.receipt_lines import section_start, with_receipts
+
+        real = os.path.realpath(path)
+        with self._locked(real) as lock:
+            for _ in _rounds():
+                found = read_settled(real)
+                new = with_receipts(found.data, receipts)
+                if new == found.data:
+                    return False
+                if section_start(found.data) is None or not new.startswith(found.data):
+                    return self._changed(lock, real, lambda data: with_receipts(data, receipts))
+                if self._appended(real, found, new[len(found.data) :]):
+                    return True
+        raise busy(real)
+
+    def _changed(self, lock: Lock, real: str, edit: Callable[[bytes], bytes]) -> bool:
+        for tries in _rounds():
+            found = read_settled(real)
+            new = edit(found.data)
+            if new == found.data:
+                return tries > 0  # the owner, or we in an earlier round, wrote just that
+            if Swap(lock, real, found, new, self._sync).made():
+                return True
+        raise busy(real)
+
+    def _appended(self, real: str, found: Found, added: bytes) -> bool:
+        """False if it is no longer the file that was read."""
+        refuse_protected(real, found.status)
+        try:
+            file = os.open(real, APPEND)
+        except OSError as error:
+            raise explained(real, error) from None
+        try:
+            before = os.fstat(file)
+            if not is_same_file(before, found.status) or before.st_size != len(found.data):
+                return False
+            self._write_end(file, before.st_size, added)
+            alone = os.fstat(file).st_size == before.st_size + len(added)
+        finally:
+            os.close(file)
+        try:
+            return alone and is_same_file(os.stat(real), found.status)
+        except OSError as error:
+            raise explained(real, error) from None
+
+    def _write_end(self, file: int, size: int, added: bytes) -> None:
+        written = os.write(file, added)
+        if written < len(added):  # no room for all: none is better than a part
+            if os.fstat(file).st_size == size + written:
+                os.ftruncate(file, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self._sync:
+            os.fsync(file)
+
+    @contextmanager
+    def _locked(self, real: str) -> Iterator[Lock]:
+        name = mark(os.fsencode(real))[:LOCK_DIGITS]
+        place = os.path.join(self._folder, f"{name}.lock")
+        try:
+            file = os.open(place, LOCK, 0o600)
+        except FileNotFoundError:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            file = os.open(place, LOCK, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            lock = Lock(file, self._folder)
+            recover(lock)
+            yield lock
+        finally:
+            os.close(file)
+
+
+def _rounds() -> Iterator[int]:
+    """How often to try while the owner is quicker: a few times at least, then for a while."""
+    until, tries = time.monotonic() + PATIENCE, 0
+    while tries < 5 or time.monotonic() < until:
+        yield tries
+        tries += 1

@@ -1,0 +1,27 @@
+"""What the ledger tells for pre-flight and for the report of a batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class AttemptLine(NamedTuple):
+    """One attempt of a batch; `ended_at` and `outcome` are None while it runs."""
+
+    task: str
+    number: int
+    name: str  # of the worker
+    worker: str
+    claimed_at: int
+    ended_at: int | None
+    outcome: str | None
+    cpu_ms: int | None
+    peak_kb: int | None
+
+
+class Experience(NamedTuple):
+    """What earlier attempts took on average: milliseconds, and bytes of output."""
+
+    attempts: int
+    milliseconds: int | None
+    output: int | None

@@ -1,0 +1,1 @@
+"""Pages for a browser: self-contained, readable without scripts, nothing loaded from anywhere."""

@@ -1,0 +1,141 @@
+"""Writing back into task files: how far the task is, and what was done for it.
+
+The store is the truth, the file shows it: whoever finds the file behind brings
+it up to date, so it does not matter who was killed in between.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from hypervisor.domain.errors import HypervisorError, InvalidInput, NotFound
+from hypervisor.domain.lifecycle import ACTIVE, IN_PROGRESS, WAITING
+from hypervisor.domain.receipt import Receipt
+from hypervisor.domain.result import NOTHING, Edit, edit_in, text_of
+from hypervisor.domain.run import RunSpec, spec_from
+from hypervisor.domain.task import Task
+from hypervisor.operations.context import Context
+from hypervisor.operations.items import item_of
+
+
+def write_back(hv: Context, task: str, spec: RunSpec | None = None) -> bool:
+    """Bring the task's file up to date. False if it has none, or could not be written."""
+    files = hv.equipment.task_files if hv.is_equipped else None
+    found = hv.store.task(task)
+    spec = spec or _spec(hv, found)
+    if files is None or spec is None or spec.write_back == "none":
+        return False
+    path = _path(hv, spec, found)
+    if path is None:
+        return False
+    receipts = hv.store.receipts_of_task(task)
+    try:
+        wanted = edit_in(found.result) if found.state == "done" else NOTHING
+        if spec.write_back == "receipts" and wanted == NOTHING:
+            return files.append_receipts(path, receipts) if receipts else False
+        shows_status = spec.write_back == "status"
+        return files.change(path, partial(_edited, found, shows_status, wanted, receipts))
+    except (HypervisorError, OSError) as error:
+        said = f"its file could not be written: {error}"[:500]
+        hv.store.note("file", {"said": said}, hv.actor, task, found.batch)
+        return False
+
+
+def _edited(
+    task: Task, shows_status: bool, wanted: Edit, receipts: Sequence[Receipt], data: bytes
+) -> bytes:
+    """The file with all of it in one step. What its owner changed meanwhile is left to them."""
+    from hypervisor.domain.markdown import parse, with_body_line, with_fields
+    from hypervisor.domain.receipt_lines import with_receipts
+
+    now = parse(data).fields
+    fields = {k: v for k, v in wanted.set.items() if now.get(k) == wanted.was.get(k)}
+    if shows_status:
+        fields |= fields_for(task, now)
+    if fields:
+        data = with_fields(data, fields)
+    for line in wanted.lines:
+        data = with_body_line(data, line)
+    return with_receipts(data, receipts) if receipts else data
+
+
+def file_problems(hv: Context, batch: str) -> list[str]:
+    """What in the task files of a batch is not as the receipts were written there."""
+    files = hv.equipment.task_files if hv.is_equipped else None
+    if files is None:
+        return []
+    spec = _spec_of(hv, batch)
+    if spec is None or spec.write_back == "none":
+        return []
+    from hypervisor.domain.receipt_lines import receipt_problems
+
+    by_task: dict[str, list[Receipt]] = {}
+    for receipt in hv.store.receipts_of_chain(batch):
+        by_task.setdefault(receipt.task, []).append(receipt)
+    found: list[str] = []
+    others: list[Receipt] = []
+    for task, receipts in by_task.items():
+        if task:
+            path = _path(hv, spec, hv.store.task(task))
+            if path is None:
+                continue
+            try:
+                data = files.read(path)
+            except (HypervisorError, OSError) as error:
+                found.append(f"{path} cannot be read: {error}")
+                continue
+            if receipt_problems(data, receipts):  # maybe lines of other runs over the same file
+                others = others or _other_receipts(hv, batch)
+                problems = receipt_problems(data, receipts, others)
+                found += [f"{path}: {problem}" for problem in problems]
+    return found
+
+
+def _other_receipts(hv: Context, batch: str) -> list[Receipt]:
+    chains = [report.chain for report in hv.store.check_receipts(None)]
+    return [
+        receipt
+        for chain in chains
+        if chain != batch
+        for receipt in hv.store.receipts_of_chain(chain)
+    ]
+
+
+def fields_for(task: Task, now: dict[str, Any]) -> dict[str, Any]:
+    """What the front matter shall say; a person's assignee is never replaced."""
+    columns = task.data.get("columns") if isinstance(task.data, dict) else None
+    before = columns.get("status") if isinstance(columns, dict) else None
+    status = before if task.state in (ACTIVE, WAITING) else task.state
+    fields: dict[str, Any] = {"status": status}
+    if task.state == IN_PROGRESS and not now.get("assignee"):
+        fields["assignee"] = "hypervisor"
+    summary = text_of(task.result, "summary") if task.state == "done" else ""
+    if summary:
+        fields["summary"] = " ".join(summary.split())
+    if task.reason and task.state in ("failed", "blocked"):
+        fields["summary"] = " ".join(task.reason.split())
+    return fields
+
+
+def _path(hv: Context, spec: RunSpec, task: Task) -> str | None:
+    """Where the file is, also after a plan has moved it; None if a plan has deleted it."""
+    path = os.path.join(spec.cwd, item_of(task).text)
+    if os.path.lexists(path):
+        return path
+    from hypervisor.operations.plan import whereabouts
+
+    return whereabouts(hv, hv.store.batch(task.batch)).get(path, path)
+
+
+def _spec(hv: Context, task: Task) -> RunSpec | None:
+    return _spec_of(hv, task.batch) if task.batch else None
+
+
+def _spec_of(hv: Context, batch: str) -> RunSpec | None:
+    try:
+        return spec_from(hv.store.batch(batch).spec)
+    except (InvalidInput, NotFound):  # nothing runs it
+        return None

@@ -1,0 +1,455 @@
+"""Task files: changed in one step, never at the expense of what their owner writes meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from hypervisor.adapters import swapping
+from hypervisor.adapters.taskfiles import TaskFiles
+from hypervisor.domain.errors import InvalidInput
+from hypervisor.domain.markdown import receipt_line, receipt_problems
+from hypervisor.domain.receipt import GENESIS, ChainHead, seal
+
+ROOT = Path(__file__).parents[2]
+
+
+def chain(*texts):
+    head, made = ChainHead("c", 0, GENESIS), []
+    for text in texts:
+        made.append(seal(head, "t", 1, 0, "w", text))
+        head = ChainHead("c", made[-1].number, made[-1].hash)
+    return made
+
+
+THREE = chain("one", "two", "three")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "tasks"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def path(folder):
+    made = folder / "task.md"
+    made.write_bytes(b"old")
+    return made
+
+
+@pytest.fixture
+def files(tmp_path):
+    return TaskFiles(str(tmp_path / "locks" / "here"))
+
+
+def add(text):
+    return lambda data: data + text
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+class TestChanging:
+    def test_replaces_the_content(self, files, path, folder):
+        before = os.stat(path).st_ino
+        assert files.change(str(path), add(b" new"))
+        assert path.read_bytes() == files.read(str(path)) == b"old new"
+        assert os.stat(path).st_ino != before and names(folder) == ["task.md"]
+
+    def test_what_is_equal_is_not_written(self, files, path):
+        before = os.stat(path)
+        assert not files.change(str(path), lambda data: data)
+        assert os.stat(path) == before
+
+    def test_an_edit_that_fails_changes_nothing(self, files, path, folder):
+        with pytest.raises(ZeroDivisionError):
+            files.change(str(path), lambda data: bytes([1 // 0]))
+        assert path.read_bytes() == b"old" and names(folder) == ["task.md"]
+        assert files.change(str(path), add(b"!"))
+
+    def test_mode_owner_and_attributes_stay(self, files, path):
+        os.chmod(path, 0o640)
+        if os.geteuid() == 0:
+            os.chown(path, 1234, 2345)
+        try:
+            os.setxattr(path, "user.note", b"mine")
+            wanted = {"user.note": b"mine"}
+        except OSError:
+            wanted = {}
+        before = os.stat(path)
+        assert files.change(str(path), add(b"!"))
+        after = os.stat(path)
+        assert stat.S_IMODE(after.st_mode) == 0o640
+        assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
+        assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == wanted
+
+    def test_a_link_stays_and_its_target_changes(self, files, path, tmp_path):
+        link = tmp_path / "link.md"
+        link.symlink_to(path)
+        assert files.change(str(link), add(b"!"))
+        assert link.is_symlink() and path.read_bytes() == b"old!"
+        assert names(tmp_path) == ["link.md", "locks", "tasks"]
+
+    def test_odd_names(self, files, folder):
+        for name in (b"\xff\xfe.md", b"n" * 255, "😀 ü\n.md".encode(), b"-", b"$(x)"):
+            path = os.fsencode(folder) + b"/" + name
+            Path(os.fsdecode(path)).write_bytes(b"1")
+            assert files.change(os.fsdecode(path), add(b"2"))
+            assert Path(os.fsdecode(path)).read_bytes() == b"12"
+        assert len(names(folder)) == 5
+
+    def test_processes_queue_up(self, files, path, tmp_path):
+        program = (
+            "import sys; from hypervisor.adapters.taskfiles import TaskFiles\n"
+            "for n in range(25):\n"
+            "    TaskFiles(sys.argv[1]).change(sys.argv[2], lambda data: b'%d' % (int(data) + 1))\n"
+        )
+        path.write_bytes(b"0")
+        command = [sys.executable, "-c", program, str(tmp_path / "locks" / "here"), str(path)]
+        crew = [subprocess.Popen(command) for _ in range(4)]
+        assert [each.wait(60) for each in crew] == [0] * 4
+        assert path.read_bytes() == b"100"
+
+
+class TestTheOwner:
+    def test_who_replaces_meanwhile_is_merged(self, files, path, folder):
+        """At every moment at which a process could lose the race."""
+        saves = iter([b"v1", b"v2", b"v3"])
+
+        def edit(data):
+            if (save := next(saves, None)) is not None:
+                replace(path, save)
+            return data + b"+"
+
+        assert files.change(str(path), edit)
+        assert path.read_bytes() == b"v3+" and names(folder) == ["task.md"]
+
+    @pytest.mark.parametrize("way", ["replace", "in place"])
+    def test_who_writes_just_before_the_swap_is_merged(self, files, path, folder, way, monkeypatch):
+        write = replace if way == "replace" else Path.write_bytes
+        real, saves = swapping._exchange, iter([b"v1", None, b"v2"])  # None: as it is put back
+
+        def late(one, other, expected):
+            if (save := next(saves, None)) is not None:
+                write(path, save)
+            real(one, other, expected)
+
+        monkeypatch.setattr(swapping, "_exchange", late)
+        assert files.change(str(path), add(b"+"))
+        assert path.read_bytes() == b"v2+" and names(folder) == ["task.md"]
+
+    def test_who_writes_again_on_top_keeps_both(self, files, path, folder, monkeypatch):
+        real, saves = swapping._exchange, iter([b"v1", b"v2"])
+
+        def late(one, other, expected):
+            if (save := next(saves, None)) is not None:
+                replace(path, save)
+            real(one, other, expected)
+
+        monkeypatch.setattr(swapping, "_exchange", late)
+        assert files.change(str(path), add(b"+"))
+        assert [(folder / name).read_bytes() for name in names(folder)] == [b"v2+", b"v1"]
+        assert names(folder)[1].startswith("task.md.kept-")
+
+    def test_another_project_with_locks_of_its_own_is_merged(self, files, path, folder, tmp_path):
+        others = TaskFiles(str(tmp_path / "other"))
+        path.write_bytes(b"")
+
+        def write(by, letter):
+            for _ in range(40):
+                by.change(str(path), add(letter))
+
+        crew = [
+            threading.Thread(target=write, args=each) for each in ((files, b"a"), (others, b"b"))
+        ]
+        for each in crew:
+            each.start()
+        for each in crew:
+            each.join(60)
+        kept = b"".join((folder / name).read_bytes() for name in names(folder) if "kept" in name)
+        assert sorted(path.read_bytes()) == sorted(b"a" * 40 + b"b" * 40) or kept
+        assert not any(name.startswith(".hv") for name in names(folder))
+
+    def test_who_is_in_the_middle_of_writing_is_waited_for(self, files, path):
+        with open(path, "r+b", buffering=0) as owner:
+            owner.truncate(0)
+            thread = threading.Thread(target=files.change, args=(str(path), add(b"+")))
+            thread.start()
+            owner.write(b"half")
+            time.sleep(0.05)
+            assert thread.is_alive() and path.read_bytes() == b"half"
+            owner.write(b" and half")
+        thread.join(10)
+        assert path.read_bytes() == b"half and half+"
+
+    def test_who_never_ends_writing_is_left_alone(self, files, path, folder, monkeypatch):
+        monkeypatch.setattr(swapping, "PATIENCE", 0.05)
+        with open(path, "ab"), pytest.raises(InvalidInput, match="being written"):
+            files.change(str(path), add(b"+"))
+        assert path.read_bytes() == b"old" and names(folder) == ["task.md"]
+
+    def test_who_opened_it_just_before_the_swap_loses_nothing(
+        self, files, path, folder, monkeypatch
+    ):
+        """Their open file is swapped out; it comes back, and what they go on writing is there."""
+        monkeypatch.setattr(swapping, "PATIENCE", 0.05)
+        real = swapping._exchange
+        opened: list[int] = []
+
+        def late(one, other, expected):
+            if not opened:
+                opened.append(os.open(path, os.O_WRONLY | os.O_APPEND))
+            real(one, other, expected)
+
+        monkeypatch.setattr(swapping, "_exchange", late)
+        with pytest.raises(InvalidInput, match="being written"):
+            files.change(str(path), add(b"+"))
+        os.write(opened[0], b" theirs")
+        os.close(opened[0])
+        assert path.read_bytes() == b"old theirs" and names(folder) == ["task.md"]
+        assert files.change(str(path), add(b"+")) and path.read_bytes() == b"old theirs+"
+
+    @pytest.mark.parametrize("target", ["none.md", "other.md"])
+    def test_who_puts_a_link_there_keeps_it(self, files, path, folder, target, monkeypatch):
+        real = swapping._exchange
+        (folder / "other.md").write_bytes(b"other")
+
+        def late(one, other, expected):
+            if not path.is_symlink() and one.endswith(".ready") and path.read_bytes() == b"old":
+                os.symlink(target, folder / "link")
+                os.rename(folder / "link", path)
+            real(one, other, expected)
+
+        monkeypatch.setattr(swapping, "_exchange", late)
+        with pytest.raises(InvalidInput):
+            files.change(str(path), add(b"+"))
+        assert os.readlink(path) == target and names(folder) == ["other.md", "task.md"]
+        assert (folder / "other.md").read_bytes() == b"other"
+
+    def test_who_deletes_it_is_obeyed(self, files, path, folder):
+        def edit(data):
+            path.unlink(missing_ok=True)
+            return data + b"+"
+
+        with pytest.raises(InvalidInput):
+            files.change(str(path), edit)
+        assert names(folder) == []
+
+    def test_without_exchange_it_is_compared_and_renamed(self, files, path, folder, monkeypatch):
+        monkeypatch.setattr(swapping, "RENAME_EXCHANGE", 1 << 30)  # no kernel knows it: EINVAL
+        saves = iter([b"v1"])
+
+        def edit(data):
+            if (save := next(saves, None)) is not None:
+                replace(path, save)
+            return data + b"+"
+
+        assert files.change(str(path), edit)
+        assert path.read_bytes() == b"v1+" and names(folder) == ["task.md"]
+
+
+class TestRefusals:
+    def check(self, files, path, match):
+        for call in (
+            lambda: files.change(str(path), add(b"x")),
+            lambda: files.append_receipts(str(path), THREE),
+        ):
+            with pytest.raises(InvalidInput, match=match):
+                call()
+
+    def test_missing(self, files, folder):
+        self.check(files, folder / "none.md", "No such file")
+        self.check(files, folder / "none" / "none.md", "No such file")
+        with pytest.raises(InvalidInput):
+            files.read(str(folder / "none.md"))
+        assert names(folder) == []
+
+    def test_no_regular_file(self, files, folder):
+        os.mkfifo(folder / "pipe")
+        (folder / "self").symlink_to(folder / "self")
+        self.check(files, folder, "regular")
+        self.check(files, folder / "pipe", "regular")
+        self.check(files, folder / "self", "symbolic links")
+        self.check(files, Path("/dev/null"), "regular")
+
+    def test_write_protected(self, files, path, folder):
+        path.chmod(0o444)
+        self.check(files, path, "write-protected")
+        path.write_bytes(b"## Receipts\n") if os.geteuid() == 0 else None
+        self.check(files, path, "write-protected")
+        assert names(folder) == ["task.md"]
+
+    def test_too_large(self, files, path):
+        os.truncate(path, swapping.LARGEST + 1)
+        self.check(files, path, "larger")
+
+
+FULL = """
+import errno, os, sys
+sys.path.insert(0, sys.argv[3])
+from tests.adapters.test_taskfiles import THREE, chain
+from tests.torture.private import mount_small
+from hypervisor.adapters.taskfiles import TaskFiles
+folder, locks = sys.argv[1:3]
+why = mount_small(folder, 64 * 1024)
+if why:
+    print(why); sys.exit(77)
+path = os.path.join(folder, "task.md")
+files = TaskFiles(locks)
+with open(path, "wb") as file:
+    file.write(b"x" * 8000 + b"\\n## Receipts\\n")
+before = files.read(path)
+with open(os.path.join(folder, "filler"), "wb", buffering=0) as file:
+    try:
+        while True: file.write(b"y" * 4096)
+    except OSError: pass
+many = chain(*["z" * 400 for _ in range(40)])
+for call in (lambda: files.change(path, lambda data: data * 2),
+             lambda: files.append_receipts(path, many)):
+    try:
+        call()
+        raise SystemExit("not refused")
+    except OSError as error:
+        assert error.errno == errno.ENOSPC, error
+    assert files.read(path) == before
+    assert sorted(os.listdir(folder)) == ["filler", "task.md"]
+os.unlink(os.path.join(folder, "filler"))
+assert files.append_receipts(path, many)
+"""
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(folder, tmp_path):
+    command = [sys.executable, "-c", FULL, str(folder), str(tmp_path / "locks"), str(ROOT)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if run.returncode == 77:
+        pytest.skip(run.stdout)
+    assert run.returncode == 0, run.stderr
+
+
+class TestReceipts:
+    def test_are_appended_in_place(self, files, path):
+        assert files.append_receipts(str(path), THREE[:1])
+        before = os.stat(path).st_ino
+        assert files.append_receipts(str(path), THREE)
+        assert not files.append_receipts(str(path), THREE)
+        assert os.stat(path).st_ino == before
+        lines = "\n".join(receipt_line(each) for each in THREE)
+        assert path.read_text() == f"old\n\n## Receipts\n\n{lines}\n"
+
+    def test_above_a_section_of_the_owner(self, files, path):
+        files.append_receipts(str(path), THREE[:1])
+        with open(path, "a") as file:
+            file.write("\n## Mine\n")
+        assert files.append_receipts(str(path), THREE)
+        assert receipt_problems(path.read_bytes(), THREE) == []
+        assert path.read_bytes().endswith(b"\n\n## Mine\n")
+
+    def test_a_torn_line_is_completed_in_place(self, files, path):
+        files.append_receipts(str(path), THREE)
+        whole, before = path.read_bytes(), os.stat(path).st_ino
+        for size in range(len(whole) - 1, len(whole) - 70, -1):
+            os.truncate(path, size)
+            assert files.append_receipts(str(path), THREE)
+            assert path.read_bytes() == whole and os.stat(path).st_ino == before
+
+    def test_a_file_replaced_while_it_was_appended_to_gets_them_again(
+        self, files, path, monkeypatch
+    ):
+        files.append_receipts(str(path), THREE[:1])
+        real = os.fsync
+        times: list[None] = []
+
+        def late(file):
+            times.append(replace(path, b"theirs\n\n## Receipts\n\n") if not times else None)
+            real(file)
+
+        monkeypatch.setattr(os, "fsync", late)
+        assert files.append_receipts(str(path), THREE)
+        assert path.read_bytes().startswith(b"theirs\n") and len(times) == 2
+        assert receipt_problems(path.read_bytes(), THREE) == []
+
+
+STEPPING = """
+import os, signal, sys
+from hypervisor.adapters import swapping
+from hypervisor.adapters.taskfiles import TaskFiles
+path, locks, stop, save = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+calls, rename = 0, os.rename
+def step(name, real):
+    def call(*args, **named):
+        global calls
+        calls += 1
+        if calls == stop:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name == "_exchange" and save == "save" and not os.path.exists(path + ".other"):
+            with open(path + ".other", "wb") as file: file.write(b"theirs")
+            os.link(path + ".other", path + ".x")
+            rename(path + ".x", path)
+        return real(*args, **named)
+    return call
+for module, names in (
+    (os, "open write fsync fchmod rename unlink ftruncate pwrite close".split()),
+    (swapping, "_exchange _mark_of".split()),
+):
+    for name in names:
+        setattr(module, name, step(name, getattr(module, name)))
+TaskFiles(locks).change(path, lambda data: data + b"+")
+print(calls)
+"""
+
+
+@pytest.mark.parametrize("save", ["quiet", "save"])
+def test_killed_at_every_step_nothing_is_lost_or_left(path, folder, tmp_path, save):
+    """The owner saves just before the swap, or not; the next change finds things in order."""
+    stop, ended = 0, False
+    while not ended:
+        stop += 1
+        for name in names(folder):
+            os.unlink(folder / name)
+        path.write_bytes(b"old")
+        command = [sys.executable, "-c", STEPPING, str(path), str(tmp_path / "locks")]
+        run = subprocess.run([*command, str(stop), save], capture_output=True, timeout=60)
+        ended = run.returncode == 0
+        assert ended or run.returncode == -signal.SIGKILL, run.stderr
+        saved = (folder / "task.md.other").exists()
+        assert path.read_bytes() in (b"old", b"old+", b"theirs", b"theirs+")
+        TaskFiles(str(tmp_path / "locks")).change(str(path), add(b"!"))
+        wanted = {b"theirs!", b"theirs+!"} if saved else {b"old!", b"old+!"}
+        assert path.read_bytes() in wanted, stop
+        assert names(folder) == ["task.md", *(["task.md.other"] if saved else [])], stop
+    assert stop > 15
+
+
+def test_a_spare_that_nobody_knows_of_is_kept(files, path, folder, tmp_path):
+    """As after a power cut that took the note about it along."""
+    spare = swapping.spare_of(str(path), swapping.Lock(0, str(tmp_path / "locks" / "here")))
+    Path(spare.part).write_bytes(b"half")
+    Path(spare.ready).write_bytes(b"whose?")
+    assert files.change(str(path), add(b"+"))
+    kept, task = sorted(names(folder), key=lambda name: name == "task.md")
+    assert path.read_bytes() == b"old+" and task == "task.md"
+    assert kept.startswith("task.md.kept-") and (folder / kept).read_bytes() == b"whose?"
+
+
+def replace(path, data):
+    """As a careful editor saves."""
+    fresh = f"{path}.theirs"
+    Path(fresh).write_bytes(data)
+    os.rename(fresh, path)
+
+
+def test_errors_that_are_not_about_the_file_stay_what_they_are():
+    error = swapping.explained("x", OSError(errno.EIO, "bad disk"))
+    assert isinstance(error, OSError) and error.errno == errno.EIO

@@ -1,0 +1,45 @@
+"""`hv report`: one file, made from a run that really was."""
+
+import json
+import stat
+
+
+def kept(project):
+    """The store without its workers: one may still be coming up or going home."""
+    return {table: rows for table, rows in project.content().items() if table != "workers"}
+
+
+def test_a_report_of_a_real_run(project):
+    script = 'echo "<b>working</b> on $1"; [ "$1" != b ]'
+    project("run", "-q", "--name", "pages", "--workers", "2", "--", "sh", "-c", script, "sh",
+            stdin="a\nb\nc\n")  # fmt: skip
+    before = kept(project)
+    path = project.ok("report", "pages").strip()
+
+    assert path == str(project.folder / ".hypervisor" / "batches" / "pages" / "report.html")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert "1 of 3 did not succeed" in text and "exit code 1" in text
+    assert "&lt;b&gt;working&lt;/b&gt; on b" in text and "<b>working" not in text
+    assert text.count("<svg") >= 3 and "<rect" in text
+    mode = stat.S_IMODE((project.folder / ".hypervisor/batches/pages").stat().st_mode)
+    assert mode & 0o077 == 0
+    assert kept(project) == before
+
+
+def test_where_it_shall_go_and_as_json(hv):
+    hv.ok("add", "--batch", "b", "a task")
+    told = hv.json("report", "b", "--out", "deep.html", "--json-data")
+    written = hv.folder / "deep.html"
+    assert told == {"batch": "b", "path": str(written), "bytes": written.stat().st_size}
+    data = written.read_text().split('id="data">')[1].split("</script>")[0]
+    assert json.loads(data)["states"] == {"active": 1}
+
+
+def test_what_cannot_be_done_is_one_line_and_leaves_nothing(hv):
+    hv.ok("add", "--batch", "b", "a task")
+    hv.refused(4, "report", "no-such-batch")
+    (hv.folder / "folder").mkdir()
+    assert "it is a folder" in hv.refused(2, "report", "b", "--out", "folder")
+    hv.refused(2, "report", "b", "--out", "no/such/folder/x.html")
+    assert sorted(path.name for path in hv.folder.iterdir()) == [".hypervisor", "folder"]

@@ -1,0 +1,115 @@
+"""`hv review` as a person or a script uses it, with real runs behind it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import until
+
+SAY = (
+    'import json, os, sys; n = int(sys.argv[1]); '
+    'print("working"); '
+    'print(json.dumps({"category": "even" if n % 2 == 0 else "odd", '
+    '"rationale": os.environ.get("HV_NOTE", "plain"), "receipts": ["saw %d" % n]}))'
+)  # fmt: skip
+
+
+@pytest.fixture
+def hv(project):
+    return project
+
+
+def start(hv, *options, items=range(1, 7), code=10):
+    given = "".join(f"{item}\n" for item in items)
+    done = hv(
+        "run", "--name", "b", "--chunk-size", "2", "--gate", "each", "--result", "json",
+        "--workers", "2", *options, "--", "python3", "-c", SAY, stdin=given,
+    )  # fmt: skip
+    assert done.code == code, done
+    return done.out
+
+
+def chunks(hv):
+    return [(each["state"], each["tasks"]) for each in hv.json("review", "b", "--list")]
+
+
+def test_a_run_stops_at_a_checkpoint_and_goes_on_when_told(hv):
+    out = start(hv)
+    assert "2 done · 4 wait behind the checkpoint" in out
+    assert "hv review b" in out and "chunk 1 has ended" in out
+    assert "chunk 1" in hv.ok("review")
+    shown = hv.ok("review", "b")
+    assert "odd" in shown and "even" in shown and "chunk 2 with 2 tasks would run next" in shown
+    assert "chunk 2 runs now" in hv.ok("review", "b", "--approve", "--note", "fine")
+    until(lambda: chunks(hv)[1] == ("open", {"done": 2}), "chunk 2 has ended")
+    assert chunks(hv)[2] == ("held", {"waiting": 2})
+    assert start(hv).startswith("batch b: 6 items (4 already done, skipped; 2 still open)")
+    assert hv.json("review", "b", "--approve-rest")["opened"] == [3]
+    until(lambda: chunks(hv)[2] == ("approved", {"done": 2}), "chunk 3 has ended")
+    assert hv.ok("review") == "no chunk waits for a decision\n"
+    assert "6 items (6 already done, skipped)" in start(hv, code=0)
+    texts = [line["text"] for line in hv.json("receipt", "ls", "b")]
+    assert texts.count("chunk 1 approved: fine") == 1
+    assert sorted(text for text in texts if text.startswith("saw")) == [
+        f"saw {n}" for n in range(1, 7)
+    ]
+    assert "all hold" in hv.ok("receipt", "verify")
+
+
+def test_a_retry_reaches_the_worker_and_an_item_can_be_corrected(hv):
+    start(hv)
+    task = hv.tasks("b")[0]["id"]
+    assert "1 task will be tried again" in hv.ok(
+        "review", "b", "--retry", "--task", task, "--note", "be kind"
+    )
+    until(lambda: hv.json("review") != [], "it waits again")
+    result = hv.json("show", task)["detail"]["task"]["result"]
+    assert result["rationale"] == "be kind"
+    assert hv.json("review", "b", "--set", task, "category=prime", "rationale=")["category"] == (
+        "prime"
+    )
+    assert hv.json("review", "b")["categories"]["prime"] == 1
+    summary = hv.json("summary", "b")
+    assert summary["categories"]["prime"] == 1
+    assert [chunk["state"] for chunk in summary["chunks"]] == ["open", "held", "held"]
+
+
+def test_the_files_of_a_chunk_say_what_came_of_it(hv):
+    start(hv)
+    hv.ok("review", "b")
+    folder = hv.folder / ".hypervisor" / "batches" / "b"
+    summary = json.loads((folder / "chunk-01-summary.json").read_text())
+    assert (summary["processed"], summary["categories"]) == (2, {"odd": 1, "even": 1})
+    assert "- rationale: plain" in (folder / "chunk-01-details.md").read_text()
+
+
+def test_one_task_can_stand_for_a_whole_chunk(hv):
+    given = "".join(f"{n}\n" for n in range(5))
+    read = "import sys; print(sum(1 for _ in open(sys.argv[1])))"
+    args = ["run", "--name", "b", "--per", "chunk", "--chunk-size", "2", "--quiet", "--",
+            "python3", "-c", read]  # fmt: skip
+    assert hv(*args, stdin=given).code == 0
+    assert [hv.ok("logs", task["id"]) for task in hv.tasks("b")] == ["2\n", "2\n", "1\n"]
+    assert "3 already done" in hv(*args, stdin=given).err
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["review", "--approve"], 2),
+        (["review", "nothing"], 4),
+        (["review", "b", "--approve", "--chunk", "9"], 4),
+        (["review", "b", "--approve", "--chunk", "2"], 5),
+        (["review", "b", "--approve", "--task", "x"], 2),
+        (["review", "b", "--set", "x", "category"], 2),
+        (["run", "--chunk", "month", "--chunk-size", "2", "--", "true"], 2),
+        (["run", "--chunk-size", "0", "--", "true"], 2),
+        (["run", "--copy", "x", "--", "true"], 2),
+        (["run", "triage"], 2),
+    ],
+)
+def test_what_makes_no_sense_is_said_so(hv, args, code):
+    start(hv)
+    assert hv(*args, stdin="1\n").code == code

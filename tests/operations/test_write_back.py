@@ -1,0 +1,134 @@
+"""Task files show what the store knows, and nothing of their owner's is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hypervisor.adapters.batchfiles import BatchFiles
+from hypervisor.adapters.outputs import Outputs
+from hypervisor.adapters.taskfiles import TaskFiles
+from hypervisor.domain.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.domain.run import RunSpec
+from hypervisor.domain.settings import Settings
+from hypervisor.domain.task import NewTask
+from hypervisor.operations import run as running
+from hypervisor.operations.context import Context, Equipment
+from hypervisor.operations.receipts import receipt, verify
+from hypervisor.operations.write_back import write_back
+from hypervisor.store.ledger import Ledger
+from hypervisor.store.sqlite import SqliteDatabase
+from tests.operations.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
+
+TEXT = b"---\r\n# mine\r\nstatus: todo # later\r\ntags: [a,  b]\r\n---\r\nBody\r\n"
+
+
+@pytest.fixture
+def hv(tmp_path):
+    launcher: Any = FakeLauncher()
+    equipment = Equipment(
+        launcher, Outputs(str(tmp_path)), Settings(), BatchFiles(str(tmp_path)),
+        TaskFiles(str(tmp_path / "locks")),
+    )  # fmt: skip
+    store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
+    context = Context(store, FakeHost(), "ann", equip=lambda: equipment)
+    (tmp_path / "a.md").write_bytes(TEXT)
+    yield context
+    context.close()
+
+
+def start(hv, tmp_path, mode):
+    data = {"item": "a.md", "columns": {"path": "a.md", "status": "todo"}}
+    spec = RunSpec(str(tmp_path), ("true",), write_back=mode)
+    running.run(hv, spec, [NewTask("a", key="a.md", data=data)], "b", NOW)
+    [lease] = hv.store.claim(ClaimRequest(HERE, 1, LEASE), NOW)
+    return parse_token(lease.token)
+
+
+def end(hv, token, event="complete", result=None, reason=None, receipts=()):
+    hv.store.settle([Verdict(token, event, result, reason, receipts=receipts)], NOW)
+    return write_back(hv, token.task)
+
+
+def text(tmp_path):
+    return (tmp_path / "a.md").read_bytes()
+
+
+def test_the_front_matter_shows_how_far_it_is(hv, tmp_path):
+    token = start(hv, tmp_path, "status")
+    assert write_back(hv, token.task)
+    assert b"status: in_progress # later\r\n" in text(tmp_path)
+    assert b"assignee: hypervisor\r\n" in text(tmp_path)
+    assert end(hv, token, result={"summary": "all\ngood"}, receipts=("looked",))
+    said = text(tmp_path)
+    assert b"status: done # later\r\n" in said and b"summary: all good\r\n" in said
+    assert said.startswith(b"---\r\n# mine\r\n") and b"tags: [a,  b]\r\n" in said
+    assert b"looked" in said and said.count(b"## Receipts") == 1
+    assert not write_back(hv, token.task)  # nothing new
+    assert verify(hv)[0].problem is None
+
+
+def test_a_task_that_goes_back_gets_its_old_status(hv, tmp_path):
+    token = start(hv, tmp_path, "status")
+    write_back(hv, token.task)
+    end(hv, token, "release")
+    assert b"status: todo # later" in text(tmp_path)
+
+
+def test_receipts_alone_leave_the_rest_of_the_file_alone(hv, tmp_path):
+    token = start(hv, tmp_path, "receipts")
+    assert not end(hv, token)
+    assert text(tmp_path) == TEXT
+    receipt(hv, token.task, ["a person was here"], NOW)
+    assert text(tmp_path).startswith(TEXT) and b"a person was here" in text(tmp_path)
+
+
+def test_an_edit_is_made_unless_the_owner_was_quicker(hv, tmp_path):
+    token = start(hv, tmp_path, "receipts")
+    (tmp_path / "a.md").write_bytes(TEXT.replace(b"todo", b"doing"))
+    edit = {"set": {"status": "done", "size": "S", "x": None}, "was": {"status": "todo"},
+            "lines": ["[[p]]", 7, "two\nlines", ""]}  # fmt: skip
+    end(hv, token, result={"edit": edit}, receipts=("triaged",))
+    said = text(tmp_path)
+    assert b"status: doing # later" in said and b"size: S\r\n" in said
+    assert b"[[p]]\r\n" in said and b"two" not in said
+
+
+@pytest.mark.parametrize("edit", [7, [], {"set": 3}, {"set": {"a": object}, "lines": "x"}, {}])
+def test_an_edit_that_makes_no_sense_is_none(hv, tmp_path, edit):
+    token = start(hv, tmp_path, "receipts")
+    if isinstance(edit, dict) and isinstance(edit.get("set"), dict):
+        edit = {**edit, "set": {}}
+    end(hv, token, result={"edit": edit})
+    assert text(tmp_path) == TEXT
+
+
+def test_a_file_that_cannot_be_written_is_said_and_stops_nothing(hv, tmp_path):
+    token = start(hv, tmp_path, "status")
+    (tmp_path / "a.md").write_bytes(b"---\na: [\n---\n")
+    assert not end(hv, token)
+    assert text(tmp_path) == b"---\na: [\n---\n"
+    said = [e.data["said"] for e in hv.store.events(0, 99) if e.kind == "file"]
+    assert said and "could not be written" in said[0]
+    (tmp_path / "a.md").unlink()
+    assert not write_back(hv, token.task)
+
+
+def test_a_line_that_was_edited_in_the_file_is_found(hv, tmp_path):
+    token = start(hv, tmp_path, "receipts")
+    end(hv, token, receipts=("archived 3 mails", "and more"))
+    assert verify(hv)[0].problem is None
+    (tmp_path / "a.md").write_bytes(text(tmp_path).replace(b"3 mails", b"2 mails"))
+    assert "a.md" in (verify(hv)[0].problem or "")
+
+
+def test_lines_of_another_run_over_the_same_file_are_no_forgery(hv, tmp_path):
+    token = start(hv, tmp_path, "receipts")
+    end(hv, token, receipts=("first",))
+    data = {"item": "a.md", "columns": {"path": "a.md"}}
+    spec = RunSpec(str(tmp_path), ("true",), write_back="receipts")
+    running.run(hv, spec, [NewTask("a", key="a.md", data=data)], "c", NOW)
+    [lease] = hv.store.claim(ClaimRequest(HERE, 1, LEASE), NOW)
+    end(hv, parse_token(lease.token), receipts=("second",))
+    assert [report.problem for report in verify(hv)] == [None, None]

@@ -1,0 +1,54 @@
+"""A batch whose tasks are done and propose things, and a folder full of files to do them to."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hypervisor.domain.run import RunSpec, spec_data
+from hypervisor.domain.task import NewTask
+from hypervisor.operations.context import Context
+
+Tree = dict[str, tuple[int, bytes | None, int]]
+
+
+def propose(
+    hv: Context, batch: str, folder: Path | str, results: Sequence[Any], **more: Any
+) -> tuple[str, ...]:
+    """Tasks of a batch run in `folder` that are done with these results."""
+    from hypervisor.operations.claim import claim, complete
+
+    hv.store.declare(batch, spec_data(RunSpec(str(folder), ("true",), **more)), hv.actor)
+    known = len(results)
+    new = [NewTask(f"item {n}", data={"item": str(n)}) for n in range(known)]
+    ids = hv.store.add(new, batch, hv.actor).ids
+    leases = {lease.task.id: lease.token for lease in claim(hv, "tester", known, batch=batch)}
+    for task, result in zip(ids, results, strict=True):
+        complete(hv, leases[task], result=result)
+    return ids
+
+
+def result(*actions: dict[str, Any], category: str = "odds") -> dict[str, Any]:
+    return {"category": category, "actions": list(actions)}
+
+
+def tree(folder: Path) -> Tree:
+    """Everything below a folder, but for the store: mode, content (None: no file), mtime of
+    files."""
+    found: Tree = {}
+    for path, folders, files in os.walk(folder):
+        if ".hypervisor" in folders:
+            folders.remove(".hypervisor")
+        for name in folders + files:
+            full = Path(path, name)
+            about = full.lstat()
+            is_file = stat.S_ISREG(about.st_mode)
+            found[str(full.relative_to(folder))] = (
+                stat.S_IMODE(about.st_mode),
+                full.read_bytes() if is_file else None,
+                about.st_mtime_ns if is_file else 0,
+            )
+    return found
