@@ -233,9 +233,10 @@ def test_mails_that_begin_anywhere_in_a_block(monkeypatch, end):
     block = 2 * ENOUGH
     monkeypatch.setattr("hypervisor.operations.mail.SMALLEST_BLOCK", block)
     begin = b"From x" + b"x" * 100 + b" 10:00"  # which an empty line must precede
-    for size in [*range(0, 40), *range(block - 700, block + 100), *range(3 * block - 700, 3 * block)]:
+    second = (b"", begin, b"Subject: 2", b"", b"z" * 2 * block)
+    for size in [*range(40), *range(block - 700, block + 100), *range(2 * block, 3 * block)]:
         for body in (b"y" * size, b"\n" * size):
-            data = end.join([FROM.strip(), b"Subject: 1", b"", body, b"", begin, b"Subject: 2", b""])
+            data = end.join([FROM.strip(), b"Subject: 1", b"", body, *second])
             found = mails(data)
             assert [item.columns["subject"] for item in found] == ["1", "2"], size
             assert found[1].columns["offset"] == data.rindex(b"From ")

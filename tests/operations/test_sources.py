@@ -182,6 +182,18 @@ def test_memory_stays_flat_however_many_are_bad(form, line, first):
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("form, null", [("lines", False), ("lines", True), ("csv", False)])
+def test_memory_stays_flat_however_long_a_line_is(monkeypatch, form, null):
+    monkeypatch.setattr(sources, "LONGEST_LINE", 1_000)
+    file = io.BytesIO(b"a\n" * (form == "csv") + b"x" * 20_000_000)
+    tracemalloc.start()
+    try:
+        assert list(read_items(file, form, null, lambda *each: None)) == []
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_only_regular_files_are_opened(tmp_path):
     import os
 

@@ -68,6 +68,7 @@ class Front:
 
     def __init__(self, inner: str) -> None:
         self.text = "\n" + inner
+        self._fields: dict[str, Any] | None = None
         self.root = self._mapping()
         self.pairs: dict[str, tuple[Node, Node]] = {}
         self.merged: list[Node] = []
@@ -75,11 +76,9 @@ class Front:
             self.pairs, self.merged = self.pairs_of(self.root)
 
     def fields(self) -> dict[str, Any]:
-        if self.root is None:
-            return {}
-        value = Values(self).of(self.root)
-        assert isinstance(value, dict)
-        return value
+        if self._fields is None:
+            self._fields = {} if self.root is None else Values(self).of(self.root)
+        return dict(self._fields)
 
     def line(self, index: int) -> int:
         return 1 + len(BREAK.findall(self.text, 0, max(index, 0)))

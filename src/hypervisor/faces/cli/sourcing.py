@@ -41,6 +41,7 @@ class Source:
         self._texts = args.item or []
         self._epic = getattr(args, "epic", None)
         self._null, self._form = args.null, args.format or ("tasks" if self._epic else None)
+        self._paths_only = getattr(args, "paths_only", False)  # nobody asks what is in them
         self._below: set[str] = set()
         self._names = args.items or ([] if args.item else ["-"])
         self.bad = 0
@@ -148,6 +149,8 @@ class Source:
             if not is_maildir(name):
                 raise InvalidInput(f"{name} is no Maildir: it has no cur, new and tmp.")
             return self._once(lambda bad: maildir_items(name, bad))
+        if os.path.isdir(name) and self._paths_only:
+            return self._once(lambda bad: map(Item, task_paths(name, bad)))
         if os.path.isdir(name):
             return self._once(lambda bad: task_items(task_paths(name, bad), bad))
         if not os.path.exists(name):

@@ -147,6 +147,7 @@ def _skill(args: argparse.Namespace) -> Skill | None:
         path = args.copy if _copied(path, args) else path
     args.command, args.fn = [], skill.function
     args.items, args.format = [path], args.format or skill.format
+    args.paths_only = not (args.chunk or args.chunk_by or args.epic)
     args.type = skill.type if args.type == "run" else args.type
     args.write_back = args.write_back or skill.write_back
     return skill
