@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-long lint check docs bench bench-queue bench-start bench-flat bench-dispatch clean dev bench-deps
+.PHONY: help test test-long lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage clean dev bench-deps
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
@@ -28,7 +28,7 @@ docs: dev ## Write the generated parts of the documentation anew
 	$(PY) scripts/cli_reference.py
 	$(PY) scripts/lifecycle_diagram.py
 
-bench: bench-queue bench-start bench-flat bench-dispatch ## Run all benchmarks
+bench: bench-queue bench-start bench-flat bench-dispatch bench-triage ## Run all benchmarks
 
 # -m: run as a file, bench/queue.py would stand in for the standard library's queue.
 bench-queue: bench-deps ## Claim and complete, against other queues
@@ -42,6 +42,9 @@ bench-flat: bench-deps ## Claim cost from a thousand to a million tasks
 
 bench-dispatch: bench-deps ## Short commands by the thousand, against xargs, parallel, make, HyperQueue
 	$(PY) -m bench.dispatch
+
+bench-triage: bench-deps ## Task files by the thousand, against a script with lock folders
+	$(PY) -m bench.triage
 
 clean: ## Remove .venv, caches and build output
 	rm -rf .venv .venv.lock .venv.log .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -35,6 +35,7 @@ STATE_AFTER = {
     "release": QUEUED, "crash": QUEUED, "cancel": "cancelled",
 }  # fmt: skip
 CRASH_LIMIT = 3
+UNFINISHED = ("inbox", QUEUED, "in_progress")
 
 
 @dataclass
@@ -66,6 +67,7 @@ class Task:
     reason: str | None = None
     unblock: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    chunk: int = 0
 
     @property
     def lane(self) -> tuple[object, ...]:
@@ -105,6 +107,7 @@ class Model:
         self.events: list[Expected] = []
         self.tokens: list[Token] = []
         self.pauses: set[tuple[str, str]] = set()
+        self.chunks: dict[tuple[str, int], str] = {}
 
     # Definitions
 
@@ -112,7 +115,10 @@ class Model:
         return sum(self.tasks[needed].state != "done" for needed in task.needs)
 
     def hindered(self, task: Task) -> bool:
-        return self.open_needs(task) > 0 or task.start_at is not None
+        return self.open_needs(task) > 0 or task.start_at is not None or self.held(task)
+
+    def held(self, task: Task) -> bool:
+        return self.chunks.get((task.batch, task.chunk)) == "held"
 
     def state(self, task: Task) -> str | None:
         """The state the database must show; None where it has a choice."""
@@ -161,6 +167,7 @@ class Model:
                 task_id, batch, task.type, task.branch, task.priority, task.requires,
                 task.assignee, frozenset(task.exclusive), task.key, needs,
                 _future(task.start_at, now), task.retries, "inbox" if task.inbox else QUEUED,
+                chunk=task.chunk,
             )  # fmt: skip
             self.events.append(Expected("add", task_id, None, actor))
         by_key = {new[i].key: task_id for i, task_id in given.items()}
@@ -303,6 +310,44 @@ class Model:
         self.pauses.remove((scope, name))
         self.events.append(Expected("resume", "", None, actor))
         return True
+
+    # Chunks, decided one after the other
+
+    def decide(self, batch: str, number: int, actor: str) -> int | None:
+        """Returns the chunk that may run now."""
+        state = self._chunk(batch, number)
+        if state == "held" or any(t.state in UNFINISHED for t in self.of_chunk(batch, number)):
+            raise WrongState
+        self.chunks[batch, number] = "approved"
+        held = sorted(n for (b, n), s in self.chunks.items() if b == batch and s == "held")
+        if held:
+            self.chunks[batch, held[0]] = "open"
+        self._tell(batch, f"chunk {number} ({number}th) approved", actor)
+        return held[0] if held else None
+
+    def retry_chunk(self, batch: str, number: int, tasks: Sequence[str], actor: str) -> int:
+        if self._chunk(batch, number) == "held":
+            raise WrongState
+        own = {task.id for task in self.of_chunk(batch, number)}
+        again = [t for t in tasks if t in own and self.tasks[t].state not in UNFINISHED]
+        for task in again:
+            self.reopen(task, actor)
+        self.chunks[batch, number] = "open"
+        self._tell(batch, f"chunk {number} ({number}th) to be tried again: why", actor)
+        return len(again)
+
+    def of_chunk(self, batch: str, number: int) -> list[Task]:
+        return [t for t in self.tasks.values() if (t.batch, t.chunk) == (batch, number)]
+
+    def _chunk(self, batch: str, number: int) -> str:
+        if (batch, number) not in self.chunks:
+            raise NotFound
+        return self.chunks[batch, number]
+
+    def _tell(self, batch: str, text: str, actor: str) -> None:
+        self.chains.setdefault(batch, []).append(text)
+        self.events.append(Expected("receipt", "", None, actor))
+        self.events.append(Expected("checkpoint", "", None, actor))
 
     # Steering
 

@@ -44,6 +44,7 @@ STEPS_PER_EXAMPLE = 60
 EXAMPLES_PER_ROUND = 25
 READ_EVERY = 5
 MOST_TASKS = 14
+CHUNKED = 1  # the batch that is cut into chunks
 START = 1_800_000_000_000
 LEASE = 60_000
 
@@ -102,7 +103,7 @@ AFTER = [
 SPECS = st.tuples(
     st.sampled_from(COMMON[:1] * 64 + COMMON[1:] * 32 + PLAIN * 40 + KINDS),
     st.sampled_from(EXCLUSIVE), st.sampled_from(DELAYS), st.sampled_from(DEDUPE),
-    st.sampled_from(AFTER), st.integers(0, 9),
+    st.sampled_from(AFTER), st.integers(0, 9), st.sampled_from([0, 0, 1, 1, 2, 3]),
 )  # fmt: skip
 EVERYTHING = ClaimFilter(capabilities=("gpu", "net"))
 FILTERS = st.sampled_from(
@@ -200,7 +201,8 @@ SITUATIONS = {
     "update refused: dependency_cycle", "update refused: wrong_state", "ready", "hold",
     "pause", "resume", "paused twice", "not paused", "pauses overlap", "claim beside a pause",
     "held back by a pause", "ready seen", "ready seen beside a pause", "released: not started",
-    "plain turn", "plain turn with nothing left", "turn not plain",
+    "plain turn", "plain turn with nothing left", "turn not plain", "decide", "chunk opened",
+    "decide refused: wrong_state", "decide refused: not_found", "chunk retried",
 }  # fmt: skip
 
 
@@ -228,6 +230,10 @@ class LedgerMachine(RuleBasedStateMachine):
             self.batches.append(batch)
             self.batch_names[batch] = name
         self.ledgers[0].declare("first", {"command": ["true"]}, "me", self.now)
+        chunks = self.ledgers[0].declare_chunks(
+            self.batches[CHUNKED], ["1th", "2th", "3th"], "each"
+        )
+        self.model.chunks = {(chunk.batch, chunk.number): chunk.state for chunk in chunks}
         self.replayed: dict[str, str] = {}
         self.seen = invariants.Seen(self.store)
         self.unread = self.seen.events
@@ -273,6 +279,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def add_tasks(self, specs, batch):
         new = [self._new(i, spec) for i, spec in enumerate(specs)]
+        if batch == CHUNKED:
+            new = [task._replace(chunk=spec[-1]) for task, spec in zip(new, specs, strict=True)]
         batch = self.batches[batch]
         refusal = self.model.refusal_of_add(new, batch)
         if refusal:
@@ -288,7 +296,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert double.state == self.seen.states.get(double.task, "new in this call")
 
     def _new(self, index: int, spec) -> NewTask:
-        (kind, priority, requires, assignee, branch), exclusive, delay, key, after, luck = spec
+        (kind, priority, requires, assignee, branch), exclusive, delay, key, after, luck, _ = spec
         known = list(self.model.tasks)
         names = [
             known[ref % len(known)] if isinstance(ref, int) and known else str(ref) for ref in after
@@ -405,6 +413,38 @@ class LedgerMachine(RuleBasedStateMachine):
         event = "crash" if started else "release"
         state = self.model.end(holder.task, Verdict(token, event, reason="gone"))
         self.met[f"crash: {state}" if started else "released: not started"] += 1
+
+    # Steps: chunks
+
+    @action(4, when="tasks", number=st.integers(1, 4))
+    def decide(self, number):
+        batch = self.batches[CHUNKED]
+        held = sorted(n for (b, n), s in self.model.chunks.items() if s == "held")
+        try:
+            opened = self.model.decide(batch, number, "ann")
+        except HypervisorError as refusal:
+            self.met[f"decide refused: {refusal.code}"] += 1
+            with pytest.raises(type(refusal)):
+                self.ledger.decide_chunk(batch, number, "approved", "", held[:1], "ann", self.now)
+            return
+        self.met["decide"] += 1
+        self.met["chunk opened"] += opened is not None
+        assert self.ledger.decide_chunk(
+            batch, number, "approved", "", held[:1], "ann", self.now
+        ) == ([opened] if opened else [])
+
+    @action(3, when="closed", number=st.integers(1, 3), picks=PICKS)
+    def retry_chunk(self, number, picks):
+        batch, known = self.batches[CHUNKED], list(self.model.tasks)
+        tasks = list(dict.fromkeys(known[pick % len(known)] for pick, _ in picks))
+        try:
+            count = self.model.retry_chunk(batch, number, tasks, "ann")
+        except HypervisorError as refusal:
+            with pytest.raises(type(refusal)):
+                self.ledger.retry_chunk(batch, number, tasks, "why", "ann", self.now)
+            return
+        self.met["chunk retried"] += count > 0
+        assert self.ledger.retry_chunk(batch, number, tasks, "why", "ann", self.now) == count
 
     # Steps: pausing
 
