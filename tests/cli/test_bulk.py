@@ -157,7 +157,9 @@ def test_bash_completes_commands_options_values_ids_and_batches(hv):
     task = hv.add("a task", "--batch", "pages")
     hv.add("a trap", "--batch", "$(touch trapped)")
     (hv.folder / "tasks.csv").touch()
-    assert complete(hv, "re") == ["resume", "release", "retry", "receipt"]
+    assert complete(hv, "re") == [
+        "report", "review", "resume", "release", "retry", "receipt",
+    ]  # fmt: skip
     assert complete(hv, "add", "--pri") == ["--priority"]
     assert complete(hv, "add", "--priority", "h") == ["high"]
     assert complete(hv, "ls", "--state", "in") == ["inbox", "in_progress"]

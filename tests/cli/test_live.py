@@ -184,7 +184,8 @@ def test_watching_a_batch_from_elsewhere(hv):
 def test_top_takes_the_screen_and_gives_it_back(hv):
     start(hv, "--detach").wait()
     terminal = hv.terminal("top", columns=100, rows=20)
-    lines = terminal.wait_for(lambda text: text.count(": started") == 2).splitlines()
+    whole = terminal.wait_for(lambda text: text.count(": started") == 2 and "q leaves" in text)
+    lines = whole.splitlines()
     assert terminal.screen.modes["1049"] is True
     assert max(map(width, lines)) < 100 and len(lines) <= 20
     head = next(line for line in lines if "MEMORY" in line)

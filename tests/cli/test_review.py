@@ -40,6 +40,7 @@ def test_a_run_stops_at_a_checkpoint_and_goes_on_when_told(hv):
     assert "2 done · 4 wait behind the checkpoint" in out
     assert "hv review b" in out and "chunk 1 has ended" in out
     assert "chunk 1" in hv.ok("review")
+    assert "chunk 1 waits for a decision: hv review b" in hv.ok("status", "b")
     shown = hv.ok("review", "b")
     assert "odd" in shown and "even" in shown and "chunk 2 with 2 tasks would run next" in shown
     assert "chunk 2 runs now" in hv.ok("review", "b", "--approve", "--note", "fine")

@@ -283,52 +283,6 @@ class Ledger:
         """How many tasks of the batch are in which state, of those that changed since."""
         return self._db.read(lambda s: running.changed_since(s, batch, since))
 
-    # Plans
-
-    def proposing(self, batch: str, gated: bool, after: str, limit: int) -> list[Proposals]:
-        """Done tasks that propose something. Gated: only those in approved chunks."""
-        states = actions.chunk_states(gated)
-        return self._db.read(lambda s: actions.proposing(s, batch, states, after, limit))
-
-    def held_back(self, batch: str, gated: bool) -> dict[str, int]:
-        states = actions.chunk_states(gated)
-        return self._db.read(lambda s: actions.held_back(s, batch, states))
-
-    def actions(self, batch: str) -> list[Action]:
-        return self._db.read(lambda s: actions.every(s, batch))
-
-    def approve_actions(
-        self, batch: str, new: Sequence[tuple[str, str, dict[str, Any]]], text: str, actor: str,
-        now: int | None = None,
-    ) -> list[Action]:  # fmt: skip
-        at = self._at(now)
-        return self._write(lambda s: actions.approve(s, batch, new, text, actor, at))
-
-    def move_action(
-        self, action: Action, state: str, reason: str | None, receipt: str, actor: str,
-        now: int | None = None,
-    ) -> Action:  # fmt: skip
-        at = self._at(now)
-        return self._write(lambda s: actions.move(s, action, state, reason, receipt, actor, at))
-
-    def apply_task(
-        self, action: Action, new: NewTask, receipt: str, actor: str, now: int | None = None
-    ) -> Action:
-        at = self._at(now)
-        for later in range(20):
-            try:
-                return self._write(
-                    partial(actions.add_task, book=self._book, action=action, new=new,
-                            receipt=receipt, actor=actor, now=at + later)
-                )  # fmt: skip
-            except Conflict:  # as in `add`
-                continue
-        raise StoreUnavailable("no free id could be found; nothing was added. Try again.")
-
-    def undo_task(self, action: Action, receipt: str, actor: str, now: int | None = None) -> Action:
-        at = self._at(now)
-        return self._write(lambda s: actions.cancel_task(s, self._book, action, receipt, actor, at))
-
     # Receipts
 
     def append_under_claim(
@@ -398,6 +352,52 @@ class Ledger:
         return self._write(
             lambda s: chunking.retry(s, self._book, batch, number, tasks, note, actor, at)
         )
+
+    # Plans
+
+    def proposing(self, batch: str, gated: bool, after: str, limit: int) -> list[Proposals]:
+        """Done tasks that propose something. Gated: only those in approved chunks."""
+        states = actions.chunk_states(gated)
+        return self._db.read(lambda s: actions.proposing(s, batch, states, after, limit))
+
+    def held_back(self, batch: str, gated: bool) -> dict[str, int]:
+        states = actions.chunk_states(gated)
+        return self._db.read(lambda s: actions.held_back(s, batch, states))
+
+    def actions(self, batch: str) -> list[Action]:
+        return self._db.read(lambda s: actions.every(s, batch))
+
+    def approve_actions(
+        self, batch: str, new: Sequence[tuple[str, str, dict[str, Any]]], text: str, actor: str,
+        now: int | None = None,
+    ) -> list[Action]:  # fmt: skip
+        at = self._at(now)
+        return self._write(lambda s: actions.approve(s, batch, new, text, actor, at))
+
+    def move_action(
+        self, action: Action, state: str, reason: str | None, receipt: str, actor: str,
+        now: int | None = None,
+    ) -> Action:  # fmt: skip
+        at = self._at(now)
+        return self._write(lambda s: actions.move(s, action, state, reason, receipt, actor, at))
+
+    def apply_task(
+        self, action: Action, new: NewTask, receipt: str, actor: str, now: int | None = None
+    ) -> Action:
+        at = self._at(now)
+        for later in range(20):
+            try:
+                return self._write(
+                    partial(actions.add_task, book=self._book, action=action, new=new,
+                            receipt=receipt, actor=actor, now=at + later)
+                )  # fmt: skip
+            except Conflict:  # as in `add`
+                continue
+        raise StoreUnavailable("no free id could be found; nothing was added. Try again.")
+
+    def undo_task(self, action: Action, receipt: str, actor: str, now: int | None = None) -> Action:
+        at = self._at(now)
+        return self._write(lambda s: actions.cancel_task(s, self._book, action, receipt, actor, at))
 
     # Pre-flight and the report
 

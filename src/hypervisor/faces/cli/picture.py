@@ -6,6 +6,7 @@ becomes part of a line, and every line is cut to fit.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -141,6 +142,10 @@ def hints(scene: Scene) -> list[list[Span]]:
         return [[(_winding_up(scene.interrupts, status.stats.claimed), YELLOW)]]
     if status.pauses:
         return [[(pause_text(each, scene.names), YELLOW)] for each in status.pauses]
+    if status.checkpoint is not None and status.batch is not None:
+        name = shlex.quote(status.batch.name)
+        waits = f"{one_line(status.checkpoint.label)} waits for a decision: hv review {name}"
+        return [[(waits, YELLOW)]]
     if scene.idle_since is not None and scene.now - scene.idle_since > IDLE_MS:
         return [[(_why_idle(status, counts), YELLOW)]]
     return []
