@@ -22,6 +22,7 @@ from pathlib import Path
 from hypervisor.faces.cli.output import width
 
 DEADLINE = 30.0
+SETTLED = 0.02  # seconds without a further piece of a picture
 PIECE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|([\r\n\t])|([^\x00-\x1f\x7f]+)|(.)", re.DOTALL)
 
 
@@ -146,13 +147,19 @@ class Terminal:
         os.write(self._leader, keys.encode())
 
     def wait_for(self, seen: str | Callable[[str], bool]) -> str:
-        """Until the screen shows it; returns what it shows."""
+        """Until the screen shows it, drawn to the end; returns what it shows."""
         found = seen if callable(seen) else lambda text: seen in text
         deadline = time.monotonic() + DEADLINE
         while not found(self.screen.text):
             assert time.monotonic() < deadline, f"not seen: {seen}\n{self.screen.text}"
             assert self._read(0.1), f"ended without: {seen}\n{self.screen.text}"
+            # It may be in the middle of a picture.
+            while found(self.screen.text) and self._has_more() and self._read(0):
+                assert time.monotonic() < deadline, f"never still\n{self.screen.text}"
         return self.screen.text
+
+    def _has_more(self) -> bool:
+        return bool(select.select([self._leader], [], [], SETTLED)[0])
 
     def wait(self) -> int:
         """Until the program has ended; returns its exit code."""
