@@ -48,7 +48,7 @@ def test_a_run_stops_at_a_checkpoint_and_goes_on_when_told(hv):
     assert chunks(hv)[2] == ("held", {"waiting": 2})
     assert start(hv).startswith("batch b: 6 items (4 already done, skipped; 2 still open)")
     assert hv.json("review", "b", "--approve-rest")["opened"] == [3]
-    until(lambda: chunks(hv)[2] == ("approved", {"done": 2}), "chunk 3 has ended")
+    until(lambda: chunks(hv)[2] == ("free", {"done": 2}), "chunk 3 has ended")
     assert hv.ok("review") == "no chunk waits for a decision\n"
     assert "6 items (6 already done, skipped)" in start(hv, code=0)
     texts = [line["text"] for line in hv.json("receipt", "ls", "b")]
@@ -84,6 +84,46 @@ def test_the_files_of_a_chunk_say_what_came_of_it(hv):
     summary = json.loads((folder / "chunk-01-summary.json").read_text())
     assert (summary["processed"], summary["categories"]) == (2, {"odd": 1, "even": 1})
     assert "- rationale: plain" in (folder / "chunk-01-details.md").read_text()
+
+
+def test_half_a_character_in_what_a_worker_prints_stops_nobody(hv):
+    say = r"""printf '{"category": "a\\ud800", "receipts": ["x\\ud800y", "\\u0000"]}'"""
+    done = hv(
+        "run", "--name", "b", "--result", "json", "--quiet", "--", "sh", "-c", say, stdin="1\n"
+    )
+    assert done.code == 0, done
+    [line] = hv.json("receipt", "ls", "b")
+    assert line["text"] == "x?y"
+    assert hv("run", "--name", "c", "--quiet", "--", "true", stdin="1\n").code == 0
+
+
+def test_a_result_that_is_none_is_a_failure(hv):
+    for text in ("no json", '{"n": NaN}', "", "[" * 5000):
+        done = hv("run", "--result", "json", "--quiet", "--retries", "0", "--name", f"b{len(text)}",
+                  "--", "echo", text, "#", stdin="1\n")  # fmt: skip
+        assert done.code == 9, (text, done)
+
+
+def test_a_dependency_on_a_later_chunk_is_refused(hv):
+    rows = [{"item": "a", "date": "2026-01-01", "id": "A", "depends_on": ["B"]},
+            {"item": "b", "date": "2026-02-01", "id": "B", "depends_on": []}]  # fmt: skip
+    (hv.folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = hv("run", "--items", "t.jsonl", "--chunk", "month", "--gate", "each", "--", "true")
+    assert (done.code, "later chunk" in done.err) == (2, True), done
+
+
+def test_a_copy_is_made_once_and_nothing_else_is_touched(hv):
+    inbox, other = hv.folder / "inbox", hv.folder / "other"
+    for folder in (inbox, other):
+        folder.mkdir()
+        (folder / "a.md").write_text("---\nproject: Web\n---\nrename it\n")
+    for target in ("other", "inbox", "inbox/below", ".", ""):
+        assert hv("run", "triage", "inbox", "--copy", target).code == 2, target
+    assert (inbox / "a.md").read_text() == (other / "a.md").read_text()
+    assert hv("run", "triage", "inbox", "--copy", "new", "--quiet").code == 0
+    assert hv("run", "triage", "inbox", "--copy", "new", "--quiet").code == 0
+    assert (inbox / "a.md").read_text() == (other / "a.md").read_text()
+    assert "[[Web]]" in (hv.folder / "new" / "a.md").read_text()
 
 
 def test_one_task_can_stand_for_a_whole_chunk(hv):

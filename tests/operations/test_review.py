@@ -78,7 +78,34 @@ def test_the_rest_can_be_approved_in_advance(hv):
     assert reviewing.decide(hv, "b", "approved", rest=True, now=NOW).opened == (2, 3)
     assert len(work(hv)) == 6
     assert reviewing.awaiting(hv) == ()
-    assert {c.note for c in reviewing.chunks(hv, "b")[1:]} == {"in advance"}
+    assert {c.state for c in reviewing.chunks(hv, "b")[1:]} == {"free"}
+
+
+def test_a_changed_mind_lets_nothing_go(hv):
+    start(hv)
+    work(hv)
+    reviewing.decide(hv, "b", "approved", now=NOW)
+    assert reviewing.decide(hv, "b", "rejected", 1, now=NOW).opened == ()
+    assert reviewing.decide(hv, "b", "approved", 1, now=NOW).opened == ()
+    assert [c.state for c in reviewing.chunks(hv, "b")] == ["approved", "open", "held"]
+    work(hv)
+    reviewing.decide(hv, "b", "approved", now=NOW)
+    work(hv)
+    reviewing.decide(hv, "b", "approved", now=NOW)
+    with pytest.raises(WrongState, match="no chunk of b waits"):
+        reviewing.decide(hv, "b", "rejected", now=NOW)
+
+
+def test_what_comes_later_into_a_decided_chunk_is_not_decided(hv):
+    batch = start(hv).batch
+    work(hv)
+    reviewing.decide(hv, "b", "approved", now=NOW)
+    hv.store.add([NewTask("late", chunk=1)], "b", "me", NOW)
+    assert reviewing.chunks(hv, "b")[0].state == "open"
+    work(hv)
+    reviewing.decide(hv, "b", "approved", 1, now=NOW)
+    hv.store.reopen(hv.store.chunk_tasks(batch.id, 1)[0].id, "", "me", NOW)
+    assert reviewing.chunks(hv, "b")[0].state == "open"
 
 
 def test_the_gate_after_the_first_is_the_only_one(hv):

@@ -48,7 +48,7 @@ def start(hv, tmp_path, mode):
 
 def end(hv, token, event="complete", result=None, reason=None, receipts=()):
     hv.store.settle([Verdict(token, event, result, reason, receipts=receipts)], NOW)
-    return write_back(hv, token.task)
+    return write_back(hv, token.task, edits=True)
 
 
 def text(tmp_path):
@@ -132,3 +132,22 @@ def test_lines_of_another_run_over_the_same_file_are_no_forgery(hv, tmp_path):
     [lease] = hv.store.claim(ClaimRequest(HERE, 1, LEASE), NOW)
     end(hv, parse_token(lease.token), receipts=("second",))
     assert [report.problem for report in verify(hv)] == [None, None]
+
+
+def test_what_the_owner_takes_back_later_stays_taken_back(hv, tmp_path):
+    token = start(hv, tmp_path, "receipts")
+    edit = {"set": {"status": "done"}, "was": {"status": "todo"}, "lines": ["[[p]]"]}
+    end(hv, token, result={"edit": edit}, receipts=("triaged",))
+    mine = text(tmp_path).replace(b"status: done", b"status: todo").replace(b"[[p]]", b"")
+    (tmp_path / "a.md").write_bytes(mine)
+    receipt(hv, token.task, ["looked again"], NOW)
+    assert b"status: todo" in text(tmp_path) and b"[[p]]" not in text(tmp_path)
+
+
+def test_a_status_that_its_owner_has_set_meanwhile_stays(hv, tmp_path):
+    token = start(hv, tmp_path, "status")
+    write_back(hv, token.task)
+    mine = text(tmp_path).replace(b"status: in_progress", b"status: frozen")
+    (tmp_path / "a.md").write_bytes(mine)
+    end(hv, token)
+    assert b"status: frozen" in text(tmp_path)

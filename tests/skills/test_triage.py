@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from hypervisor.domain import markdown
+from hypervisor.domain.action import checked
 from hypervisor.domain.errors import InvalidInput
+from hypervisor.operations import plan
 from hypervisor.skills import triage
 from hypervisor.skills.triage_decide import read_note
 
@@ -354,11 +356,11 @@ class TestProposals:
     def test_carried_out_it_is_what_triage_would_have_done(self, monkeypatch):
         before = Path(task("project: Web\n", "rename, regenerate\r\n")).read_bytes()
         [action] = triage.run("task.md")["actions"]
-        assert action["do"] == "write"
+        assert (action["do"], action["lines"]) == ("edit", ["[[Web]]"])
         assert Path("task.md").read_bytes() == before
         monkeypatch.delenv("HV_PROPOSE")
         triage.run("task.md")
-        assert Path("task.md").read_bytes() == action["text"].encode()
+        assert Path("task.md").read_bytes() == plan.edited(before, checked(action))
 
     def test_nothing_to_do_proposes_nothing(self):
         assert "actions" not in triage.run(task("status: done\n"))

@@ -169,6 +169,7 @@ class Model:
                 _future(task.start_at, now), task.retries, "inbox" if task.inbox else QUEUED,
                 chunk=task.chunk,
             )  # fmt: skip
+            self.undecide(self.tasks[task_id])
             self.events.append(Expected("add", task_id, None, actor))
         by_key = {new[i].key: task_id for i, task_id in given.items()}
         return [
@@ -320,6 +321,7 @@ class Model:
             raise WrongState
         self.chunks[batch, number] = "approved"
         held = sorted(n for (b, n), s in self.chunks.items() if b == batch and s == "held")
+        held = held if state == "open" else []  # a changed mind lets nothing go
         if held:
             self.chunks[batch, held[0]] = "open"
         self._tell(batch, f"chunk {number} ({number}th) approved", actor)
@@ -335,6 +337,11 @@ class Model:
         self.chunks[batch, number] = "open"
         self._tell(batch, f"chunk {number} ({number}th) to be tried again: why", actor)
         return len(again)
+
+    def undecide(self, task: Task) -> None:
+        """There is work in its chunk that nobody has looked at."""
+        if self.chunks.get((task.batch, task.chunk)) == "approved":
+            self.chunks[task.batch, task.chunk] = "open"
 
     def of_chunk(self, batch: str, number: int) -> list[Task]:
         return [t for t in self.tasks.values() if (t.batch, t.chunk) == (batch, number)]
@@ -366,6 +373,7 @@ class Model:
         if task.state not in (*ENDED, "blocked", "review"):
             raise WrongState
         task.start_at = None
+        self.undecide(task)
         self._requeue(task, "reopen", actor)
 
     def accept(self, task_id: str, actor: str, now: int) -> None:

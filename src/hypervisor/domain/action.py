@@ -100,7 +100,10 @@ def checked(proposal: object) -> dict[str, Any]:
             raise InvalidInput(f"{name!r} is missing.")
         found[name] = _CHECKS[name](proposal[name])
     if kind == EDIT:
-        found["set"] = _fields(proposal.get("set"))
+        lines = _lines(proposal.get("lines"))
+        found["set"] = {} if lines and "set" not in proposal else _fields(proposal.get("set"))
+        if lines:
+            found["lines"] = lines
     if kind == TASK:
         found.update((name, _CHECKS[name](proposal[name])) for name in _OPTIONAL
                      if proposal.get(name) is not None)  # fmt: skip
@@ -207,6 +210,17 @@ def _difference(step: Step, at_path: str | None, at_target: str | None) -> str:
 
 def _path(value: object) -> str:
     return checks.text("the path", value, LONGEST_PATH, empty=False)
+
+
+def _lines(value: object) -> list[str]:
+    """What is added to the body of a task file, unless it is there."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(
+        isinstance(each, str) and each.strip() and each.isprintable() for each in value
+    ):
+        raise InvalidInput("`lines` must be a list of lines of text.")
+    return value
 
 
 def _fields(value: object) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from hypervisor.domain.errors import InvalidInput
 
 HELD, OPEN, FREE, APPROVED, REJECTED = "held", "open", "free", "approved", "rejected"
-DECIDED = (APPROVED, REJECTED)
 EACH, FIRST, NONE = "each", "first", "none"
 GATES = (EACH, FIRST, NONE)
 SPANS = ("day", "week", "month")

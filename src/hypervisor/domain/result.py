@@ -33,18 +33,27 @@ LONGEST_NAME = 80
 
 
 def result_in(output: bytes) -> Any:
-    """The last line of an output, if it is JSON; else nothing."""
+    """The last line of an output; ValueError if that is no JSON."""
     lines = output.rstrip().rsplit(b"\n", 1)
     try:
-        return json.loads(lines[-1])
+        return json.loads(lines[-1], parse_constant=_no_number)
     except (ValueError, RecursionError):
-        return None
+        raise ValueError("its last line is no JSON") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(name)
 
 
 def receipts_in(result: Any) -> tuple[str, ...]:
     lines = _member(result, "receipts", list) or []
-    texts = [line for line in lines if isinstance(line, str) and line.strip()]
-    return tuple(text[:LONGEST_RECEIPT].replace("\0", "") for text in texts[:MOST_RECEIPTS])
+    texts = [line for line in lines if isinstance(line, str) and line.strip("\0 \t\r\n")]
+    return tuple(_storable(text[:LONGEST_RECEIPT]) for text in texts[:MOST_RECEIPTS])
+
+
+def _storable(text: str) -> str:
+    """Half a surrogate pair and NUL are in no text that a database would take."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def category_of(result: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from hypervisor.domain.chunk import Chunk, file_stem
@@ -15,10 +16,12 @@ from hypervisor.operations.context import Context
 ENDED = ("done", "failed", "cancelled", "blocked", "review")
 
 
-def write_chunk(hv: Context, batch: Batch, chunk: Chunk, now: int | None = None) -> list[str]:
-    """Write both files of a chunk; returns their paths."""
+def write_chunk(
+    hv: Context, batch: Batch, chunk: Chunk, every: Sequence[Chunk], now: int | None = None
+) -> list[str]:
+    """Write both files of a chunk, one of `every`; returns their paths."""
     reports = hv.store.chunk_report(batch.id, chunk.number, now)
-    found = checkpoint(batch, chunk, reports, hv.store.chunks(batch.id))
+    found = checkpoint(batch, chunk, reports, every)
     stem = file_stem(chunk.number)
     summary = json.dumps(summary_of(found), ensure_ascii=False, indent=2) + "\n"
     return [
@@ -96,5 +99,5 @@ def _section(title: str, result: Any, report: TaskReport) -> list[str]:
 
 def _inline(text: str) -> str:
     """On one line, and no heading or HTML of its own."""
-    flat = " ".join(text.split())
-    return flat.replace("<", "&lt;").replace("\x00", "")
+    flat = " ".join(text.split()).replace("<", "&lt;")
+    return flat if flat.isprintable() else "".join(c if c.isprintable() else "�" for c in flat)

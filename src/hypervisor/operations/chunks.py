@@ -35,7 +35,8 @@ class Cut(NamedTuple):
         if self.span:
             return span_name(self.span, when(item))
         if self.field:
-            return " ".join(field(item, self.field).split())[:LONGEST_NAME] or "none"
+            name = " ".join(field(item, self.field).split())[:LONGEST_NAME]
+            return name.encode("utf-8", "replace").decode() or "none"
         return str((item.number - 1) // (self.size or DEFAULT_SIZE) + 1)
 
     def ordered(self, names: Iterable[str]) -> list[str]:
@@ -100,7 +101,8 @@ class ChunkLists:
     def add(self, place: int, item: Item) -> None:
         line = json.dumps({"item": item.text, "columns": item.columns}, ensure_ascii=False) + "\n"
         self._lines.setdefault(place, []).append(line)
-        self._digests.setdefault(place, blake2b(digest_size=8)).update(line.encode())
+        data = line.encode("utf-8", "surrogatepass")
+        self._digests.setdefault(place, blake2b(digest_size=8)).update(data)
         self._counts[place] += 1
         self._held += len(line)
         if self._held > MOST_HELD:

@@ -7,6 +7,7 @@ file can be edited and then moved, and two that clash are found before anything 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.domain import action as actions
@@ -126,9 +127,13 @@ def new_task(batch: str, task: str, fingerprint: str, proposal: dict[str, Any]) 
 
 
 def edited(content: bytes, proposal: dict[str, Any]) -> bytes:
-    from hypervisor.domain.markdown import with_fields
+    from hypervisor.domain.markdown import with_body_line, with_fields
 
-    return with_fields(content, proposal["set"])
+    if proposal["set"]:
+        content = with_fields(content, proposal["set"])
+    for line in proposal.get("lines", ()):
+        content = with_body_line(content, line)
+    return content
 
 
 def content_hash(content: bytes) -> str:
@@ -178,6 +183,7 @@ class _Draft:
         """Put a proposal where it belongs."""
         fingerprint = actions.fingerprint(task, index, proposal)
         if fingerprint in settled:
+            self._remember(task, proposal)
             return
         kind, what, why = "?", "", ""
         data: dict[str, Any] = {}
@@ -197,6 +203,16 @@ class _Draft:
                 data |= {"root": self._files.root, "step": actions.step_data(step)}
             what = actions.wording(kind, data)
             self.to_do.append(PlannedAction(task, kind, category, what, why, diff, "", data))
+
+    def _remember(self, task: str, proposal: object) -> None:
+        """What an earlier plan has set stays set: another task may still not set it otherwise."""
+        with suppress(InvalidInput):
+            asked = actions.checked(proposal)
+            if asked["do"] == actions.EDIT and self._files is not None:
+                path = self._files.locate(asked["path"])
+                here = self._file(path)
+                fields = {**here.fields, **asked["set"]}
+                self._seen[path] = here._replace(by=task, fields=fields)
 
     def _step(self, task: str, data: dict[str, Any]) -> tuple[Step | None, str]:
         proposal = data["proposal"]
@@ -252,7 +268,7 @@ class _Draft:
         fields = here.fields
         if proposal["do"] == actions.EDIT:
             for name, value in proposal["set"].items():
-                if name in fields and fields[name] != value:
+                if name in fields and fields[name] != value and here.by != task:
                     raise InvalidInput(f"task {here.by} sets {name!r} to something else")
             fields = {**fields, **proposal["set"]}
             content = edited(before, proposal)

@@ -104,6 +104,7 @@ class Survey:
         self._outside: set[str] = set()  # names that the store knows
         self._circular: set[str] = set()
         self._requires: dict[str, int] = {}
+        self._theirs: set[str] = set()  # keys of what others have claimed, as the files say
 
     def add(self, item: Item) -> None:
         """Take note of one item."""
@@ -153,6 +154,11 @@ class Survey:
             return ""  # by our own earlier run, which is being taken up again
         return stands
 
+    def links(self) -> Iterator[tuple[str, str]]:
+        """Which item waits for which, by their keys."""
+        for key, needs in self._links.items():
+            yield from ((key, self._aliases[name]) for name in needs if name in self._aliases)
+
     def exclusive_for(self, item: Item) -> tuple[str, ...]:
         """Keys for the files that this item shares with others; most items have none."""
         return self._files.keys_for(item)
@@ -168,7 +174,12 @@ class Survey:
         return tuple(
             key for key in dict.fromkeys(found)
             if key and key != own and (apart or key not in self._circular)
+            and not self._is_left_alone(key)
         )  # fmt: skip
+
+    def _is_left_alone(self, key: str) -> bool:
+        """Somebody else is at it: it is not part of the run, so nothing can wait for it here."""
+        return key in self._theirs and key_digest(key) not in self._own
 
     def _look_at(self, item: Item, key: str, stands: str) -> None:
         if not is_readable(item):
@@ -177,6 +188,7 @@ class Survey:
             return
         who = assignee(item.columns) if is_task_file(item) else ""
         if stands == CLAIMED:
+            self._theirs.add(key)
             self._note("claimed", f"{item.text} ({who})")
         self._files.add(item)
         if is_task_file(item) or isinstance((item.columns or {}).get("depends_on"), list):

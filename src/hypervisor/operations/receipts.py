@@ -13,6 +13,7 @@ from hypervisor.operations.context import Context
 from hypervisor.operations.write_back import file_problems, write_back
 
 LONGEST_LINE = 20_000
+MOST_TOLD = 20
 
 
 def receipt(
@@ -58,11 +59,10 @@ def _with_files(hv: Context, report: ChainReport) -> ChainReport:
     if report.problem is not None:
         return report
     found = file_problems(hv, report.chain)
-    return report._replace(problem=f"{found[0]}{_more(len(found) - 1)}") if found else report
-
-
-def _more(count: int) -> str:
-    return f" (and {count} more)" if count else ""
+    if not found:
+        return report
+    more = f"; and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
+    return report._replace(problem="; ".join(found[:MOST_TOLD]) + more)
 
 
 def _chain(hv: Context, of: str) -> str:

@@ -7,6 +7,7 @@ then; the next chunk goes on by itself if its supervisor can be started here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hypervisor.domain import checks
@@ -44,7 +45,6 @@ def awaiting(hv: Context, batch: str | None = None) -> tuple[tuple[Batch, Chunk]
     return tuple(
         (found, chunk)
         for found in map(hv.store.batch, ids)
-        if is_gated(found)
         for chunk in hv.store.chunks(found.id)
         if chunk.awaits_decision
     )
@@ -69,6 +69,8 @@ def decide(
     checks.text("the note", note, LONGEST_NOTE)
     meant = _batch(hv, batch)
     found = _chunk(hv, meant, chunk)
+    if chunk is None and found.state in (APPROVED, REJECTED):
+        raise WrongState(f"no chunk of {meant.name} waits for a decision. Nothing was changed.")
     opens = _opened_by(hv, meant, found, rest)
     last_gate = rest or spec_from(meant.spec).gate != EACH
     opened = hv.store.decide_chunk(
@@ -110,12 +112,8 @@ def amend(hv: Context, task: str, changes: dict[str, Any], now: int | None = Non
     )
     said = ", ".join(f"{k}: {before.get(k)!r} → {v!r}"[:500] for k, v in changes.items())
     hv.store.amend(found.id, result, f"corrected {said}"[:LONGEST_NOTE], hv.actor, now)
-    write_back(hv, found.id)
+    write_back(hv, found.id)  # its receipt; the correction is for the review, not for the file
     return result
-
-
-def is_gated(batch: Batch) -> bool:
-    return isinstance(batch.spec, dict) and batch.spec.get("gate", "none") != "none"
 
 
 def _opened_by(hv: Context, batch: Batch, chunk: Chunk, rest: bool) -> list[int]:
@@ -126,9 +124,11 @@ def _opened_by(hv: Context, batch: Batch, chunk: Chunk, rest: bool) -> list[int]
 
 def _bring_up_to_date(hv: Context, batch: Batch, number: int) -> None:
     """The files of a chunk, whoever was killed before they could be written."""
-    for chunk in hv.store.chunks(batch.id):
+    every = hv.store.chunks(batch.id)
+    for chunk in every:
         if chunk.number == number and chunk.state != HELD and hv.is_equipped:
-            write_chunk(hv, batch, chunk)
+            with suppress(OSError):  # what was decided holds all the same
+                write_chunk(hv, batch, chunk, every)
 
 
 def _go_on(hv: Context, batch: Batch, more: bool) -> None:

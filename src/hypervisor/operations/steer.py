@@ -7,6 +7,7 @@ from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.priority import check_priority
 from hypervisor.domain.task import Changes
 from hypervisor.operations.context import Context
+from hypervisor.operations.write_back import write_back
 
 
 class Moved(NamedTuple):
@@ -22,14 +23,18 @@ def cancel(hv: Context, task: str, reason: str = "", now: int | None = None) -> 
     checks.text("the reason", reason)
     if hv.store.ask_stop(found, "cancel", reason, hv.actor, now):
         return Moved(found, "stopping")
-    return Moved(found, hv.store.cancel(found, reason, hv.actor, now))
+    state = hv.store.cancel(found, reason, hv.actor, now)
+    write_back(hv, found)
+    return Moved(found, state)
 
 
 def retry(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
     """Put a finished, failed, cancelled or blocked task back into the queue, history kept."""
     found = hv.store.resolve(task)
     checks.text("the reason", reason)
-    return Moved(found, hv.store.reopen(found, reason, hv.actor, now))
+    state = hv.store.reopen(found, reason, hv.actor, now)
+    write_back(hv, found)
+    return Moved(found, state)
 
 
 def accept(hv: Context, task: str, now: int | None = None) -> Moved:

@@ -7,12 +7,13 @@ is ended before its task can be handed out again, and what it had finished but
 not yet told the store is settled, not repeated.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple
 
-from hypervisor.domain.errors import WrongState
-from hypervisor.domain.lease import Holder, Worker, parse_token
+from hypervisor.domain.errors import RequestError, StoreError, WrongState
+from hypervisor.domain.lease import Holder, Verdict, Worker, parse_token
 from hypervisor.domain.run import Remains
 from hypervisor.operations.context import Context
 from hypervisor.operations.write_back import write_back
@@ -60,15 +61,31 @@ def bury(hv: Context, worker: Worker, held: list[Holder], now: int) -> list[str]
     if remains is not None:
         if hv.launcher.end_leftovers(worker, remains) is None:
             return []  # something of it cannot be ended: its task stays with it
-        hv.store.settle(remains.verdicts, now)
+        _settle(hv, remains.verdicts, now)
     why = f"worker {worker.name} (process {worker.pid} on {worker.host}) is gone"
     back = [h.task for h in held if _reclaim(hv, h, why, now, _had_started(h, remains))]
     if remains is not None:  # it may have died before it could write this into their files
         for task in dict.fromkeys([*(v.token.task for v in remains.verdicts), *back]):
-            write_back(hv, task)
+            write_back(hv, task, edits=True)
     if remains is not None and not _holds_more(hv, worker):
         hv.launcher.forget_remains(worker, remains)  # last: whoever finds none may rely on that
     return back
+
+
+def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:
+    """One verdict that the store cannot take must not keep the others, and every sweep, back."""
+    try:
+        hv.store.settle(verdicts, now)
+    except StoreError:
+        raise
+    except Exception:
+        for verdict in verdicts:
+            why = "what came of it could not be kept"
+            with suppress(RequestError):
+                try:
+                    hv.store.settle([verdict], now)
+                except (ValueError, TypeError, OverflowError):
+                    hv.store.settle([Verdict(verdict.token, "fail", reason=why)], now)
 
 
 def _holds_more(hv: Context, worker: Worker) -> bool:

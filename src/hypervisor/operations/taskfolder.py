@@ -43,7 +43,10 @@ def task_paths(folder: str, bad: Bad) -> Iterator[str]:
     while waiting:  # no recursion: folders may be nested deeper than calls can be
         path = waiting.pop()
         if not path.endswith("/"):
-            yield path
+            if os.path.islink(path) and not _leads_inside(path, folder):
+                bad(place_of(path), "it is a link that leads out of the folder.")
+            else:
+                yield path
             continue
         try:
             waiting += _entries(path)
@@ -124,6 +127,11 @@ def _entries(folder: str) -> list[str]:
             elif entry.name.endswith(ENDING) and not _links_to_folder(entry):
                 found.append(os.path.join(folder, entry.name))
     return sorted(found, reverse=True)
+
+
+def _leads_inside(path: str, folder: str) -> bool:
+    root = os.path.realpath(folder)
+    return os.path.commonpath((root, os.path.realpath(path))) == root
 
 
 def _links_to_folder(entry: os.DirEntry[str]) -> bool:

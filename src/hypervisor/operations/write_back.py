@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hypervisor.domain.errors import HypervisorError, InvalidInput, NotFound
+from hypervisor.domain.errors import HypervisorError, InvalidInput, NotFound, StoreError
 from hypervisor.domain.lifecycle import ACTIVE, IN_PROGRESS, WAITING
 from hypervisor.domain.receipt import Receipt
 from hypervisor.domain.result import NOTHING, Edit, edit_in, text_of
@@ -21,8 +21,18 @@ from hypervisor.operations.context import Context
 from hypervisor.operations.items import item_of
 
 
-def write_back(hv: Context, task: str, spec: RunSpec | None = None) -> bool:
-    """Bring the task's file up to date. False if it has none, or could not be written."""
+def write_back(hv: Context, task: str, spec: RunSpec | None = None, edits: bool = False) -> bool:
+    """Bring the task's file up to date. False if it has none, or could not be written.
+
+    `edits` makes the edit that its result asks for: when the attempt ends, and only then, since
+    what the owner takes back later stays taken back."""
+    try:
+        return _write_back(hv, task, spec, edits)
+    except StoreError:  # the file is behind until somebody comes by again
+        return False
+
+
+def _write_back(hv: Context, task: str, spec: RunSpec | None, edits: bool) -> bool:
     files = hv.equipment.task_files if hv.is_equipped else None
     found = hv.store.task(task)
     spec = spec or _spec(hv, found)
@@ -33,11 +43,13 @@ def write_back(hv: Context, task: str, spec: RunSpec | None = None) -> bool:
         return False
     receipts = hv.store.receipts_of_task(task)
     try:
-        wanted = edit_in(found.result) if found.state == "done" else NOTHING
+        wanted = edit_in(found.result) if edits and found.state == "done" else NOTHING
         if spec.write_back == "receipts" and wanted == NOTHING:
             return files.append_receipts(path, receipts) if receipts else False
         shows_status = spec.write_back == "status"
         return files.change(path, partial(_edited, found, shows_status, wanted, receipts))
+    except StoreError:
+        raise
     except (HypervisorError, OSError) as error:
         said = f"its file could not be written: {error}"[:500]
         hv.store.note("file", {"said": said}, hv.actor, task, found.batch)
@@ -109,7 +121,9 @@ def fields_for(task: Task, now: dict[str, Any]) -> dict[str, Any]:
     columns = task.data.get("columns") if isinstance(task.data, dict) else None
     before = columns.get("status") if isinstance(columns, dict) else None
     status = before if task.state in (ACTIVE, WAITING) else task.state
-    fields: dict[str, Any] = {"status": status}
+    fields: dict[str, Any] = {}
+    if _is_ours(task, now.get("status"), before):
+        fields["status"] = status
     if task.state == IN_PROGRESS and not now.get("assignee"):
         fields["assignee"] = "hypervisor"
     summary = text_of(task.result, "summary") if task.state == "done" else ""
@@ -118,6 +132,13 @@ def fields_for(task: Task, now: dict[str, Any]) -> dict[str, Any]:
     if task.reason and task.state in ("failed", "blocked"):
         fields["summary"] = " ".join(task.reason.split())
     return fields
+
+
+def _is_ours(task: Task, status: Any, before: Any) -> bool:
+    """Whether nobody but us has changed the status since the run began."""
+    if status is None or status in (before, IN_PROGRESS):
+        return True
+    return task.state == IN_PROGRESS and task.attempts > 1  # as an earlier attempt has left it
 
 
 def _path(hv: Context, spec: RunSpec, task: Task) -> str | None:

@@ -6,6 +6,7 @@ so whoever comes after a crash writes the same.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.operations.chunk_files import write_chunk
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hypervisor.operations.context import Context
 
 PAUSE_MS = 1000
+MOST_AT_ONCE = 20  # chunks of a batch: the supervisor has more to do
 
 
 class Chronicler:
@@ -33,15 +35,15 @@ class Chronicler:
             return
         self._looked_at = now
         for batch_id in sorted(self._followed):
-            batch = None
-            for chunk in self._hv.store.chunks(batch_id):
-                if self._is_news(chunk):
-                    batch = batch or self._hv.store.batch(batch_id)
-                    write_chunk(self._hv, batch, chunk, now)
+            every = self._hv.store.chunks(batch_id)
+            news = [chunk for chunk in every if self._is_news(chunk)][:MOST_AT_ONCE]
+            batch = self._hv.store.batch(batch_id) if news else None
+            for chunk in news:
+                assert batch is not None
+                with suppress(OSError):  # a full disk must not stop the work
+                    write_chunk(self._hv, batch, chunk, every, now)
+                self._written[chunk.batch, chunk.number] = (chunk.state, chunk.tasks)
 
     def _is_news(self, chunk: Chunk) -> bool:
-        key, seen = (chunk.batch, chunk.number), (chunk.state, chunk.tasks)
-        if chunk.state == "held" or self._written.get(key) == seen:
-            return False
-        self._written[key] = seen
-        return True
+        seen = (chunk.state, chunk.tasks)
+        return chunk.state != "held" and self._written.get((chunk.batch, chunk.number)) != seen

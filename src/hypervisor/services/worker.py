@@ -12,6 +12,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hypervisor.domain import checks
 from hypervisor.domain.attempt import Ended
 from hypervisor.domain.errors import InvalidInput, RequestError, StoreError
 from hypervisor.domain.lane import ClaimFilter
@@ -122,18 +123,20 @@ class Worker:
         patience = time.monotonic() + STORE_PATIENCE
         while True:
             try:
-                return self._conclude(self.hv.store.settle_and_claim(self.verdicts, request)[1])
+                leases = self.hv.store.settle_and_claim(self.verdicts, request)[1]
             except StoreError:
                 if time.monotonic() > patience or self.runner.asked:
                     raise
                 self.runner.pause(0.5)
+            else:
+                return self._conclude(leases)
 
     def _conclude(self, leases: list[Lease]) -> list[Lease]:
         """The store has it all; what follows from it."""
         failed = next((v for v in self.verdicts if v.event == "fail"), None)
         if self.verdicts:
             for verdict in self.verdicts if self.spec.write_back != "none" else ():
-                write_back(self.hv, verdict.token.task, self.spec)
+                write_back(self.hv, verdict.token.task, self.spec, edits=True)
             self.journal.clear()
             self.verdicts = []
         self.flushed = time.monotonic()
@@ -244,6 +247,8 @@ class Worker:
         with suppress(RequestError):  # it has ended otherwise meanwhile
             self.hv.store.cancel(stop.task, stop.reason, stop.actor)
             self.hv.store.forget_stop(stop.task)
+        if self.spec.write_back != "none":
+            write_back(self.hv, stop.task, self.spec)
 
     def _clear(self, lease: Lease) -> None:
         if left := self.runner.clear(self.settings.grace):
@@ -257,13 +262,18 @@ class Worker:
         if self.runner.hopeless:
             return self._give_up(lease, self.runner.hopeless)
         usage = self._usage(lease, ended, peak)
-        if ended.ok:
-            token = parse_token(lease.token)
-            result = self._printed(lease) if self.spec.result == "json" else ended.result
-            evidence = receipts_in(result)
-            self._decide(Verdict(token, "complete", result, usage=usage, receipts=evidence))
-        else:
+        if not ended.ok:
             self._decide(self._failure(lease, ended.reason() or "failed", usage))
+            return
+        try:
+            result = self._printed(lease) if self.spec.result == "json" else ended.result
+            if result is not None:
+                checks.json_value("the result", result)
+        except (ValueError, InvalidInput) as error:
+            self._decide(self._failure(lease, f"no result: {error}", usage))
+            return
+        token, evidence = parse_token(lease.token), receipts_in(result)
+        self._decide(Verdict(token, "complete", result, usage=usage, receipts=evidence))
 
     def _printed(self, lease: Lease) -> Json:
         """What a command printed last, if that is JSON."""

@@ -8,7 +8,6 @@ second run changes no byte. A file it cannot understand is left as it is and rep
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Mapping
@@ -23,7 +22,6 @@ from hypervisor.skills.triage_rules import Rules, rules_for
 
 UNREADABLE = "unreadable"
 KEPT = "the file was left as it is"
-LARGEST_PROPOSAL = 900_000  # a result as JSON may have a million characters
 DATA, LOCKS = ".hypervisor", "locks"
 
 # Said of a file that is no task; trouble with writing one is a failure of the attempt.
@@ -176,16 +174,13 @@ def _own_locks(folder: str) -> str:
 
 
 def _proposals(path: str, data: bytes, decision: Decision) -> list[Fields]:
-    """One action for a file: its new text if the body changes, else the fields."""
+    """One action for a file: its fields, and lines of its body."""
     if not decision.changes():
         return []
-    why = "; ".join(decision.why)
-    text = edited(data, decision).decode()
-    if decision.links and len(json.dumps(text)) <= LARGEST_PROPOSAL:
-        return [{"do": "write", "path": _in_folder(path), "text": text, "why": why}]
-    if not decision.fields:
-        return []
-    return [{"do": "edit", "path": _in_folder(path), "set": decision.fields, "why": why}]
+    edited(data, decision)  # what cannot be edited is not proposed
+    found: Fields = {"do": "edit", "path": _in_folder(path), "why": "; ".join(decision.why)}
+    found |= {"set": decision.fields} if decision.fields else {}
+    return [found | ({"lines": list(decision.links)} if decision.links else {})]
 
 
 def _in_folder(path: str) -> str:

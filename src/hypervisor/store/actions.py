@@ -11,7 +11,7 @@ from typing import Any
 
 from hypervisor.domain import lifecycle
 from hypervisor.domain.action import APPLIED, PLANNED, UNDONE, Action, Proposals
-from hypervisor.domain.chunk import APPROVED, HELD, OPEN
+from hypervisor.domain.chunk import APPROVED, FREE, HELD, OPEN
 from hypervisor.domain.errors import NotFound, WrongState
 from hypervisor.domain.task import NewTask
 from hypervisor.store import adding, log, receipts, steering
@@ -137,7 +137,7 @@ def cancel_task(
 
 def chunk_states(gated: bool) -> tuple[str, ...]:
     """The states of the chunks whose tasks may have a say."""
-    return (APPROVED,) if gated else (APPROVED, OPEN, HELD)
+    return (APPROVED, FREE) if gated else (APPROVED, FREE, OPEN, HELD)
 
 
 def _take_over(

@@ -8,7 +8,7 @@ from hypervisor.domain.errors import DependencyCycle, InvalidInput, NotFound
 from hypervisor.domain.lane import Lane
 from hypervisor.domain.priority import rank
 from hypervisor.domain.task import Added, Batch, Duplicate, NewTask
-from hypervisor.store import chance, chunking, dependencies, log, readiness, reading
+from hypervisor.store import chance, dependencies, holding, log, readiness, reading
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Session, chunks, marks, pad
 
@@ -158,7 +158,8 @@ def _insert(
 ) -> None:
     book.ensure(session, {p.lane for p in planned})
     lane_ids = {p.lane: p.lane.id for p in planned}
-    held = chunking.held_among(session, batch, {p.new.chunk for p in planned})
+    held = holding.held_among(session, batch, {p.new.chunk for p in planned})
+    holding.undecide(session, batch, {p.new.chunk for p in planned} - held)
     states = [_first_state(p, p.new.chunk in held, now) for p in planned]
     pairs = list(zip(planned, states, strict=True))
     session.insert(

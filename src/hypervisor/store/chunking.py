@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from hypervisor.domain.chunk import APPROVED, HELD, UNFINISHED, Chunk, first_state
+from hypervisor.domain.chunk import FREE, HELD, OPEN, UNFINISHED, Chunk, first_state
 from hypervisor.domain.errors import NotFound, WrongState
 from hypervisor.domain.task import Json
-from hypervisor.store import log, readiness, receipts, steering
+from hypervisor.store import holding, log, readiness, receipts, steering
 from hypervisor.store.lanes import LaneBook
-from hypervisor.store.session import Session, chunks, marks, pad
+from hypervisor.store.session import Session
 from hypervisor.store.settling import SET_RESULT
 
 ALL = """
@@ -23,8 +23,10 @@ COUNTS = """
 SELECT chunk, state, count(*) FROM tasks WHERE batch = ? AND chunk > 0 GROUP BY chunk, state
 """
 ADD = "INSERT INTO chunks (batch, number, name, state) VALUES (?, ?, ?, ?)"
-HELD_AMONG = "SELECT number FROM chunks WHERE batch = ? AND state = 'held' AND number IN ({})"
-SET_OPEN = "UPDATE chunks SET state = 'open' WHERE batch = ? AND number = ? AND state = 'held'"
+LET_RUN = """
+UPDATE chunks SET state = ?, note = ?, actor = ? WHERE batch = ? AND number = ? AND state = 'held'
+RETURNING number
+"""
 LET_GO = """
 UPDATE tasks SET held = 0 WHERE batch = ? AND chunk = ? AND chunk > 0 AND held = 1 RETURNING id
 """
@@ -44,7 +46,7 @@ SET_DATA = "UPDATE details SET data = ? WHERE task = ?"
 
 def declare(session: Session, batch: str, names: Sequence[str], gate: str) -> list[Chunk]:
     """The chunks of a batch, with those of these names that are new put at its end."""
-    session.lock(f"chunks {batch}")
+    holding.lock(session, batch)
     found = session.rows(ALL, (batch,))
     known = {row[1] for row in found}
     decided = [row[0] for row in found if row[5] is not None]
@@ -80,31 +82,24 @@ def amend(session: Session, task: str, result: Json, said: str, actor: str, now:
     receipts.append(session, task, actor, [said], now)
 
 
-def held_among(session: Session, batch: str, numbers: Collection[int]) -> set[int]:
-    wanted = sorted(number for number in numbers if number)
-    return {
-        row[0]
-        for some in chunks(wanted)
-        for row in session.rows(HELD_AMONG.format(marks(len(some))), [batch, *pad(some)])
-    }
-
-
 def decide(
     session: Session, book: LaneBook, batch: str, number: int, decision: str, note: str,
     opens: Collection[int], in_advance: bool, actor: str, now: int,
 ) -> list[int]:  # fmt: skip
     """Approve or reject a chunk that has ended, and let others go, to be decided on later
-    or approved in advance. Returns those."""
+    or approved in advance. Returns those.
+
+    A changed mind about a chunk lets nothing go."""
+    holding.lock(session, batch)
     session.lock("keys")  # before any row is locked, as in a claim
     chunk = _find(session, batch, number)
     if chunk.state == HELD or chunk.unfinished:
         left = f"{chunk.unfinished} of its {chunk.total} tasks are not finished"
         raise WrongState(f"chunk {number} cannot be {decision} yet: {left}. Nothing was changed.")
     session.run(DECIDE, (decision, note or None, actor, now, batch, number))
-    opened = [other for other in sorted(opens) if _open(session, book, batch, other, now)]
-    if in_advance:
-        for other in opened:
-            session.run(DECIDE, (APPROVED, "in advance", actor, now, batch, other))
+    further = sorted(opens) if chunk.state == OPEN else []  # a changed mind lets nothing go
+    how = (FREE, f"freed with chunk {number}", actor) if in_advance else (OPEN, None, None)
+    opened = [other for other in further if _open(session, book, batch, other, how, now)]
     _tell(session, chunk, decision, note, actor, now, {"opened": opened, "all": in_advance})
     return opened
 
@@ -114,6 +109,7 @@ def retry(
     actor: str, now: int,
 ) -> int:  # fmt: skip
     """Work on these tasks of a chunk again, with the note in their data. Returns how many."""
+    holding.lock(session, batch)
     session.lock("keys")
     chunk = _find(session, batch, number)
     if chunk.state == HELD:
@@ -139,11 +135,12 @@ def _leave_note(session: Session, task: str, note: str) -> None:
         session.run(SET_DATA, (log.dump({**kept, "note": note} if note else kept), task))
 
 
-def _open(session: Session, book: LaneBook, batch: str, number: int, now: int) -> bool:
-    found = _find(session, batch, number)
-    if found.state != HELD:
+def _open(
+    session: Session, book: LaneBook, batch: str, number: int,
+    how: tuple[str, str | None, str | None], now: int,
+) -> bool:  # fmt: skip
+    if not session.rows(LET_RUN, (*how, batch, number)):
         return False
-    session.run(SET_OPEN, (batch, number))
     freed = sorted(row[0] for row in session.rows(LET_GO, (batch, number)))
     readiness.promote(session, book, freed, now)
     return True

@@ -10,11 +10,13 @@ from hypervisor.domain.errors import WrongState
 from hypervisor.domain.ids import decode
 from hypervisor.domain.priority import rank
 from hypervisor.domain.task import Changes
-from hypervisor.store import dependencies, keys, log, readiness, settling
+from hypervisor.store import dependencies, holding, keys, log, readiness, settling
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Row, Session
 
-FIND = "SELECT state, lane, batch, attempt, open_deps, start_at, held FROM tasks WHERE id = ?"
+FIND = """
+SELECT state, lane, batch, attempt, open_deps, start_at, held, chunk FROM tasks WHERE id = ?
+"""
 CANCEL = """
 UPDATE tasks SET state = 'cancelled', reason = ?, unblock = NULL, updated_at = ? WHERE id = ?
 """
@@ -55,6 +57,8 @@ def requeue(
     keyed = book.get(session, row[1]).keyed
     after = lifecycle.queue_state(row[4], start_at, keyed, bool(row[6]))
     session.run(ENQUEUE, (after, start_at, now, task))
+    if event == "reopen":
+        holding.undecide(session, row[2], [row[7]])
     _log(session, task, event, after, row[2], reason, actor, now)
     if before == lifecycle.DONE:
         readiness.dependency_reopened(session, book, task, now)

@@ -63,7 +63,7 @@ def watch(hv: Context, batch: str | None, view: View) -> None:
     while True:
         if watcher.is_due():
             status = watcher.look()
-            if batch is not None and not open_tasks(status):
+            if batch is not None and (not open_tasks(status) or _is_at_checkpoint(status)):
                 watcher.show(0)
                 return
         watcher.show(0)
@@ -203,10 +203,15 @@ def _is_over(status: Status, interrupted: bool) -> bool:
     """Nothing is open, or nothing runs and nothing will until somebody runs it again."""
     if not open_tasks(status):
         return True
-    if status.checkpoint is not None and not status.stats.claimed:
-        return not status.stats.states["active"]
+    if _is_at_checkpoint(status):
+        return True
     over = bool(status.pauses) if interrupted else any(map(_is_final, status.pauses))
     return over and not status.stats.claimed
+
+
+def _is_at_checkpoint(status: Status) -> bool:
+    moves = status.stats.claimed or status.stats.states["active"]
+    return status.checkpoint is not None and not moves
 
 
 def _is_final(pause: Pause) -> bool:

@@ -37,6 +37,7 @@ def lines(
     return [
         _counts(counts, open_tasks, submitted.already_done, took, last),
         _cost(summary, bool(submitted.already_done or submitted.retried)),
+        *_categories(summary),
         *_failures(bad, sum(counts.values()) - counts["done"] - counts["cancelled"], name),
         *_next(counts, open_tasks, last, bad, name),
     ]
@@ -68,6 +69,16 @@ def _cost(summary: Summary, before: bool) -> list[Span]:
         (counted(summary.attempts, "attempt"), ""),
     ]
     return [("  all runs of the batch: " if before else "  ", DIM), *joined(parts)]
+
+
+def _categories(summary: Summary) -> list[list[Span]]:
+    if not summary.categories:
+        return []
+    parts: list[Span] = [
+        (f"{count:,} {one_line(name)}", "") for name, count in summary.categories.items()
+    ]
+    more = len(parts) - LISTED
+    return [[("  ", ""), *joined(parts[:LISTED]), (f" and {more} more" if more > 0 else "", DIM)]]
 
 
 def _failures(bad: Sequence[Task], count: int, name: str) -> list[list[Span]]:

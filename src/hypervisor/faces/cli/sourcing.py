@@ -150,7 +150,7 @@ class Source:
                 raise InvalidInput(f"{name} is no Maildir: it has no cur, new and tmp.")
             return self._once(lambda bad: maildir_items(name, bad))
         if os.path.isdir(name) and self._paths_only:
-            return self._once(lambda bad: map(Item, task_paths(name, bad)))
+            return self._once(lambda bad: reading.checked(map(Item, task_paths(name, bad)), bad))
         if os.path.isdir(name):
             return self._once(lambda bad: task_items(task_paths(name, bad), bad))
         if not os.path.exists(name):

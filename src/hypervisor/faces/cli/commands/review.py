@@ -48,6 +48,8 @@ def prepare(args: argparse.Namespace) -> None:
         raise InvalidInput("name the batch: hv review BATCH.")
     if args.task and not args.retry:
         raise InvalidInput("--task goes with --retry.")
+    if args.note and (not decides or args.set):
+        raise InvalidInput("--note goes with a decision: --approve, --reject or --retry.")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from hypervisor.domain import checks
 from hypervisor.domain.chunk import NONE
-from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, InvalidInput
+from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.domain.preflight import Preflight
 from hypervisor.domain.run import RunSpec, template_of
 from hypervisor.domain.task import NewTask
@@ -33,6 +33,7 @@ EXAMPLE = """find . -name '*.jpg' | hv run -- convert {} {.}.png
   hv run --fn package.module:function --items rows.jsonl --retries 2
   hv run triage inbox/ --chunk month --gate each"""
 SHOWN = 10
+COPY_MARK = ".copy-of"  # in a copy that --copy made: of what
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +72,9 @@ def prepare(args: argparse.Namespace) -> int | None:
     args.numbering = _numbering(args)
     args.survey = Survey(_intent(args))
     args.source = Source(args)
+    args.places = {}
     args.count = _check_items(args)
+    _refuse_waiting_for_later(args)
     return _preview(args) if args.dry_run else None
 
 
@@ -115,8 +118,9 @@ def _ask(hv: Context, submitted: running.Submitted) -> int:
         if done is None:
             break
         print(reviewing.said(done))
-        goes_on = done.opened or done.tasks
-        code = following.follow(hv, submitted, False, False) if goes_on else EXIT_OK
+        if not (done.opened or done.tasks):
+            return EXIT_UNSUCCESSFUL if running.unsuccessful(hv, submitted) else EXIT_OK
+        code = following.follow(hv, submitted, False, False)
     return code
 
 
@@ -136,14 +140,14 @@ def _write_report(hv: Context, batch: str) -> None:
 def _skill(args: argparse.Namespace) -> Skill | None:
     """`hv run triage PATH` is a skill; after a `--` the same words are a command."""
     if not args.command or "--" in args.words or args.command[0] not in SKILLS:
-        if args.copy:
+        if args.copy is not None:
             raise InvalidInput("--copy goes with a skill, as in `hv run triage PATH --copy DIR`.")
         return None
     skill = SKILLS[args.command[0]]
     if len(args.command) != 2 or args.items or args.fn:
         raise InvalidInput(f"name one folder: hv run {skill.name} PATH.")
     path = args.command[1]
-    if args.copy:
+    if args.copy is not None:
         path = args.copy if _copied(path, args) else path
     args.command, args.fn = [], skill.function
     args.items, args.format = [path], args.format or skill.format
@@ -154,18 +158,35 @@ def _skill(args: argparse.Namespace) -> Skill | None:
 
 
 def _copied(path: str, args: argparse.Namespace) -> bool:
-    """The copy is made once; later runs go on with it as it is."""
-    if os.path.isdir(args.copy):
+    """The copy is made once; later runs go on with it as it is. What is no copy of ours is
+    not touched."""
+    source, copy = os.path.realpath(path), os.path.realpath(args.copy)
+    mark = os.path.join(args.copy, COPY_MARK)
+    if not args.copy.strip() or os.path.commonpath((source, copy)) in (source, copy):
+        raise InvalidInput("--copy needs a folder of its own, neither inside PATH nor around it.")
+    if os.path.exists(args.copy):
+        if _text_of(mark) != source:
+            raise InvalidInput(f"{args.copy} is there and no copy of {path}. Nothing was changed.")
         return True
     if args.dry_run:
         return False
     try:
         shutil.copytree(path, args.copy, symlinks=True)
+        with open(mark, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(source)
     except (OSError, shutil.Error) as error:
         raise InvalidInput(f"{path} could not be copied to {args.copy}: {error}.") from None
     if not args.json:
         print(f"copied {path} to {args.copy}", file=sys.stderr)
     return True
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _numbering(args: argparse.Namespace) -> Numbering | None:
@@ -184,14 +205,18 @@ def _spec(args: argparse.Namespace) -> RunSpec:
         python=args.python, stdin=args.stdin, clean_env=args.clean_env, workers=args.workers,
         claim=args.claim, fail_fast=args.fail_fast, strategy=args.strategy, time=args.timeout,
         memory=args.memory, silence=args.silence, output=args.max_output, result=args.result,
-        gate=args.gate, write_back=args.write_back or _usual_write_back(args),
+        gate=args.gate, write_back=_write_back(args),
         propose=args.propose,
     )  # fmt: skip
 
 
-def _usual_write_back(args: argparse.Namespace) -> str:
+def _write_back(args: argparse.Namespace) -> str:
     """Who works on task files wants to see in them how far that is."""
-    return "status" if args.format == "tasks" or args.epic else "none"
+    if args.per == "chunk":
+        return "none"  # the item is a list, not a task file
+    folders = any(os.path.isdir(name) for name in args.items or ())
+    usual = args.format == "tasks" or args.epic or (folders and args.format is None)
+    return args.write_back or ("status" if usual else "none")
 
 
 def _check_program(args: argparse.Namespace) -> None:
@@ -230,6 +255,8 @@ def _check_items(args: argparse.Namespace) -> int:
             args.numbering.see(item)
         if item.columns is not None and not args.skill:
             args.survey.add(item)
+            if args.numbering and args.gate != NONE:
+                args.places[reading.task_for(item, args.base).key] = item
         if not columns_checked:
             columns_checked = True
             for each in filter(None, (template, args.keys)):
@@ -249,6 +276,18 @@ def _check_items(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return count
+
+
+def _refuse_waiting_for_later(args: argparse.Namespace) -> None:
+    """Behind a checkpoint they would wait for each other for ever."""
+    for key, needed in args.survey.links() if args.places else ():
+        first, second = args.places.get(key), args.places.get(needed)
+        if first and second and args.numbering.place(first) < args.numbering.place(second):
+            raise InvalidInput(
+                f"{first.text} waits for {second.text}, which is in a later chunk: behind a "
+                "checkpoint it would wait for ever. Cut the batch otherwise, or use no gate. "
+                "Nothing was started."
+            )
 
 
 def _tell_bad(source: Source) -> None:
@@ -284,7 +323,8 @@ def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
     if args.per == "chunk":
         lists = ChunkLists(hv, args.batch_name, args.numbering.names)
         for item in args.source:
-            lists.add(args.numbering.place(item), item)
+            if args.skill or item.columns is None or not args.survey.skips(item):
+                lists.add(args.numbering.place(item), item)
         yield from lists.tasks(base)
         return
     for item, occurrence in reading.occurrences(args.source):
