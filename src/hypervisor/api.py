@@ -44,6 +44,7 @@ class Hypervisor(Context):
     receipt = _receipts.receipt
     receipts = _receipts.receipts
     verify = _receipts.verify
+    write_receipts = _receipts.write_receipts
     stats = _look.stats
     batches = _look.batches
     events = _look.events

@@ -69,6 +69,16 @@ class TestItems:
         said = [hv.ok("logs", hv.tasks(source)[0]["id"]) for source in ("t.csv", "t.jsonl")]
         assert said == ["Ann is 7\n", "Bob is 8\n"]
 
+    def test_a_row_that_does_not_fit_is_left_out_and_told(self, hv):
+        rows = ['{"name": "Ann"}', "5", '{"age": 7}', "{", '{"name": "Bob"}']
+        (hv.folder / "t.jsonl").write_text("\n".join(rows))
+        done = hv("run", "--name", "b", "--items", "t.jsonl", "--", "echo", "hello {name}")
+        assert done.code == 0, done
+        assert done.err.count("Left out.") == 3 and "t.jsonl, line 4" in done.err
+        said = [hv.ok("logs", task["id"]) for task in hv.tasks("b")]
+        assert sorted(said) == ["hello Ann\n", "hello Bob\n"]
+        assert hv("run", "--items", "t.jsonl", "--", "echo", "{nobody}").code == 2
+
     def test_files_of_a_pattern_and_single_items(self, hv):
         for name in ("b.txt", "a.txt", "c.md"):
             (hv.folder / name).touch()

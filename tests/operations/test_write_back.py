@@ -15,7 +15,7 @@ from hypervisor.domain.settings import Settings
 from hypervisor.domain.task import NewTask
 from hypervisor.operations import run as running
 from hypervisor.operations.context import Context, Equipment
-from hypervisor.operations.receipts import receipt, verify
+from hypervisor.operations.receipts import receipt, verify, write_receipts
 from hypervisor.operations.write_back import write_back
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
@@ -111,6 +111,9 @@ def test_a_file_that_cannot_be_written_is_said_and_stops_nothing(hv, tmp_path):
     assert text(tmp_path) == b"---\na: [\n---\n"
     said = [e.data["said"] for e in hv.store.events(0, 99) if e.kind == "file"]
     assert said and "could not be written" in said[0]
+    batch = hv.store.batch("b")
+    assert running.unwritten(hv, running.Submitted(batch, 0)) == 1
+    assert running.unwritten(hv, running.Submitted(batch, hv.now() + 10**9)) == 0
     (tmp_path / "a.md").unlink()
     assert not write_back(hv, token.task)
 
@@ -151,3 +154,13 @@ def test_a_status_that_its_owner_has_set_meanwhile_stays(hv, tmp_path):
     (tmp_path / "a.md").write_bytes(mine)
     end(hv, token)
     assert b"status: frozen" in text(tmp_path)
+
+
+def test_what_could_not_be_written_is_written_later(hv, tmp_path):
+    token = start(hv, tmp_path, "receipts")
+    (tmp_path / "a.md").rename(tmp_path / "away.md")
+    assert not end(hv, token, receipts=("done it",))
+    assert write_receipts(hv, "b") == 0
+    (tmp_path / "away.md").rename(tmp_path / "a.md")
+    assert write_receipts(hv, "b") == 1
+    assert b"done it" in text(tmp_path) and verify(hv)[0].problem is None

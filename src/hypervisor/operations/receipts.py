@@ -36,6 +36,13 @@ def receipt(
     return tuple(written)
 
 
+def write_receipts(hv: Context, of: str) -> int:
+    """Bring the task files of a batch up to date with its receipts; returns how many changed."""
+    batch = hv.store.batch(checks.text("the batch", of)).id
+    tasks = dict.fromkeys(line.task for line in hv.store.receipts_of_chain(batch) if line.task)
+    return sum(write_back(hv, task, edits=True) for task in tasks)
+
+
 def receipts(hv: Context, of: str) -> tuple[Receipt, ...]:
     """List the receipts of a batch or of a task, oldest first."""
     checks.text("the batch or task", of)

@@ -28,6 +28,7 @@ VERBS = {
     "receipt": "receipts",
     "receipts": "receipts",
     "verify": "receipts",
+    "write_receipts": "receipts",
     "stats": "look",
     "batches": "look",
     "events": "look",

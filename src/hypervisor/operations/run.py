@@ -135,6 +135,11 @@ def outcome(hv: Context, submitted: Submitted) -> dict[str, int]:
     return hv.store.changed_since(submitted.batch.id, submitted.since)
 
 
+def unwritten(hv: Context, submitted: Submitted) -> int:
+    """How often a task file could not be written since a run began."""
+    return hv.store.notes("file", submitted.batch.id, submitted.since)
+
+
 def unsuccessful(hv: Context, submitted: Submitted) -> int:
     """How many tasks of a run did not succeed; what failed in earlier runs does not count."""
     changed = outcome(hv, submitted)

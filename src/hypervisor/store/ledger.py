@@ -415,6 +415,9 @@ class Ledger:
     def last_receipts(self, chain: str, limit: int) -> tuple[int, list[Receipt]]:
         return self._db.read(lambda s: reporting.last_receipts(s, chain, limit))
 
+    def notes(self, kind: str, batch: str, since: int) -> int:
+        return self._db.read(lambda s: reporting.notes(s, kind, batch, since))
+
     # Looking
 
     def resolve(self, text: str) -> str:

@@ -37,6 +37,7 @@ SELECT chain, number, task, attempt, at, actor, text, hash FROM receipts
 WHERE chain = ? ORDER BY number DESC LIMIT ?
 """
 COUNT_RECEIPTS = "SELECT number FROM receipt_chains WHERE chain = ?"
+NOTES = "SELECT count(*) FROM events WHERE kind = ? AND batch = ? AND at >= ?"
 
 
 def states_of_keys(session: Session, batch: str, digests: Sequence[str]) -> dict[str, str]:
@@ -77,3 +78,8 @@ def last_receipts(session: Session, chain: str, limit: int) -> tuple[int, list[R
 
 def _whole(value: object) -> int | None:
     return None if value is None else round(float(str(value)))
+
+
+def notes(session: Session, kind: str, batch: str, since: int) -> int:
+    """How many events of a kind a batch has had since then."""
+    return int(session.rows(NOTES, (kind, batch, since))[0][0])

@@ -232,5 +232,7 @@ def _report(hv: Context, submitted: Submitted, last: Status) -> None:
         submitted, running.outcome(hv, submitted), open_tasks(last), last,
         running.summary(hv, submitted.batch.id), bad, hv.now() - submitted.since,
     )  # fmt: skip
+    if isinstance(submitted.batch.spec, dict) and "write_back" in submitted.batch.spec:
+        lines += result.unwritten(running.unwritten(hv, submitted), submitted.batch.name)
     gap = [""] if bad and sys.stdout.isatty() else []
     say(*gap, *(render(line, wants_colour()) for line in lines))

@@ -43,6 +43,16 @@ def lines(
     ]
 
 
+def unwritten(count: int, batch: str) -> list[list[Span]]:
+    """That what was done does not show in the task files."""
+    if not count:
+        return []
+    name = shlex.quote(batch)
+    times = "once" if count == 1 else f"{count:,} times"
+    said = f"  a task file could not be written, {times}; hv events says why, "
+    return [[(said, YELLOW), (f"hv receipt sync {name} tries again", BOLD)]]
+
+
 def _counts(
     counts: Mapping[str, int], left: int, skipped: int, took: int, last: Status
 ) -> list[Span]:

@@ -75,7 +75,7 @@ class Source:
             yield from self._of_epic(self._epic)
             return
         for part in self._parts:
-            yield from part(self._note)
+            yield from part(self.leave_out)
 
     def _of_epic(self, epic: str) -> Iterator[Item]:
         """The tasks below an epic, wherever they are; it takes a pass to know which those are."""
@@ -86,7 +86,7 @@ class Source:
             self._below = below(epic, every)
         found = False
         for part in self._parts:
-            for item in part(self._note):
+            for item in part(self.leave_out):
                 columns = item.columns or {}
                 if columns.get("id") != epic and parent_of(columns) in self._below:
                     found = True
@@ -95,7 +95,7 @@ class Source:
             named = ", ".join(self._names)
             raise InvalidInput(f"no task in {named} has the parent {epic!r}. Nothing was started.")
 
-    def _note(self, place: str, why: str) -> None:
+    def leave_out(self, place: str, why: str) -> None:
         self.bad += 1
         if len(self.first_bad) < MOST_SHOWN:
             self.first_bad.append((place, why))

@@ -69,7 +69,7 @@ ALSO = {
     "done": ("complete_and_claim",),
     "release": ("take_back",),
     "update": ("accept",),
-    "receipt": ("receipts", "verify"),
+    "receipt": ("receipts", "verify", "write_receipts"),
     "stats": ("batches",),
     "kill": ("stop_batch",),
     "review": ("chunks", "awaiting", "decide", "retry_chunk", "amend"),

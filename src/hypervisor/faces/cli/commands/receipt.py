@@ -8,23 +8,25 @@ import sys
 from hypervisor.domain.errors import EXIT_OK, EXIT_RECEIPTS_BROKEN, InvalidInput
 from hypervisor.faces.cli.output import clock, one_line, print_json
 from hypervisor.operations.context import Context
-from hypervisor.operations.receipts import receipt, receipts, verify
+from hypervisor.operations.receipts import receipt, receipts, verify, write_receipts
 from hypervisor.operations.wording import counted
 
 EXAMPLE = """hv receipt add 1q12deyb47df.1.z06d 'archived: 2026-11-02 | a@b.org | Invoice'
   hv receipt ls review
-  hv receipt verify"""
+  hv receipt verify
+  hv receipt sync review"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
-        choices=("add", "ls", "verify"),
-        help="write some, list them, check that they hold",
+        choices=("add", "ls", "verify", "sync"),
+        help="write some, list them, check that they hold, write what task files lack",
     )
     parser.add_argument(
         "of", nargs="?", metavar="TOKEN|TASK|BATCH",
-        help="add: your token, or a task; ls and verify: a batch or a task (verify: all if none)",
+        help="add: your token, or a task; ls and verify: a batch or a task (verify: all if none); "
+        "sync: a batch",
     )  # fmt: skip
     parser.add_argument("text", nargs="*", metavar="TEXT", help="one line each (add)")
 
@@ -40,6 +42,13 @@ def prepare(args: argparse.Namespace) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.action == "verify":
         return _verify(hv, args)
+    if args.action == "sync":
+        changed = write_receipts(hv, args.of)
+        if args.json:
+            print_json({"files": changed})
+        else:
+            print(f"{counted(changed, 'file')} written")
+        return EXIT_OK
     if args.action == "add":
         written = receipt(hv, args.of, args.text)
         if args.json:

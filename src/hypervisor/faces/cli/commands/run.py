@@ -15,7 +15,7 @@ from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.domain.preflight import Preflight
 from hypervisor.domain.run import RunSpec, template_of
 from hypervisor.domain.task import NewTask
-from hypervisor.domain.template import Template, parse
+from hypervisor.domain.template import Item, Template, parse
 from hypervisor.faces.cli import following, run_options
 from hypervisor.faces.cli.output import one_line, print_json, say
 from hypervisor.faces.cli.sourcing import Source
@@ -248,8 +248,8 @@ def _name_for(spec: RunSpec, args: argparse.Namespace) -> str:
 
 def _check_items(args: argparse.Namespace) -> int:
     template: Template | None = args.template
-    count, risky, columns_checked = 0, None, False
-    for item in args.source:
+    count, risky = 0, None
+    for item in _usable(args):
         count += 1
         if args.numbering:
             args.numbering.see(item)
@@ -257,14 +257,10 @@ def _check_items(args: argparse.Namespace) -> int:
             args.survey.add(item)
             if args.numbering and args.gate != NONE:
                 args.places[reading.task_for(item, args.base).key] = item
-        if not columns_checked:
-            columns_checked = True
-            for each in filter(None, (template, args.keys)):
-                each.check(None if item.columns is None else item.columns.keys())
-        if template is not None:
-            template.render(item)
-            if risky is None and template.risky(item):
-                risky = item.text
+        if template is not None and risky is None and template.risky(item):
+            risky = item.text
+    if not count and args.problem is not None:
+        raise args.problem  # the command fits none of them
     _tell_bad(args.source)
     if not count:
         named = ", ".join(args.items or ["standard input"])
@@ -276,6 +272,22 @@ def _check_items(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return count
+
+
+def _usable(args: argparse.Namespace) -> Iterator[Item]:
+    """The items that the command can be made for; the others are left out and told."""
+    args.problem = None
+    templates = [each for each in (args.template, args.keys) if each is not None]
+    for item in args.source:
+        try:
+            for each in templates:
+                each.check(None if item.columns is None else item.columns.keys())
+                each.render(item)
+        except InvalidInput as error:
+            args.problem = args.problem or error
+            args.source.leave_out(reading.place_of(item.text)[:200], str(error))
+        else:
+            yield item
 
 
 def _refuse_waiting_for_later(args: argparse.Namespace) -> None:
@@ -322,12 +334,12 @@ def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
     keys = parse(args.key, append=False) if args.key else None
     if args.per == "chunk":
         lists = ChunkLists(hv, args.batch_name, args.numbering.names)
-        for item in args.source:
+        for item in _usable(args):
             if args.skill or item.columns is None or not args.survey.skips(item):
                 lists.add(args.numbering.place(item), item)
         yield from lists.tasks(base)
         return
-    for item, occurrence in reading.occurrences(args.source):
+    for item, occurrence in reading.occurrences(_usable(args)):
         survey = None if item.columns is None or args.skill else args.survey
         if survey and survey.skips(item):
             continue
@@ -379,7 +391,7 @@ def _detached(found: running.Submitted, args: argparse.Namespace) -> int:
 def _preview(args: argparse.Namespace) -> int:
     template: Template | None = args.template
     shown: list[list[str]] = []
-    for item in args.source:
+    for item in _usable(args):
         if len(shown) == SHOWN:
             break
         shown.append(template.render(item) if template else [args.fn, item.text])
