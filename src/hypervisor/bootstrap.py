@@ -111,7 +111,7 @@ def work(batch: str) -> None:
     from hypervisor.adapters.cgroup import Group
     from hypervisor.adapters.environment import environment_for
     from hypervisor.adapters.journal import Journal
-    from hypervisor.adapters.launch import LocalLauncher, mark_of
+    from hypervisor.adapters.launch import WORKER_GROUP, LocalLauncher, mark_of
     from hypervisor.adapters.runner import LocalRunner
     from hypervisor.domain.run import spec_from, template_of
     from hypervisor.operations.claim import identity
@@ -125,7 +125,7 @@ def work(batch: str) -> None:
     given = launcher.environment(batch)
     own = given if given is not None else dict(os.environ)
     env = environment_for(spec, own, batch, _locks(launcher.places))
-    group = Group.make(f"hypervisor-{os.getpid()}")
+    group = Group.make(f"{WORKER_GROUP}{os.getpid()}")
     template = template_of(spec) if spec.command else None
     runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
     journal = Journal(launcher.places.runtime, me, group.path if group else None)

@@ -7,12 +7,15 @@ hierarchy is used, wherever it is mounted; no controller is switched on.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import time
 from contextlib import suppress
 
 KIND = "cgroup2"
 MEMBERS = "cgroup.procs"
+MOST_TRIES, PAUSE = 40, 0.005  # to remove a group that is still busy, in seconds
 
 
 class Group:
@@ -42,6 +45,14 @@ class Group:
         """Whether it is there; the root, which holds the whole machine, does not count."""
         return os.path.exists(os.path.join(self.path, "cgroup.events"))
 
+    def is_populated(self) -> bool:
+        """Whether anything lives in it or in the groups below it; this misses nothing."""
+        try:
+            with open(os.path.join(self.path, "cgroup.events"), encoding="ascii") as file:
+                return "populated 1" in file.read()
+        except OSError:
+            return False
+
     def enter(self, pid: int = 0) -> bool:
         """Put a process in, ourselves by default; what it starts later is in too."""
         return _write(os.path.join(self.path, MEMBERS), str(pid))
@@ -61,8 +72,7 @@ class Group:
     def remove(self) -> None:
         """Remove it and the groups below it, as far as nothing lives there."""
         for folder, _, _ in os.walk(self.path, topdown=False):
-            with suppress(OSError):
-                os.rmdir(folder)
+            _remove(folder)
 
     def _can_be_entered(self) -> bool:
         """Tried with another process: once in, we might not be let out again."""
@@ -79,6 +89,27 @@ class Group:
         if probe:
             os.waitpid(probe, 0)
         return entered
+
+
+def _remove(folder: str) -> None:
+    """What has just been killed keeps its group busy for a moment after it is gone."""
+    for _ in range(MOST_TRIES):
+        try:
+            return os.rmdir(folder)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return None
+        time.sleep(PAUSE)
+
+
+def remove_groups_of_the_dead(prefix: str) -> None:
+    """Groups below our own that are called after a process, and that is gone."""
+    home = own_path()
+    names = os.listdir(home) if home and os.path.isdir(home) else []
+    for name in names:
+        pid = name.removeprefix(prefix)
+        if pid != name and pid.isdecimal() and not os.path.exists(f"/proc/{pid}"):
+            Group(os.path.join(home or "", name)).remove()  # nothing happens if it is in use
 
 
 def own_path() -> str | None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from hypervisor.adapters import journal, tree
+from hypervisor.adapters.cgroup import remove_groups_of_the_dead
 from hypervisor.adapters.host import LocalHost
 from hypervisor.adapters.places import Places, make_private
 from hypervisor.domain.lease import Worker, parse_token
@@ -21,6 +22,7 @@ from hypervisor.domain.run import Remains
 SIGNALS = {"drain": signal.SIGTERM, "stop": signal.SIGINT}
 GRACE = 2.0
 LOG = "supervisor.log"
+WORKER_GROUP = "hypervisor-"  # and the worker's pid
 READING = "governor.json"
 BIGGEST_LOG = 10 << 20
 
@@ -169,7 +171,9 @@ class LocalLauncher:
         }
 
     def tidy(self) -> None:
-        """Before the supervisor ends: no environment is kept that nobody needs."""
+        """Before the supervisor ends: no environment is kept that nobody needs, and no group of
+        a worker that died before it could write down that it had one."""
+        remove_groups_of_the_dead(WORKER_GROUP)
         with suppress(FileNotFoundError):
             for name in os.listdir(self.places.runtime):
                 if name.endswith(".env") or name == READING:

@@ -12,11 +12,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
 from hypervisor.adapters.cgroup import Group
-from hypervisor.adapters.ending import Reaped, TreeSurvived, end, kill_group, untouchable
+from hypervisor.adapters.ending import (
+    LONGEST_HOLD,
+    SHORTEST_PAUSE,
+    Reaped,
+    TreeSurvived,
+    end,
+    kill_group,
+    untouchable,
+)
 from hypervisor.adapters.processes import (
     Process,
     below,
@@ -188,11 +197,20 @@ class _Leftovers:
         for _ in range(self.LOOKS):
             if found := self._scan():
                 return found
+        self._strike_unseen()
         return []
 
     def strike(self, found: list[Process], number: int) -> None:
         if self._group and number == signal.SIGKILL:
             kill_group(self._group, self._untouchable)
+
+    def _strike_unseen(self) -> None:
+        """Lists miss what forks and exits faster than they are read. That somebody is in the
+        group is always told, and all of it can be killed at one blow."""
+        until = time.monotonic() + LONGEST_HOLD
+        while self._group and self._group.is_populated() and time.monotonic() < until:
+            kill_group(self._group, self._untouchable)
+            time.sleep(SHORTEST_PAUSE)
 
     def _scan(self) -> list[Process]:
         all, marks = {}, {}

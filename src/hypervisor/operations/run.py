@@ -256,36 +256,38 @@ def attempts(hv: Context, batch: str | None = None) -> tuple[Attempting, ...]:
     return tuple(_attempting(hv, each, memory) for each in found)
 
 
-def summary(hv: Context, batch: str, now: int | None = None) -> Summary:
-    """Sum up a batch: every task with its outcome, and what the whole took."""
+def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True) -> Summary:
+    """Sum up a batch: every task with its outcome, and what the whole took.
+
+    Without `tasks` it adds up the same and keeps none of them."""
     meant = hv.store.batch(checks.text("the batch", batch))
-    tasks = tuple(reports(hv, meant.id, now))
-    states: dict[str, int] = {}
-    for task in tasks:
-        states[task.state] = states.get(task.state, 0) + 1
+    states: Counter[str] = Counter()
+    categories: Counter[str] = Counter()
+    seconds = cpu = 0.0
+    peak = attempts = 0
+    kept: list[TaskReport] = []
+    for task in reports(hv, meant.id, now):
+        states[task.state] += 1
+        categories.update(_categories_of(task))
+        seconds, cpu = seconds + task.seconds, cpu + task.cpu_seconds
+        peak, attempts = max(peak, task.peak_bytes), attempts + task.attempts
+        if tasks:
+            kept.append(task)
     begun, ended = hv.store.span(meant.id, now)
+    named = {} if set(categories) <= {NO_CATEGORY} else dict(categories.most_common())
     return Summary(
-        meant.name, meant.id, states, len(tasks),
-        bool(tasks) and states.get(lifecycle.DONE, 0) == len(tasks),
-        (ended - begun) / 1000 if begun else 0.0,
-        round(sum(task.seconds for task in tasks), 3),
-        round(sum(task.cpu_seconds for task in tasks), 3),
-        max((task.peak_bytes for task in tasks), default=0),
-        sum(task.attempts for task in tasks),
-        None, None, tasks, categories_of(tasks), tuple(hv.store.chunks(meant.id)),
+        meant.name, meant.id, dict(states), states.total(),
+        0 < states.total() == states[lifecycle.DONE],
+        (ended - begun) / 1000 if begun else 0.0, round(seconds, 3), round(cpu, 3), peak, attempts,
+        None, None, tuple(kept), named, tuple(hv.store.chunks(meant.id)),
         int(hv.store.setting(f"skipped {meant.id}") or 0),
     )  # fmt: skip
 
 
-def categories_of(tasks: Iterable[TaskReport]) -> dict[str, int]:
-    """How many results are of which category, the most frequent first; none if none is named."""
-    counts = Counter(
-        category_of(result)
-        for task in tasks
-        if task.state == lifecycle.DONE
-        for result in list(items_in(task.result)) or [task.result]
-    )
-    return {} if set(counts) <= {NO_CATEGORY} else dict(counts.most_common())
+def _categories_of(task: TaskReport) -> list[str]:
+    if task.state != lifecycle.DONE:
+        return []
+    return [category_of(result) for result in list(items_in(task.result)) or [task.result]]
 
 
 def reports(hv: Context, batch: str, now: int | None = None) -> Iterator[TaskReport]:

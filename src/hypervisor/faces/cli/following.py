@@ -230,7 +230,7 @@ def _report(hv: Context, submitted: Submitted, last: Status) -> None:
     bad = failed_since(hv, submitted.batch.id, submitted.since, ("failed", "blocked", "review"))
     lines = result.lines(
         submitted, running.outcome(hv, submitted), open_tasks(last), last,
-        running.summary(hv, submitted.batch.id), bad, hv.now() - submitted.since,
+        running.summary(hv, submitted.batch.id, tasks=False), bad, hv.now() - submitted.since,
     )  # fmt: skip
     if isinstance(submitted.batch.spec, dict) and "write_back" in submitted.batch.spec:
         lines += result.unwritten(running.unwritten(hv, submitted), submitted.batch.name)
