@@ -313,7 +313,8 @@ def _tell_bad(source: Source) -> None:
 def _intent(args: argparse.Namespace) -> Intent:
     """What the pre-flight has to know of the run."""
     requires = tuple(args.requires or ())
-    return Intent(args.spec.cwd, args.batch_name, args.type, args.workers, requires)
+    in_text = args.spec.write_back == "status"  # task files are worked on: what they name counts
+    return Intent(args.spec.cwd, args.batch_name, args.type, args.workers, requires, None, in_text)
 
 
 def _base(args: argparse.Namespace) -> NewTask:
