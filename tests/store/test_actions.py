@@ -148,17 +148,29 @@ def chunked(ledger, claim, settle):
 def test_only_chunks_that_may_have_a_say_are_asked(ledger, chunked):
     batch, found = chunked
     assert set(found) == {"a", "b", "c", "e"}, "d is held"
-    asked = ledger.proposing(batch, True, "", 10)
+    asked = ledger.proposing(batch, "", 10)
     assert [each.title for each in asked] == ["a", "e"]
-    assert ledger.held_back(batch, True) == {"open": 1, "rejected": 1}
-    asked = ledger.proposing(batch, False, "", 10)
-    assert [each.title for each in asked] == ["a", "c", "e"]
-    assert ledger.held_back(batch, False) == {"rejected": 1}
+    assert ledger.held_back(batch) == {"open": 1, "rejected": 1}
+    # To run it again without its gate decides nothing; to set the rest free does.
+    ledger.declare("chunked", {"cwd": "/", "gate": "none"}, "me", NOW)
+    assert [each.title for each in ledger.proposing(batch, "", 10)] == ["a", "e"]
+    ledger.decide_chunk(batch, 3, "approved", "", [4], "me", NOW, in_advance=True)
+    assert [chunk.state for chunk in ledger.chunks(batch)][2:] == ["approved", "free"]
+    assert [each.title for each in ledger.proposing(batch, "", 10)] == ["a", "c", "e"]
+
+
+def test_chunks_without_a_checkpoint_have_a_say(ledger, claim, settle):
+    batch = ledger.declare("free", {"cwd": "/"}, "me", NOW).id
+    ledger.declare_chunks(batch, ["a"], "none")
+    ledger.add([NewTask("a", chunk=1)], "free", "me", NOW)
+    settle(claim(batch=batch), "complete", result={"actions": ["x"]})
+    assert [each.title for each in ledger.proposing(batch, "", 10)] == ["a"]
+    assert ledger.held_back(batch) == {}
 
 
 def test_proposals_come_page_by_page(ledger, chunked):
     batch, found = chunked
-    (first,) = ledger.proposing(batch, False, "", 1)
+    (first,) = ledger.proposing(batch, "", 1)
     assert first.result == {"actions": ["a"]}
-    (second,) = ledger.proposing(batch, False, first.task, 1)
-    assert second.task == found["c"]
+    (second,) = ledger.proposing(batch, first.task, 1)
+    assert second.task == found["e"]

@@ -70,14 +70,14 @@ def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
         actions.digest([(each.task, each.data) for each in to_do]),
         to_do, tuple(draft.refused), tuple(draft.unchanged),
         _counts([each.kind for each in to_do]), _counts([each.category for each in to_do]),
-        _counts([row.state for row in rows]), hv.store.held_back(meant.id, _is_gated(meant)),
+        _counts([row.state for row in rows]), hv.store.held_back(meant.id),
     )  # fmt: skip
 
 
 def proposals(hv: Context, batch: Batch) -> Iterator[tuple[str, str, int, object]]:
     """All proposals that may have a say: task, category, place in its result, what it says."""
     after = ""
-    while page := hv.store.proposing(batch.id, _is_gated(batch), after, PAGE):
+    while page := hv.store.proposing(batch.id, after, PAGE):
         for task, _, result in page:
             for index, (category, proposal) in enumerate(actions.proposals_of(result)):
                 yield task, category, index, proposal
@@ -140,10 +140,6 @@ def content_hash(content: bytes) -> str:
     from hashlib import sha256
 
     return sha256(content).hexdigest()
-
-
-def _is_gated(batch: Batch) -> bool:
-    return isinstance(batch.spec, dict) and batch.spec.get("gate", "none") != "none"
 
 
 def _counts(words: Sequence[str]) -> dict[str, int]:

@@ -11,12 +11,11 @@ from typing import Any
 
 from hypervisor.domain import lifecycle
 from hypervisor.domain.action import APPLIED, PLANNED, UNDONE, Action, Proposals
-from hypervisor.domain.chunk import APPROVED, FREE, HELD, OPEN
 from hypervisor.domain.errors import NotFound, WrongState
 from hypervisor.domain.task import NewTask
 from hypervisor.store import adding, log, receipts, steering
 from hypervisor.store.lanes import LaneBook
-from hypervisor.store.session import Row, Session, marks, pad
+from hypervisor.store.session import Row, Session
 
 COLUMNS = "batch, number, task, kind, data, state, reason, at"
 LAST = "SELECT coalesce(max(number), 0) FROM actions WHERE batch = ?"
@@ -28,14 +27,14 @@ PROPOSING = """
 SELECT t.id, d.title, d.result FROM tasks t JOIN details d ON d.task = t.id
 LEFT JOIN chunks c ON c.batch = t.batch AND c.number = t.chunk
 WHERE t.batch = ? AND t.batch <> '' AND t.id > ? AND t.state = 'done' AND d.result LIKE ?
-    AND (c.state IS NULL OR c.state IN ({}))
+    AND (c.state IS NULL OR c.state IN ('approved', 'free'))
 ORDER BY t.id LIMIT ?
 """
 HELD_BACK = """
 SELECT c.state, count(*) FROM tasks t JOIN details d ON d.task = t.id
 JOIN chunks c ON c.batch = t.batch AND c.number = t.chunk
 WHERE t.batch = ? AND t.batch <> '' AND t.state = 'done' AND d.result LIKE ?
-    AND c.state NOT IN ({}) GROUP BY c.state
+    AND c.state NOT IN ('approved', 'free') GROUP BY c.state
 """
 PROPOSES = '%"actions":%'
 MADE = """
@@ -43,19 +42,15 @@ SELECT t.state, t.attempt, d.data FROM tasks t JOIN details d ON d.task = t.id W
 """
 
 
-def proposing(
-    session: Session, batch: str, chunk_states: Sequence[str], after: str, limit: int
-) -> list[Proposals]:
-    """Done tasks whose results propose something, in chunks of these states or in none."""
-    sql = PROPOSING.format(marks(len(chunk_states)))
-    rows = session.rows(sql, (batch, after, PROPOSES, *pad(chunk_states), limit))
+def proposing(session: Session, batch: str, after: str, limit: int) -> list[Proposals]:
+    """Done tasks whose results propose something, in approved or free chunks or in none."""
+    rows = session.rows(PROPOSING, (batch, after, PROPOSES, limit))
     return [Proposals(row[0], row[1], log.load(row[2])) for row in rows]
 
 
-def held_back(session: Session, batch: str, chunk_states: Sequence[str]) -> dict[str, int]:
+def held_back(session: Session, batch: str) -> dict[str, int]:
     """How many such tasks are left out, by the state of their chunk."""
-    sql = HELD_BACK.format(marks(len(chunk_states)))
-    rows = session.rows(sql, (batch, PROPOSES, *pad(chunk_states)))
+    rows = session.rows(HELD_BACK, (batch, PROPOSES))
     return {state: count for state, count in rows}  # noqa: C416
 
 
@@ -133,11 +128,6 @@ def cancel_task(
             raise WrongState(f"the task {task} was started and is {state}")
         steering.cancel(session, book, task, "the plan was undone", actor, now)
     return move(session, action, UNDONE, None, f"{receipt}: {task}", actor, now)
-
-
-def chunk_states(gated: bool) -> tuple[str, ...]:
-    """The states of the chunks whose tasks may have a say."""
-    return (APPROVED, FREE) if gated else (APPROVED, FREE, OPEN, HELD)
 
 
 def _take_over(

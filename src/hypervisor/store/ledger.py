@@ -355,14 +355,12 @@ class Ledger:
 
     # Plans
 
-    def proposing(self, batch: str, gated: bool, after: str, limit: int) -> list[Proposals]:
-        """Done tasks that propose something. Gated: only those in approved chunks."""
-        states = actions.chunk_states(gated)
-        return self._db.read(lambda s: actions.proposing(s, batch, states, after, limit))
+    def proposing(self, batch: str, after: str, limit: int) -> list[Proposals]:
+        """Done tasks that propose something and have a say: nobody has yet to decide on them."""
+        return self._db.read(lambda s: actions.proposing(s, batch, after, limit))
 
-    def held_back(self, batch: str, gated: bool) -> dict[str, int]:
-        states = actions.chunk_states(gated)
-        return self._db.read(lambda s: actions.held_back(s, batch, states))
+    def held_back(self, batch: str) -> dict[str, int]:
+        return self._db.read(lambda s: actions.held_back(s, batch))
 
     def actions(self, batch: str) -> list[Action]:
         return self._db.read(lambda s: actions.every(s, batch))
