@@ -248,7 +248,7 @@ class TestTheOwner:
         assert names(folder) == []
 
     def test_without_exchange_it_is_compared_and_renamed(self, files, path, folder, monkeypatch):
-        monkeypatch.setattr(swapping, "RENAME_EXCHANGE", 1 << 30)  # no kernel knows it: EINVAL
+        monkeypatch.setattr(swapping, "EXCHANGE", 1 << 30)  # no kernel knows it: EINVAL
         saves = iter([b"v1"])
 
         def edit(data):

@@ -17,11 +17,9 @@ from hypervisor.domain.preflight import (
     WORKERS,
     advice,
     chains,
-    key_digest,
     names_in,
     standing,
 )
-from hypervisor.store.adding import key_hash
 
 NAMES = st.lists(
     st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join), max_size=4
@@ -51,11 +49,6 @@ def test_names_come_as_a_list_or_as_one_text():
     assert names_in(["a", " b ", "", 3, None, ["x"]]) == ["a", "b", "3"]
     assert names_in("a, b;c") == ["a", "b", "c"]
     assert names_in({"a": 1}) == names_in(None) == []
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_a_key_is_told_as_the_store_tells_it(key):
-    assert key_digest(key).hex() == key_hash(key)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import hypervisor
 from hypervisor.adapters import renames
 from hypervisor.adapters.actions import ActionFiles
+from hypervisor.adapters.renameat2 import renameat2
 from hypervisor.domain.action import PlanChanged
 from hypervisor.domain.errors import NotFound, WrongState
 from hypervisor.operations.plan import whereabouts
@@ -323,7 +324,7 @@ class TestOwner:
         self, hv, given, folder, monkeypatch, proposal, exchange
     ):
         given([proposal])
-        real = renames._renameat2
+        real = renameat2
         changes = iter([folder / "in/a.md"])
 
         def late(*args):
@@ -331,7 +332,7 @@ class TestOwner:
                 path.write_text("the owner's")
             return real(*args) if exchange else False
 
-        monkeypatch.setattr(renames, "_renameat2", late)
+        monkeypatch.setattr(renames, "renameat2", late)
         (failed,) = apply(hv).failed
         assert "has changed meanwhile" in failed.problem
         assert (folder / "in/a.md").read_text() == "the owner's"
@@ -344,9 +345,9 @@ class TestOwner:
         self, hv, given, folder, monkeypatch, proposal
     ):
         given([proposal])
-        real = renames._renameat2
+        real = renameat2
         monkeypatch.setattr(
-            renames, "_renameat2",
+            renames, "renameat2",
             lambda *args: (folder / "x").write_text("the owner's") and real(*args),
         )  # fmt: skip
         (failed,) = apply(hv).failed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hypervisor.domain.ids import key_digest
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
-from hypervisor.domain.preflight import key_digest
 from hypervisor.domain.task import NewTask
 
 NOW = 1_800_000_000_000

@@ -22,6 +22,7 @@ import pytest
 
 import hypervisor
 from hypervisor.adapters import renames
+from hypervisor.adapters.renameat2 import renameat2
 from hypervisor.bootstrap import connect
 from hypervisor.faces.cli.main import run
 from hypervisor.store import log
@@ -143,7 +144,7 @@ def _be_killed(folder: Folder, args: tuple[str, ...], kill_at: int) -> None:
         _write_down(trace)
         for name in CALLS:
             setattr(os, name, killing(getattr(os, name)))
-        for owner, name in ((renames, "_renameat2"), (log, "flush"), (SqliteDatabase, "write")):
+        for owner, name in ((renames, "renameat2"), (log, "flush"), (SqliteDatabase, "write")):
             setattr(owner, name, killing(getattr(owner, name)))
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         os.chdir(folder.path)
@@ -156,14 +157,14 @@ def _be_killed(folder: Folder, args: tuple[str, ...], kill_at: int) -> None:
 
 def _write_down(trace: int) -> None:
     """Note every rename that worked, before anything can kill us."""
-    rename = renames._renameat2
+    rename = renameat2
 
     def noted(old: int, name: str, new: int, target: str, flags: int) -> bool:
         done = rename(old, name, new, target, flags)
         os.write(trace, f"{flags} {name} {target}\n".encode())
         return done
 
-    renames._renameat2 = noted
+    vars(renames)["renameat2"] = noted
 
 
 def check_midway(folder: Folder, verb: str) -> None:

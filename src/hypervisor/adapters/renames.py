@@ -6,17 +6,14 @@ replace one, a second name for the old file takes its place for a moment.
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from hypervisor.adapters.renameat2 import EXCHANGE, NO_REPLACE, renameat2
 from hypervisor.domain.action import Step
 
 PIECE = 1 << 20
-NO_REPLACE, EXCHANGE = 1, 2  # renameat2
-UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 SECOND = ".old"
@@ -72,7 +69,7 @@ def write(folder: int, name: str, content: bytes, step: Step) -> None:
 def swap(folder: int, one: str, other: str) -> None:
     """Exchange two files, or where the file system cannot, put the first over the other,
     with a second name for what it replaces."""
-    if _renameat2(folder, one, folder, other, EXCHANGE):
+    if renameat2(folder, one, folder, other, EXCHANGE):
         return
     aside = one + SECOND
     with suppress(FileNotFoundError):
@@ -84,20 +81,6 @@ def swap(folder: int, one: str, other: str) -> None:
 
 def rename_new(old: int, name: str, new: int, target: str) -> None:
     """Rename without ever replacing what is there."""
-    if not _renameat2(old, name, new, target, NO_REPLACE):
+    if not renameat2(old, name, new, target, NO_REPLACE):
         os.link(name, target, src_dir_fd=old, dst_dir_fd=new, follow_symlinks=False)
         os.unlink(name, dir_fd=old)
-
-
-def _renameat2(old: int, name: str, new: int, target: str, flags: int) -> bool:
-    """False if this system or file system has no such call."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    call = getattr(libc, "renameat2", None)
-    if call is None:
-        return False
-    if call(old, os.fsencode(name), new, os.fsencode(target), flags) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in UNSUPPORTED:
-        return False
-    raise OSError(number, os.strerror(number), name)

@@ -15,17 +15,14 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from hypervisor.adapters.renameat2 import EXCHANGE, HERE, renameat2
 from hypervisor.domain.errors import InvalidInput
 
 LARGEST = 32 * 1024 * 1024
 PATIENCE = 5.0  # seconds that another program may take to write a file before we give up
 LONGEST_NOTE = 64 * 1024
-AT_FDCWD = -100
-RENAME_EXCHANGE = 2
-NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 UNUSABLE = (
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR,
     errno.ELOOP, errno.ENAMETOOLONG, errno.ETXTBSY, errno.ENXIO, errno.EINVAL,
@@ -292,30 +289,8 @@ def _is_being_written(file: int) -> bool:
 def _exchange(one: str, other: str, expected: bytes | None) -> None:
     """Two files change names in one step. Where that is impossible, `one` replaces `other`,
     provided that `other` still is as expected."""
-    code = _renameat2(os.fsencode(one), os.fsencode(other))
-    if not code:
+    if renameat2(HERE, one, HERE, other, EXCHANGE):
         return
-    if code not in NO_EXCHANGE:
-        raise OSError(code, os.strerror(code), other)
     if expected is None or read_file(other).data != expected:
         raise busy(other)
     os.rename(one, other)
-
-
-def _renameat2(one: bytes, other: bytes) -> int:
-    """0, or the number of the error."""
-    import ctypes
-
-    try:
-        call = _libc().renameat2
-    except AttributeError:
-        return errno.ENOSYS
-    failed = call(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
-    return ctypes.get_errno() if failed else 0
-
-
-@cache
-def _libc() -> Any:
-    import ctypes
-
-    return ctypes.CDLL(None, use_errno=True)

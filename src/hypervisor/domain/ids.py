@@ -55,3 +55,10 @@ def clean(text: str) -> str:
 def short_hash(number: int) -> str:
     """Four characters for 20 bits, as used in tokens."""
     return _PAIRS[(number >> 10) & 1023] + _PAIRS[number & 1023]
+
+
+def key_digest(key: str) -> bytes:
+    """Stands for a task's key, which may be a long path: for an index, or in memory."""
+    from hashlib import blake2b
+
+    return blake2b(key.encode(), digest_size=16).digest()

@@ -7,7 +7,6 @@ What stands `in_the_way` would keep tasks from being done; the rest is good to k
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from hypervisor.domain.limits import size_text, span_text
@@ -73,11 +72,6 @@ class Chains(NamedTuple):
 
     steps: int
     cycles: tuple[tuple[str, ...], ...]
-
-
-def key_digest(key: str) -> bytes:
-    """Stands for a task's key: a million of them must fit into memory."""
-    return blake2b(key.encode(), digest_size=16).digest()
 
 
 def standing(columns: Mapping[str, Any] | None) -> str:

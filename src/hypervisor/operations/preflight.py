@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from hypervisor.domain.ids import key_digest
 from hypervisor.domain.preflight import (
     CANCELLED,
     CLAIMED,
@@ -23,7 +24,6 @@ from hypervisor.domain.preflight import (
     assignee,
     chains,
     headline,
-    key_digest,
     order,
     standing,
 )

@@ -78,12 +78,7 @@ def add(
 
 
 def key_hash(key: str | None) -> str | None:
-    """Keys can be long paths; an index cannot hold those, their digest it can."""
-    if key is None:
-        return None
-    from hashlib import blake2b
-
-    return blake2b(key.encode(), digest_size=16).hexdigest()
+    return None if key is None else ids.key_digest(key).hex()
 
 
 def _known_keys(
