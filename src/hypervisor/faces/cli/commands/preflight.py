@@ -8,6 +8,7 @@ from hypervisor.domain.errors import EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.domain.preflight import Preflight, costs
 from hypervisor.faces.cli.commands import run as running
 from hypervisor.faces.cli.output import colour, one_line, print_json
+from hypervisor.faces.cli.run_words import name_for, skill_of, spec_of
 from hypervisor.faces.cli.sourcing import Source
 from hypervisor.operations.context import Context
 from hypervisor.operations.preflight import Intent, Survey
@@ -38,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace) -> int | None:
     """Read the items; nothing is made or changed, here or later."""
     args.dry_run = True  # a skill shall not even make its copy
-    args.skill = running._skill(args)
+    args.skill = skill_of(args)
     args.survey = Survey(_intent(args))
     source = Source(args)
     try:
@@ -60,10 +61,10 @@ def run(hv: Context | None, args: argparse.Namespace) -> int:
 
 def _intent(args: argparse.Namespace) -> Intent:
     """What a run with these words would be about. Without a command its name says it."""
-    spec = running._spec(args)
+    spec = spec_of(args)
     name = args.name
     if name is None and (args.command or args.fn):
-        name = running._name_for(spec, args)
+        name = name_for(spec, args)
     known = None if args.known is None else frozenset(args.known)
     return Intent(
         spec.cwd, name, args.type, args.workers, tuple(args.requires or ()), known, args.in_text

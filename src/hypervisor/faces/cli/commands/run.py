@@ -13,11 +13,12 @@ from hypervisor.domain import checks
 from hypervisor.domain.chunk import NONE
 from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.domain.preflight import Preflight
-from hypervisor.domain.run import RunSpec, template_of
+from hypervisor.domain.run import template_of
 from hypervisor.domain.task import NewTask
 from hypervisor.domain.template import Item, Template, parse
 from hypervisor.faces.cli import following, run_options
 from hypervisor.faces.cli.output import one_line, print_json, say
+from hypervisor.faces.cli.run_words import name_for, skill_of, spec_of
 from hypervisor.faces.cli.sourcing import Source
 from hypervisor.operations import items as reading
 from hypervisor.operations import run as running
@@ -25,7 +26,7 @@ from hypervisor.operations.add import check_task
 from hypervisor.operations.chunks import DEFAULT_SIZE, ChunkLists, Cut, Numbering, check_cut
 from hypervisor.operations.context import Context
 from hypervisor.operations.preflight import Intent, Survey
-from hypervisor.operations.skills import SKILLS, Skill
+from hypervisor.operations.skills import SKILLS
 from hypervisor.operations.wording import counted
 
 EXAMPLE = """find . -name '*.jpg' | hv run -- convert {} {.}.png
@@ -33,7 +34,6 @@ EXAMPLE = """find . -name '*.jpg' | hv run -- convert {} {.}.png
   hv run --fn package.module:function --items rows.jsonl --retries 2
   hv run triage inbox/ --chunk month --gate each"""
 SHOWN = 10
-COPY_MARK = ".copy-of"  # in a copy that --copy made: of what
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,15 +57,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def prepare(args: argparse.Namespace) -> int | None:
     """Check everything that can be checked without a store; a rehearsal ends here."""
-    args.skill = _skill(args)
+    args.skill = skill_of(args)
     if bool(args.fn) == bool(args.command):
         both = "not both" if args.fn else "as in `hv run --items FILE -- gzip {}`"
         raise InvalidInput(f"say what to run: a command after --, or a function with --fn; {both}.")
-    args.spec = running.check_spec(_spec(args))
+    args.spec = running.check_spec(spec_of(args))
     args.template = None if args.fn else template_of(args.spec)
     _check_program(args)
     args.batch_name = checks.label(
-        "--name", _name_for(args.spec, args) if args.name is None else args.name
+        "--name", name_for(args.spec, args) if args.name is None else args.name
     )
     args.base = _base(args)
     args.keys = parse(args.key) if args.key else None
@@ -137,86 +137,11 @@ def _write_report(hv: Context, batch: str) -> None:
     say(f"  report: {path if near.startswith('..') else near}")
 
 
-def _skill(args: argparse.Namespace) -> Skill | None:
-    """`hv run triage PATH` is a skill; after a `--` the same words are a command."""
-    if not args.command or "--" in args.words or args.command[0] not in SKILLS:
-        if args.copy is not None:
-            raise InvalidInput("--copy goes with a skill, as in `hv run triage PATH --copy DIR`.")
-        return None
-    skill = SKILLS[args.command[0]]
-    if len(args.command) != 2 or args.items or args.fn:
-        raise InvalidInput(f"name one folder: hv run {skill.name} PATH.")
-    path = args.command[1]
-    if args.copy is not None:
-        path = args.copy if _copied(path, args) else path
-    args.command, args.fn = [], skill.function
-    args.items, args.format = [path], args.format or skill.format
-    args.paths_only = not (args.chunk or args.chunk_by or args.epic)
-    args.type = skill.type if args.type == "run" else args.type
-    args.write_back = args.write_back or skill.write_back
-    return skill
-
-
-def _copied(path: str, args: argparse.Namespace) -> bool:
-    """The copy is made once; later runs go on with it as it is. What is no copy of ours is
-    not touched."""
-    source, copy = os.path.realpath(path), os.path.realpath(args.copy)
-    mark = os.path.join(args.copy, COPY_MARK)
-    if not args.copy.strip() or os.path.commonpath((source, copy)) in (source, copy):
-        raise InvalidInput("--copy needs a folder of its own, neither inside PATH nor around it.")
-    if os.path.exists(args.copy):
-        if _text_of(mark) != source:
-            raise InvalidInput(f"{args.copy} is there and no copy of {path}. Nothing was changed.")
-        return True
-    if args.dry_run:
-        return False
-    try:
-        shutil.copytree(path, args.copy, symlinks=True)
-        with open(mark, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(source)
-    except (OSError, shutil.Error) as error:
-        raise InvalidInput(f"{path} could not be copied to {args.copy}: {error}.") from None
-    if not args.json:
-        print(f"copied {path} to {args.copy}", file=sys.stderr)
-    return True
-
-
-def _text_of(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 def _numbering(args: argparse.Namespace) -> Numbering | None:
     cut = check_cut(Cut(args.chunk, args.chunk_by, args.chunk_size))
     if not any(cut) and args.gate == NONE and args.per == "item":
         return None
     return Numbering(cut if any(cut) else Cut(size=DEFAULT_SIZE))
-
-
-def _spec(args: argparse.Namespace) -> RunSpec:
-    cwd = os.path.abspath(args.cwd)
-    if not os.path.isdir(cwd):
-        raise InvalidInput(f"there is no folder {args.cwd}.")
-    return RunSpec(
-        cwd=cwd, command=tuple(args.command), function=args.fn, shell=args.shell,
-        python=args.python, stdin=args.stdin, clean_env=args.clean_env, workers=args.workers,
-        claim=args.claim, fail_fast=args.fail_fast, strategy=args.strategy, time=args.timeout,
-        memory=args.memory, silence=args.silence, output=args.max_output, result=args.result,
-        gate=args.gate, write_back=_write_back(args),
-        propose=args.propose,
-    )  # fmt: skip
-
-
-def _write_back(args: argparse.Namespace) -> str:
-    """Who works on task files wants to see in them how far that is."""
-    if args.per == "chunk":
-        return "none"  # the item is a list, not a task file
-    folders = any(os.path.isdir(name) for name in args.items or ())
-    usual = args.format == "tasks" or args.epic or (folders and args.format is None)
-    return args.write_back or ("status" if usual else "none")
 
 
 def _check_program(args: argparse.Namespace) -> None:
@@ -229,21 +154,6 @@ def _check_program(args: argparse.Namespace) -> None:
     there = os.path.join(args.spec.cwd, program) if "/" in program else program
     if shutil.which(there) is None:
         raise InvalidInput(f"there is no program {program[:200]} that could be run.")
-
-
-def _name_for(spec: RunSpec, args: argparse.Namespace) -> str:
-    """The same command in the same folder is the same batch, so that it can be resumed."""
-    from hashlib import blake2b
-
-    if args.skill:
-        path = os.path.abspath(args.items[0])
-        mark = blake2b(path.encode("utf-8", "surrogateescape"), digest_size=3).hexdigest()
-        safe = "".join(c if c.isalnum() else "-" for c in os.path.basename(path))[:30]
-        return f"{args.skill.name}-{safe}-{mark}"
-    what = spec.function or os.path.basename(spec.command[0].split()[0])
-    same = "\0".join((spec.cwd, what, *spec.command, str(spec.shell), spec.stdin))
-    safe = "".join(c if c.isalnum() or c in "._:" else "-" for c in what)[:40]
-    return f"{safe}-{blake2b(same.encode(), digest_size=3).hexdigest()}"
 
 
 def _check_items(args: argparse.Namespace) -> int:
