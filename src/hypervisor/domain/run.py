@@ -11,6 +11,7 @@ STRATEGIES = ("auto", "parallel", "sequential")
 ALL = "all"
 BATCH = "batch"
 TYPE = "type"
+LISTS = ("command", "agents", "allow")  # of a RunSpec
 
 
 class RunSpec(NamedTuple):
@@ -39,6 +40,22 @@ class RunSpec(NamedTuple):
     gate: str = "none"  # checkpoints: after each chunk, after the first, none
     write_back: str = "none"  # what goes into task files: nothing, "receipts", "status" with them
     propose: bool = False  # workers are told to propose changes, not to make them
+    agent: str = ""  # the profile that works on the tasks; "auto": the routing chose, per task
+    agents: tuple[str, ...] = ()  # all that may: the agent, those routed to, the fallback
+    fallback: str = ""  # the agent that takes over while another one's account rests
+    prompt: str = ""  # the template, whole
+    mode: str = "push"  # or "pull": the agent claims by itself, up to `pull` tasks
+    pull: int = 10
+    permissions: str = "edit"
+    allow: tuple[str, ...] = ()  # tools of the agent that are allowed beyond the mode's
+    model: str = ""
+    turns: int | None = None
+    workspace: str = "project"  # or "scratch": a copy for each attempt, its changes kept as a patch
+    task_budget: int | None = None  # millionths of the currency …
+    budget: int | None = None  # … for the whole batch
+    task_tokens: int | None = None
+    tokens: int | None = None
+    schema: str = ""  # JSON Schema of the `data` in an agent's report, as text
 
 
 def template_of(spec: RunSpec) -> Template:
@@ -50,7 +67,8 @@ def spec_from(data: Json) -> RunSpec:
     """The spec that a batch keeps; fields of a newer version are an error, not a guess."""
     if not isinstance(data, dict) or not {"cwd"} <= set(data) <= set(RunSpec._fields):
         raise InvalidInput("this batch was declared by another version; declare it again.")
-    return RunSpec(**{**data, "command": tuple(data.get("command", ()))})
+    lists = {name: tuple(data[name]) for name in LISTS if name in data}
+    return RunSpec(**{**data, **lists})
 
 
 def spec_data(spec: RunSpec) -> Json:
@@ -102,6 +120,7 @@ class AtWork(NamedTuple):
     worker: Worker
     batch: str
     started_at: int
+    agent: str = ""
 
 
 class Ready(NamedTuple):
