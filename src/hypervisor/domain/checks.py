@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.domain.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LONGEST_NAME = 200
 LONGEST_TITLE = 2_000
@@ -24,10 +28,11 @@ def text(what: str, value: object, longest: int = LONGEST_TEXT, empty: bool = Tr
         raise InvalidInput(f"{what} is too long: {len(value):,} characters, at most {longest:,}.")
     if "\0" in value:
         raise InvalidInput(f"{what} contains a NUL character.")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput(f"{what} is not valid Unicode text: {value[:60]!r}.") from None
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(f"{what} is not valid Unicode text: {value[:60]!r}.") from None
     return value
 
 
@@ -39,7 +44,7 @@ def title(value: object) -> str:
 def name(what: str, value: object, empty: bool = False) -> str:
     """A short name without white space or control characters (type, worker, capability …)."""
     value = text(what, value, LONGEST_NAME, empty)
-    if any(c.isspace() or not c.isprintable() for c in value):
+    if " " in value or not value.isprintable():  # no other white space is printable
         raise InvalidInput(f"{what} {value[:60]!r} must not contain spaces or control characters.")
     return value
 
@@ -84,16 +89,21 @@ def json_value(what: str, value: Any) -> Any:
     """Anything JSON can hold, up to a size."""
     if value is None:
         return None
-    import json
-
     try:
-        size = len(json.dumps(value, allow_nan=False))
+        size = len(_encoder()(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what} cannot be kept as JSON: {error}.") from None
     if size > LONGEST_TEXT:
         raise InvalidInput(f"{what} is too large: {size:,} characters, at most {LONGEST_TEXT:,}.")
     _refuse_deep(what, value)
     return value
+
+
+@cache
+def _encoder() -> Callable[[Any], str]:
+    from json import JSONEncoder  # most commands need none
+
+    return JSONEncoder(allow_nan=False).encode
 
 
 def _refuse_deep(what: str, value: Any) -> None:
