@@ -223,7 +223,8 @@ def _line_end(data: bytes, place: int | None = None) -> bytes:
 def _harmless(text: str, longest: int) -> str:
     """One line, without what separates the parts of it and without mark-up that hides things."""
     text = text[: longest * 4]
-    text = "".join(c if c.isprintable() else " " for c in text)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else " " for c in text)
     text = " ".join(text.split())
     if len(text) > longest:
         text = text[: longest - 1].rstrip() + "…"

@@ -159,7 +159,12 @@ def _listed(changes: Fields) -> str:
 
 def _files() -> TaskFiles:
     """All who change files of a run must queue up at the same place: the worker names it."""
-    return TaskFiles(os.environ.get("HV_LOCKS") or _own_locks(os.getcwd()))
+    return _files_of(os.environ.get("HV_LOCKS") or _own_locks(os.getcwd()))
+
+
+@lru_cache
+def _files_of(locks: str) -> TaskFiles:
+    return TaskFiles(locks)
 
 
 @lru_cache
