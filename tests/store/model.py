@@ -232,6 +232,27 @@ class Model:
                 found.append(Ready(batch, best.rank, best.priority, types, len(of_batch)))
         return found
 
+    def ready_whatever_it_takes(
+        self, active: Iterable[str], run_batches: Sequence[str]
+    ) -> set[Ready]:
+        """The same for workers that can do everything, apart for what takes the same."""
+        tasks = [self.tasks[t] for t in active]
+        needs = {task.requires for task in tasks}
+        return {
+            ready._replace(requires=each)
+            for each in needs
+            for ready in self.ready([t.id for t in tasks if t.requires == each], run_batches, each)
+        }
+
+    def claims_of(self, worker: str) -> list[Token]:
+        live = (token for token in self.tokens if self.holds(token))
+        return sorted(t for t in live if self.tasks[t.task].attempts[-1].worker.id == worker)
+
+    def ended_claim(self, token: Token) -> str | None:
+        attempt = self._attempt(token)
+        assert attempt is not None
+        return attempt.outcome
+
     def claim(self, task_id: str, token: Token, worker: Worker, until: int) -> None:
         task = self.tasks[task_id]
         assert task.state == QUEUED and not self.hindered(task), "only ready tasks are claimed"

@@ -6,10 +6,26 @@ import re
 
 import pytest
 
-from hypervisor.store import claiming, keys, lanes, readiness, running, turn
-from hypervisor.store.dialect import POSTGRES_HEADS, SQLITE_HEAD
+from hypervisor.store import (
+    agent_sessions,
+    claiming,
+    hive,
+    hive_reading,
+    keys,
+    lanes,
+    readiness,
+    running,
+    turn,
+)
+from hypervisor.store.dialect import POSTGRES_HEADS, POSTGRES_MATCHING, SQLITE_HEAD
 from hypervisor.store.postgres import SETTINGS, PostgresSession, numbered
 from tests.support.databases import Postgres, Sqlite
+
+
+def of(statement, *names):
+    """A statement about sessions of a batch, a task, …"""
+    return statement.format(" AND ".join(agent_sessions.OF[name] for name in names))
+
 
 # statement, values, the indexes it has to use
 HOT = {
@@ -32,9 +48,31 @@ HOT = {
     "REPORT": (running.REPORT, (1, "b", "", 9), {"tasks_of_batch"}),
     "SPAN": (running.SPAN, (1, "b"), {"tasks_of_batch"}),
     "SINCE": (running.SINCE, ("b", 1), {"tasks_of_batch"}),
+    "LIVE_CLAIMS": (claiming.LIVE_CLAIMS, (), {"tasks_leased"}),
+    "ENDED": (claiming.ENDED, ("a", 1, "abcd"), set()),
+    "SESSIONS": (of(agent_sessions.SESSIONS, "task"), ("t", 9), {"sessions_of_task"}),
+    "SESSIONS batch": (of(agent_sessions.SESSIONS, "batch"), ("b", 9), {"sessions_of_batch"}),
+    "SESSIONS worker": (of(agent_sessions.SESSIONS, "worker"), ("w", 9), {"sessions_of_worker"}),
+    "FIGURES": (agent_sessions.FIGURES.format("?,?"), ("a", "b"), {"sessions_of_task"}),
+    "ANY_OF_BATCH": (agent_sessions.ANY_OF_BATCH, ("b",), {"sessions_of_batch"}),
+    "STILL_NEEDED": (agent_sessions.STILL_NEEDED, ("b",), {"tasks_of_batch"}),
+    "SPENT batch": (of(agent_sessions.SPENT, "batch"), ("b",), {"sessions_of_batch"}),
+    "SPENT task": (of(agent_sessions.SPENT, "task"), ("t",), {"sessions_of_task"}),
+    "SPENT since": (of(agent_sessions.SPENT, "since"), (1,), {"sessions_by_time"}),
+    "FINDINGS": (hive_reading.BY_ID.format("?,?"), ("a", "b"), set()),
+    "NEWEST": (hive_reading.NEWEST, (9,), {"sqlite_autoindex_findings_1"}),
+    "JOINED": (hive_reading.JOINED, ("a", "a"), {"findings_joined"}),
+    "OF_TASK": (hive_reading.OF_TASK, ("t",), {"findings_of_task"}),
+    "DOUBTS": (hive_reading.DOUBTS.format("?,?"), ("a", "b"), set()),
+    "COUNTS": (hive_reading.COUNTS.format("?,?"), ("a", "b"), {"findings_of_branch"}),
+    "BEST": (hive_reading.BEST, ("b", 9), {"findings_known"}),
+    "COUNT": (hive.COUNT, ("a",) * 4, {"findings_joined"}),
     "NEWER": (lanes.NEWER, (1,), {"sqlite_autoindex_lanes_1"}),
 }
-TABLES = "tasks|task_keys|key_holds|attempts|workers|stops|batches|details|lanes|[tkohawsd]"
+TABLES = (
+    "tasks|task_keys|key_holds|attempts|workers|stops|batches|details|lanes|sessions|findings|"
+    "doubts|[tkohawsdf]"
+)
 # On PostgreSQL: the statement, what its plan has to say, what it must not do
 CLAIMING = ({"using tasks_ready on tasks"}, {"Seq Scan", "Sort"})
 BY_BATCH = ({"using tasks_of_batch on tasks", "using attempts_pkey on attempts"}, {"Seq Scan"})
@@ -53,6 +91,17 @@ HOT_ON_POSTGRES = {
     "REPORT": (running.REPORT, *BY_BATCH),
     "SPAN": (running.SPAN, *BY_BATCH),
     "SINCE": (running.SINCE, {"using tasks_of_batch on tasks"}, {"Seq Scan"}),
+    "LIVE_CLAIMS": (claiming.LIVE_CLAIMS, {"using tasks_leased on tasks"}, {"Seq Scan"}),
+    "SESSIONS": (of(agent_sessions.SESSIONS, "task"), {"sessions_of_task"}, {"Seq Scan", "Sort"}),
+    "FIGURES": (agent_sessions.FIGURES.format("?,?"), {"sessions_of_task"}, {"Seq Scan"}),
+    "STILL_NEEDED": (agent_sessions.STILL_NEEDED, *BY_BATCH),
+    "SPENT batch": (of(agent_sessions.SPENT, "batch"), {"sessions_of_batch"}, {"Seq Scan"}),
+    "SPENT task": (of(agent_sessions.SPENT, "task"), {"sessions_of_task"}, {"Seq Scan"}),
+    "SPENT since": (of(agent_sessions.SPENT, "since"), {"sessions_by_time"}, {"Seq Scan"}),
+    "BEST": (hive_reading.BEST, {"findings_known"}, {"Seq Scan", "Sort"}),
+    "OF_TASK": (hive_reading.OF_TASK, {"findings_of_task"}, {"Seq Scan"}),
+    "DOUBTS": (hive_reading.DOUBTS.format("?,?"), {"doubts_pkey"}, {"Seq Scan"}),
+    "MATCHING": (POSTGRES_MATCHING, {"finding_words_found"}, {"Seq Scan"}),
 }
 
 FILL = [
@@ -71,6 +120,16 @@ FILL = [
     FROM generate_series(1, 2000) AS n""",
     """INSERT INTO stops (task, attempt, next, reason, actor, at)
     SELECT id, 1, 'fail', '', '', 1 FROM tasks WHERE state = 'done'""",
+    """INSERT INTO sessions
+        (id, agent, account, batch, worker, task, attempt, resumes, started_at)
+    SELECT id, 'claude', '', batch, 'w', id, 1, '', rank FROM tasks""",
+    """INSERT INTO findings
+        (id, branch, topic, kind, text, task, attempt, agent, actor, at, joins, source, sources)
+    SELECT id, 'b' || (rank % 50), '', 'finding', 'text', id, 1, '', 'me', 1, '', id, rank % 3 + 1
+    FROM tasks""",
+    """INSERT INTO finding_words (number, words)
+    SELECT rank, array_to_tsvector(ARRAY['w' || (rank % 100), 'b:1']) FROM tasks""",
+    "INSERT INTO doubts (finding, other, why) SELECT id, 'x', '' FROM tasks",
     "INSERT INTO details (task, batch, title, body) SELECT id, '', 'title', '' FROM tasks",
 ]
 
@@ -124,6 +183,8 @@ def test_postgres_uses_the_partial_index(postgres, name, known):
     for setting in SETTINGS.split(";"):
         if "search_path" not in setting:
             postgres.run(setting)
+    if name == "MATCHING":
+        postgres.run("SET enable_bitmapscan TO on")  # as the session does before it
     sql, said, unwanted = HOT_ON_POSTGRES[name]
     plan = postgres.query_with(f"EXPLAIN (GENERIC_PLAN) {numbered(sql).decode()}", ())
     lines = "\n".join(row[0] for row in plan)

@@ -202,7 +202,7 @@ SITUATIONS = {
     "pause", "resume", "paused twice", "not paused", "pauses overlap", "claim beside a pause",
     "held back by a pause", "ready seen", "ready seen beside a pause", "released: not started",
     "plain turn", "plain turn with nothing left", "turn not plain", "decide", "chunk opened",
-    "decide refused: wrong_state", "decide refused: not_found", "chunk retried",
+    "claims seen", "decide refused: wrong_state", "decide refused: not_found", "chunk retried",
 }  # fmt: skip
 
 
@@ -479,6 +479,22 @@ class LedgerMachine(RuleBasedStateMachine):
         assert found == self.model.ready(active, run_batches, capabilities)
         self.met["ready seen"] += len(found)
         self.met["ready seen beside a pause"] += bool(found and self.model.pauses)
+
+    @action(2, when="active")
+    def look_at_all_ready(self):
+        active, run_batches = self.seen.in_state("active"), self.batches[1:2]
+        found = self.ledger.ready(None)
+        assert [each.rank for each in found] == sorted(each.rank for each in found)
+        assert set(found) == self.model.ready_whatever_it_takes(active, run_batches)
+
+    @action(2, when="tokens", pick=INDEX, worker=st.sampled_from(WORKERS))
+    def look_at_claims(self, pick, worker):
+        held = self.ledger.claims_of(worker.id)
+        assert [parse_token(each.token) for each in held] == self.model.claims_of(worker.id)
+        assert all(each.task.lease_until == each.until for each in held)
+        token = self.model.tokens[-1 - pick % len(self.model.tokens)]
+        assert self.ledger.ended_claim(token) == self.model.ended_claim(token)
+        self.met["claims seen"] += len(held)
 
     # Steps: steering
 

@@ -22,7 +22,8 @@ DATABASES = ("sqlite", "postgres")
 TABLES = (
     "batches", "lanes", "tasks", "details", "dependencies", "task_keys", "key_holds", "workers",
     "attempts", "receipt_chains", "receipts", "events", "pauses", "stops", "settings",
-    "chunks", "actions",
+    "chunks", "actions", "sessions", "brakes", "cursors", "rules", "notices",
+    "branches", "findings", "doubts",
 )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ class Sqlite:
 
     def wipe(self) -> None:
         with self._direct:
-            for table in TABLES:
+            for table in (*TABLES, "finding_words"):
                 self._direct.execute(f"DELETE FROM {table}")
 
     def close(self) -> None:
@@ -137,7 +138,7 @@ class Postgres:
 
     def wipe(self) -> None:
         with self._direct.pipeline():  # up to its end, one transaction
-            for table in TABLES:
+            for table in (*TABLES, "finding_words"):
                 self._direct.execute(f"DELETE FROM {table}")
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hypervisor.domain.errors import NotFound
 from hypervisor.domain.lane import Lane, may_claim
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Token, Worker
 from hypervisor.store import keys, log, reading
@@ -55,6 +56,12 @@ SELECT t.id, t.attempt, a.worker FROM tasks t
 JOIN attempts a ON a.task = t.id AND a.number = t.attempt
 WHERE t.state = 'in_progress' AND a.nonce IN ({})
 """
+LIVE_CLAIMS = """
+SELECT t.id, t.attempt, a.nonce, t.deadline, a.worker FROM tasks t
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+WHERE t.state = 'in_progress'
+"""
+ENDED = "SELECT outcome FROM attempts WHERE task = ? AND number = ? AND nonce = ?"
 UNCHANGED = """
 SELECT 1 FROM tasks WHERE id = ? AND attempt = ? AND deadline = ? AND state = 'in_progress'
 """
@@ -130,6 +137,22 @@ def live_with_nonces(
     """Live claims of these workers that carry one of these nonces: (task, attempt)."""
     rows = session.rows(LIVE.format(marks(len(nonces))), pad(nonces))
     return [(task, attempt) for task, attempt, worker in rows if worker in workers]
+
+
+def claims_of(session: Session, book: LaneBook, worker: str) -> list[Lease]:
+    """The live claims of a worker, in the order of their tasks' ids."""
+    rows = sorted(row for row in session.rows(LIVE_CLAIMS) if row[4] == worker)
+    found = reading.tasks(session, book, [row[0] for row in rows]) if rows else []
+    return [
+        Lease(str(Token(*row[:3])), row[3], task) for row, task in zip(rows, found, strict=True)
+    ]
+
+
+def ended_claim(session: Session, token: Token) -> str | None:
+    """The outcome of the attempt, None while it runs. NotFound: there is no such claim."""
+    for row in session.rows(ENDED, (token.task, token.attempt, token.nonce)):
+        return None if row[0] is None else str(row[0])
+    raise NotFound(f"there is no claim {token.task}.{token.attempt} with that code.")
 
 
 def unchanged(session: Session, holder: Holder) -> bool:

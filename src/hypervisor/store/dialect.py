@@ -8,6 +8,8 @@ SQLITE_WORDS = {
     "clustered": " WITHOUT ROWID",
     "event_number": "id INTEGER PRIMARY KEY",
     "event_index": "",
+    "finding_words": "CREATE VIRTUAL TABLE finding_words USING fts5(words, content='', "
+    "contentless_delete=1, detail=none, tokenize=\"ascii tokenchars ':'\")",
 }
 # Ids compare byte by byte on both. PostgreSQL hands out `id` before the commit,
 # so readers number events in `seq` once they are visible (see postgres.py).
@@ -17,6 +19,9 @@ POSTGRES_WORDS = {
     "clustered": "",
     "event_number": "id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIGINT UNIQUE",
     "event_index": "CREATE INDEX events_unnumbered ON events (id) WHERE seq IS NULL",
+    "finding_words": "CREATE TABLE finding_words (number BIGINT PRIMARY KEY, words TSVECTOR "
+    "NOT NULL); CREATE INDEX finding_words_found ON finding_words USING gin (words) "
+    "WITH (fastupdate = off)",
 }
 
 # SQLite looks at one lane after the other; PostgreSQL, asked once, at all.
@@ -28,3 +33,21 @@ SELECT rank, lane FROM (
     FROM unnest(?::bigint[]) AS wanted(lane)) AS heads
 WHERE rank IS NOT NULL
 """
+
+# Words come as the domain makes them, so that both databases find the same.
+SQLITE_INDEX_WORDS = "INSERT OR REPLACE INTO finding_words (rowid, words) VALUES (?, ?)"
+SQLITE_UNINDEX_WORDS = "DELETE FROM finding_words WHERE rowid = ?"
+SQLITE_MATCHING = """
+SELECT rowid FROM finding_words WHERE finding_words MATCH ? ORDER BY rowid DESC LIMIT ?
+"""
+POSTGRES_INDEX_WORDS = """
+INSERT INTO finding_words (number, words) VALUES (?, array_to_tsvector(?::text[]))
+ON CONFLICT (number) DO UPDATE SET words = excluded.words
+"""
+POSTGRES_UNINDEX_WORDS = "DELETE FROM finding_words WHERE number = ?"
+# + 0: otherwise all findings are walked from the newest on, which takes long for a rare word.
+POSTGRES_MATCHING = """
+SELECT number FROM finding_words WHERE words @@ ?::tsquery ORDER BY number + 0 DESC LIMIT ?
+"""
+# An index of words can only be read as a bitmap, which our other statements do without.
+POSTGRES_BITMAPS = "SELECT set_config('enable_bitmapscan', 'on', true)"

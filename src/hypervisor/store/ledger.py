@@ -1,17 +1,16 @@
 """The store as the rest of the program sees it: intentions, each one transaction.
 
 Implements `ports.Store` over either database. `now` may be passed in; left out,
-the clock that all users of the store share is asked.
+the clock that all users of the store share is asked. What people review, what
+agents need, notices and the hive have a file each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from hypervisor.domain.action import Action, Proposals
-from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.domain.event import Event
 from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
@@ -30,10 +29,8 @@ from hypervisor.domain.task import (
     TaskFilter,
 )
 from hypervisor.store import (
-    actions,
     adding,
     chance,
-    chunking,
     claiming,
     readiness,
     reading,
@@ -44,20 +41,22 @@ from hypervisor.store import (
     steering,
     turn,
 )
-from hypervisor.store.lanes import LaneBook
-from hypervisor.store.session import Answer, Conflict, Database, Session, chunks
+from hypervisor.store.ledger_agents import AgentLedger
+from hypervisor.store.ledger_hive import HiveLedger
+from hypervisor.store.ledger_learning import LearningLedger
+from hypervisor.store.ledger_notices import NoticeLedger
+from hypervisor.store.ledger_reviews import ReviewLedger
+from hypervisor.store.session import Conflict, Database, Session, chunks
 
 PACE_WINDOW = 300_000
 MOST_UNANSWERED = 10_000
 
 
-class Ledger:
+class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger):
     def __init__(self, database: Database) -> None:
-        self._db = database
-        self._book = LaneBook()
+        super().__init__(database)
         self._seen: set[str] = set()
         self._unanswered: list[str] = []
-        self.where = database.where
 
     def now(self) -> int:
         return self._db.now()
@@ -168,6 +167,14 @@ class Ledger:
         until = self._at(now) + lease
         return self._write(lambda s: claiming.heartbeat(s, tokens, until), durable=False)
 
+    def claims_of(self, worker: str) -> list[Lease]:
+        """The live claims of a worker, each with its token."""
+        return self._db.read(lambda s: claiming.claims_of(s, self._book, worker))
+
+    def ended_claim(self, token: Token) -> str | None:
+        """How the attempt of that token ended, None while it runs."""
+        return self._db.read(lambda s: claiming.ended_claim(s, token))
+
     def holders(self, boot: str, now: int | None = None) -> list[Holder]:
         at = self._at(now)
         return self._db.read(lambda s: claiming.holders(s, boot, at))
@@ -227,10 +234,10 @@ class Ledger:
     def forget_stop(self, task: str) -> None:
         self._write(lambda s: s.run(running.FORGET_STOP, (task,)), durable=False)
 
-    def register(self, worker: Worker, batch: str, now: int | None = None) -> None:
+    def register(self, worker: Worker, batch: str, now: int | None = None, agent: str = "") -> None:
         """Write down that a worker process serves a batch, so that supervisors find it."""
         at = self._at(now)
-        self._write(lambda s: running.register(s, worker, batch, at), durable=False)
+        self._write(lambda s: running.register(s, worker, batch, agent, at), durable=False)
         self._seen.add(worker.id)
 
     def retire(self, worker: str, now: int | None = None) -> None:
@@ -240,7 +247,7 @@ class Ledger:
     def at_work(self, boot: str) -> list[AtWork]:
         return self._db.read(lambda s: running.at_work(s, boot))
 
-    def ready(self, capabilities: tuple[str, ...] = ()) -> list[Ready]:
+    def ready(self, capabilities: tuple[str, ...] | None = ()) -> list[Ready]:
         return self._db.read(lambda s: running.ready(s, self._book, capabilities))
 
     def running(self, batch: str | None, limit: int) -> list[Running]:
@@ -249,8 +256,11 @@ class Ledger:
     def setting(self, name: str) -> str | None:
         return self._db.read(lambda s: running.setting(s, name))
 
-    def set(self, name: str, value: str) -> None:
-        self._write(lambda s: s.run(running.SET, (name, value)))
+    def set(self, name: str, value: str | None) -> None:
+        if value is None:
+            self._write(lambda s: s.run(running.UNSET, (name,)))
+        else:
+            self._write(lambda s: s.run(running.SET, (name, value)))
 
     def scale(
         self, workers: int | None, batch: str | None, actor: str, now: int | None = None
@@ -306,97 +316,6 @@ class Ledger:
     def check_receipts(self, chain: str | None) -> list[ChainReport]:
         return self._db.read(lambda s: receipts.check(s, chain))
 
-    # Chunks
-
-    def declare_chunks(self, batch: str, names: Sequence[str], gate: str) -> list[Chunk]:
-        return self._write(lambda s: chunking.declare(s, batch, names, gate))
-
-    def chunks(self, batch: str) -> list[Chunk]:
-        return self._db.read(lambda s: chunking.every(s, batch))
-
-    def chunk_tasks(self, batch: str, number: int) -> list[Task]:
-        def read(session: Session) -> list[Task]:
-            found = chunking.tasks(session, batch, number)
-            return reading.tasks(session, self._book, found) if found else []
-
-        return self._db.read(read)
-
-    def chunk_report(self, batch: str, number: int, now: int | None = None) -> list[TaskReport]:
-        at = self._at(now)
-        return self._db.read(lambda s: running.report_chunk(s, batch, number, at))
-
-    def batches_with_open_chunks(self) -> list[str]:
-        return self._db.read(chunking.batches_with_open)
-
-    def amend(self, task: str, result: Json, said: str, actor: str, now: int | None = None) -> None:
-        at = self._at(now)
-        self._write(lambda s: chunking.amend(s, task, result, said, actor, at))
-
-    def decide_chunk(
-        self, batch: str, number: int, decision: str, note: str, opens: Collection[int],
-        actor: str, now: int | None = None, in_advance: bool = False,
-    ) -> list[int]:  # fmt: skip
-        at = self._at(now)
-        return self._write(
-            lambda s: chunking.decide(
-                s, self._book, batch, number, decision, note, opens, in_advance, actor, at
-            )
-        )
-
-    def retry_chunk(
-        self, batch: str, number: int, tasks: Sequence[str], note: str, actor: str,
-        now: int | None = None,
-    ) -> int:  # fmt: skip
-        """Put tasks of a chunk back into the queue with a note for whoever works on them."""
-        at = self._at(now)
-        return self._write(
-            lambda s: chunking.retry(s, self._book, batch, number, tasks, note, actor, at)
-        )
-
-    # Plans
-
-    def proposing(self, batch: str, after: str, limit: int) -> list[Proposals]:
-        """Done tasks that propose something and have a say: nobody has yet to decide on them."""
-        return self._db.read(lambda s: actions.proposing(s, batch, after, limit))
-
-    def held_back(self, batch: str) -> dict[str, int]:
-        return self._db.read(lambda s: actions.held_back(s, batch))
-
-    def actions(self, batch: str) -> list[Action]:
-        return self._db.read(lambda s: actions.every(s, batch))
-
-    def approve_actions(
-        self, batch: str, new: Sequence[tuple[str, str, dict[str, Any]]], text: str, actor: str,
-        now: int | None = None,
-    ) -> list[Action]:  # fmt: skip
-        at = self._at(now)
-        return self._write(lambda s: actions.approve(s, batch, new, text, actor, at))
-
-    def move_action(
-        self, action: Action, state: str, reason: str | None, receipt: str, actor: str,
-        now: int | None = None,
-    ) -> Action:  # fmt: skip
-        at = self._at(now)
-        return self._write(lambda s: actions.move(s, action, state, reason, receipt, actor, at))
-
-    def apply_task(
-        self, action: Action, new: NewTask, receipt: str, actor: str, now: int | None = None
-    ) -> Action:
-        at = self._at(now)
-        for later in range(20):
-            try:
-                return self._write(
-                    partial(actions.add_task, book=self._book, action=action, new=new,
-                            receipt=receipt, actor=actor, now=at + later)
-                )  # fmt: skip
-            except Conflict:  # as in `add`
-                continue
-        raise StoreUnavailable("no free id could be found; nothing was added. Try again.")
-
-    def undo_task(self, action: Action, receipt: str, actor: str, now: int | None = None) -> Action:
-        at = self._at(now)
-        return self._write(lambda s: actions.cancel_task(s, self._book, action, receipt, actor, at))
-
     # Pre-flight and the report
 
     def states_of_keys(self, batch: str, digests: Sequence[str]) -> dict[str, str]:
@@ -442,25 +361,6 @@ class Ledger:
 
     def events(self, since: int, limit: int) -> list[Event]:
         return [reading.event(row) for row in self._db.events(since, limit)]
-
-    def _at(self, now: int | None) -> int:
-        return self._db.now() if now is None else now
-
-    def _write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
-        """A write that fails may have shown us lanes that no longer exist: forget them."""
-
-        def guarded(session: Session) -> Answer:
-            try:
-                return work(session)
-            except BaseException:
-                self._book.forget()
-                raise
-
-        try:
-            return self._db.write(guarded, durable)
-        except BaseException:
-            self._book.forget()
-            raise
 
     def _steer(self, work: Callable[[Session], str]) -> str:
         def locked(session: Session) -> str:

@@ -29,7 +29,14 @@ from hypervisor.domain.errors import (
     StoreUnavailable,
 )
 from hypervisor.store import log, schema, turn
-from hypervisor.store.dialect import POSTGRES_HEADS, POSTGRES_WORDS
+from hypervisor.store.dialect import (
+    POSTGRES_BITMAPS,
+    POSTGRES_HEADS,
+    POSTGRES_INDEX_WORDS,
+    POSTGRES_MATCHING,
+    POSTGRES_UNINDEX_WORDS,
+    POSTGRES_WORDS,
+)
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 # A lost connection is told by our own error; unless an application wants to
@@ -114,6 +121,17 @@ class PostgresSession:
 
     def heads(self, lanes: Sequence[int]) -> list[Row]:
         return self.rows(POSTGRES_HEADS, (list(lanes),))
+
+    def index_words(self, number: int, words: Sequence[str]) -> None:
+        self.run(POSTGRES_INDEX_WORDS, (number, list(words)))
+
+    def unindex_words(self, number: int) -> None:
+        self.run(POSTGRES_UNINDEX_WORDS, (number,))
+
+    def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
+        found = " & ".join(f"({' | '.join(map(repr, group))})" for group in groups)
+        self.run(POSTGRES_BITMAPS)
+        return [row[0] for row in self.rows(POSTGRES_MATCHING, (found, limit))]
 
     def _execute(self, sql: str, values: Sequence[Any]) -> psycopg.RawCursor[Row]:
         cursor = psycopg.RawCursor(self._connection)

@@ -9,7 +9,7 @@ from hypervisor.domain.lane import ClaimFilter, may_claim
 from hypervisor.domain.lease import Worker
 from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskReport
 from hypervisor.domain.task import Batch, Json
-from hypervisor.store import adding, log
+from hypervisor.store import adding, agent_sessions, log
 from hypervisor.store.claiming import READY_LANES
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Session, marks, pad
@@ -42,14 +42,14 @@ WHERE s.task IN ({})
 """
 FORGET_STOP = "DELETE FROM stops WHERE task = ?"
 REGISTER = """
-INSERT INTO workers (id, name, host, boot, pid, pid_start, started_at, seen_at, batch)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO workers (id, name, host, boot, pid, pid_start, started_at, seen_at, batch, agent)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, batch = excluded.batch,
-    ended_at = NULL
+    agent = excluded.agent, ended_at = NULL
 """
 RETIRE = "UPDATE workers SET ended_at = ? WHERE id = ?"
 AT_WORK = """
-SELECT id, name, host, boot, pid, pid_start, batch, started_at FROM workers
+SELECT id, name, host, boot, pid, pid_start, batch, started_at, agent FROM workers
 WHERE boot = ? AND batch IS NOT NULL AND ended_at IS NULL
 """
 RUNNING = """
@@ -146,30 +146,32 @@ def stops(session: Session, tasks: Sequence[str]) -> list[Stop]:
     return [Stop(*row) for row in session.rows(STOPS.format(marks(len(tasks))), pad(tasks))]
 
 
-def register(session: Session, worker: Worker, batch: str, now: int) -> None:
-    session.run(REGISTER, (*worker, now, now, batch))
+def register(session: Session, worker: Worker, batch: str, agent: str, now: int) -> None:
+    session.run(REGISTER, (*worker, now, now, batch, agent))
 
 
 def at_work(session: Session, boot: str) -> list[AtWork]:
-    return [AtWork(Worker(*row[:6]), row[6], row[7]) for row in session.rows(AT_WORK, (boot,))]
+    return [AtWork(Worker(*row[:6]), *row[6:]) for row in session.rows(AT_WORK, (boot,))]
 
 
-def ready(session: Session, book: LaneBook, capabilities: tuple[str, ...]) -> list[Ready]:
-    """The batches that workers with these capabilities could work on now, best first."""
-    wanted = ClaimFilter(capabilities=capabilities)
+def ready(session: Session, book: LaneBook, capabilities: tuple[str, ...] | None) -> list[Ready]:
+    """The batches that workers with these capabilities could work on now, best first. None:
+    whatever it takes, which is told; a batch comes once for all that takes the same."""
     book.refresh(session)  # who only looks would never notice a pause otherwise
-    found: dict[str, Ready] = {}
+    found: dict[tuple[str, tuple[str, ...]], Ready] = {}
     for lane_id, rank in sorted(session.rows(READY_LANES), key=lambda row: row[1]):
         lane = book.get(session, lane_id)
-        if lane.batch and may_claim(lane, wanted, ""):
-            first = found.setdefault(lane.batch, Ready(lane.batch, rank, lane.priority, (), 0))
-            found[lane.batch] = first._replace(
-                types=tuple(dict.fromkeys((*first.types, lane.type))),
-                tasks=first.tasks + session.rows(FEW_READY, (lane_id,))[0][0],
-            )
+        able = lane.requires if capabilities is None else capabilities
+        if lane.batch and may_claim(lane, ClaimFilter(capabilities=able), ""):
+            key = lane.batch, lane.requires if capabilities is None else ()
+            tasks = session.rows(FEW_READY, (lane_id,))[0][0]
+            more = Ready(lane.batch, rank, lane.priority, (lane.type,), tasks)
+            met = found.get(key)
+            found[key] = (met.joined(more) if met else more)._replace(requires=key[1])
     if not found:
         return []
-    run = {row[0] for row in session.rows(RUN_BATCHES.format(marks(len(found))), pad([*found]))}
+    batches = sorted({batch for batch, _ in found})
+    run = {row[0] for row in session.rows(RUN_BATCHES.format(marks(len(batches))), pad(batches))}
     return [each for each in found.values() if each.batch in run]
 
 
@@ -212,11 +214,13 @@ def note(
 
 def report(session: Session, batch: str, after: str, limit: int, now: int) -> list[TaskReport]:
     """A page of a batch's tasks in the order of their ids."""
-    return [_report(row) for row in session.rows(REPORT, (now, batch, after, limit))]
+    found = [_report(row) for row in session.rows(REPORT, (now, batch, after, limit))]
+    return agent_sessions.with_figures(session, batch, found)
 
 
 def report_chunk(session: Session, batch: str, number: int, now: int) -> list[TaskReport]:
-    return [_report(row) for row in session.rows(REPORT_CHUNK, (now, batch, number))]
+    found = [_report(row) for row in session.rows(REPORT_CHUNK, (now, batch, number))]
+    return agent_sessions.with_figures(session, batch, found)
 
 
 def states(session: Session, tasks: Sequence[str]) -> dict[str, str]:

@@ -257,7 +257,128 @@ CREATE INDEX actions_open ON actions (batch, number)
     WHERE state IN ('planned', 'applying', 'undoing');
 """
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER, _RUNNING, _REVIEWED)
+# What agents need: the runs of their programs, the accounts that rest, how far readers of
+# events have come.
+_AGENTS = """
+ALTER TABLE workers ADD COLUMN agent {text} NOT NULL DEFAULT '';
+
+CREATE TABLE sessions (
+    id {text} PRIMARY KEY,
+    agent {text} NOT NULL,
+    account {text} NOT NULL,
+    batch {text} NOT NULL,
+    worker {text} NOT NULL,
+    task {text} NOT NULL,
+    attempt {bigint} NOT NULL,
+    resumes {text} NOT NULL,
+    session {text} NOT NULL DEFAULT '',
+    started_at {bigint} NOT NULL,
+    ended_at {bigint},
+    outcome {text},
+    input_tokens {bigint} NOT NULL DEFAULT 0,
+    output_tokens {bigint} NOT NULL DEFAULT 0,
+    cached_tokens {bigint} NOT NULL DEFAULT 0,
+    cost_micros {bigint},
+    estimated {bigint} NOT NULL DEFAULT 0 CHECK (estimated IN (0, 1)),
+    turns {bigint} NOT NULL DEFAULT 0,
+    CHECK ((ended_at IS NULL) = (outcome IS NULL))
+){clustered};
+CREATE INDEX sessions_of_batch ON sessions (batch, id);
+CREATE INDEX sessions_of_task ON sessions (task, id) WHERE task <> '';
+CREATE INDEX sessions_of_worker ON sessions (worker, id);
+CREATE INDEX sessions_by_time ON sessions (started_at);
+
+CREATE TABLE brakes (
+    account {text} PRIMARY KEY,
+    until {bigint} NOT NULL,
+    level {bigint} NOT NULL CHECK (level >= 0),
+    reason {text} NOT NULL,
+    since {bigint} NOT NULL
+){clustered};
+
+CREATE TABLE cursors (
+    name {text} PRIMARY KEY,
+    number {bigint} NOT NULL,
+    moved_at {bigint} NOT NULL
+){clustered};
+"""
+
+# What notifications need: who wants to be told of what, and what is still to be delivered.
+_NOTICES = """
+CREATE TABLE rules (
+    name {text} PRIMARY KEY,
+    words {text} NOT NULL,
+    batch {text} NOT NULL,
+    type {text} NOT NULL,
+    command {text},
+    cwd {text} NOT NULL,
+    tries {bigint} NOT NULL CHECK (tries > 0),
+    seen {bigint} NOT NULL,
+    failures {bigint} NOT NULL DEFAULT 0,
+    due_at {bigint} NOT NULL DEFAULT 0,
+    holder {text} NOT NULL DEFAULT '',
+    held_until {bigint} NOT NULL DEFAULT 0,
+    created_at {bigint} NOT NULL
+){clustered};
+
+CREATE TABLE notices (
+    rule {text} NOT NULL,
+    number {bigint} NOT NULL,
+    what {text} NOT NULL,
+    mark {text} NOT NULL,
+    at {bigint} NOT NULL,
+    state {text} NOT NULL CHECK (state IN ('pending', 'sent', 'failed')),
+    tries {bigint} NOT NULL DEFAULT 0,
+    said {text} NOT NULL DEFAULT '',
+    data {text} NOT NULL,
+    PRIMARY KEY (rule, number, what, mark)
+){clustered};
+CREATE UNIQUE INDEX notices_marked ON notices (rule, what, mark) WHERE mark <> '';
+CREATE INDEX notices_pending ON notices (rule, number) WHERE state = 'pending';
+"""
+
+# What the hive needs: branches, findings, which of them may speak against each other, and the
+# words by which they are found.
+_HIVE = """
+CREATE TABLE branches (
+    name {text} PRIMARY KEY,
+    parent {text} NOT NULL,
+    git {text} NOT NULL,
+    created_at {bigint} NOT NULL
+){clustered};
+
+CREATE TABLE findings (
+    id {text} PRIMARY KEY,
+    branch {text} NOT NULL,
+    topic {text} NOT NULL,
+    kind {text} NOT NULL,
+    text {text} NOT NULL,
+    task {text} NOT NULL,
+    attempt {bigint} NOT NULL,
+    agent {text} NOT NULL,
+    actor {text} NOT NULL,
+    at {bigint} NOT NULL,
+    joins {text} NOT NULL,
+    source {text} NOT NULL,
+    times {bigint} NOT NULL DEFAULT 1 CHECK (times > 0),
+    sources {bigint} NOT NULL DEFAULT 1 CHECK (sources > 0)
+);
+CREATE INDEX findings_of_branch ON findings (branch, source);
+CREATE INDEX findings_known ON findings (branch, sources, id) WHERE joins = '';
+CREATE INDEX findings_joined ON findings (joins, id) WHERE joins <> '';
+CREATE INDEX findings_of_task ON findings (task, id) WHERE task <> '';
+
+CREATE TABLE doubts (
+    finding {text} NOT NULL,
+    other {text} NOT NULL,
+    why {text} NOT NULL,
+    PRIMARY KEY (finding, other)
+){clustered};
+
+{finding_words}
+"""
+
+MIGRATIONS: tuple[str, ...] = (_LEDGER, _RUNNING, _REVIEWED, _AGENTS, _NOTICES, _HIVE)
 VERSION = len(MIGRATIONS)
 
 

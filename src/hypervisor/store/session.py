@@ -57,6 +57,17 @@ class Session(Protocol):
         """The best rank in each of these lanes that has ready tasks: (rank, lane)."""
         ...
 
+    def index_words(self, number: int, words: Sequence[str]) -> None:
+        """Let a finding be found by these words, and no longer by any others."""
+        ...
+
+    def unindex_words(self, number: int) -> None: ...
+
+    def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
+        """The newest findings that have at least one word of each group. A word is letters,
+        digits and colons of ASCII."""
+        ...
+
 
 class Database(Protocol):
     """One open database: runs functions inside transactions, knows the time."""

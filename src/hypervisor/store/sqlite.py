@@ -30,7 +30,13 @@ from hypervisor.domain.errors import (
     StoreUnavailable,
 )
 from hypervisor.store import log, schema, turn
-from hypervisor.store.dialect import SQLITE_HEAD, SQLITE_WORDS
+from hypervisor.store.dialect import (
+    SQLITE_HEAD,
+    SQLITE_INDEX_WORDS,
+    SQLITE_MATCHING,
+    SQLITE_UNINDEX_WORDS,
+    SQLITE_WORDS,
+)
 from hypervisor.store.mounts import network_file_system
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
@@ -87,6 +93,20 @@ class SqliteSession:
     def heads(self, lanes: Sequence[int]) -> list[Row]:
         found = [(self.rows(SQLITE_HEAD, (lane,))[0][0], lane) for lane in lanes]
         return [head for head in found if head[0] is not None]
+
+    def index_words(self, number: int, words: Sequence[str]) -> None:
+        self.run(SQLITE_INDEX_WORDS, (number, " ".join(words)))
+
+    def unindex_words(self, number: int) -> None:
+        self.run(SQLITE_UNINDEX_WORDS, (number,))
+
+    def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
+        found = " AND ".join(_any_of(group) for group in groups)
+        return [row[0] for row in self.rows(SQLITE_MATCHING, (found, limit))]
+
+
+def _any_of(words: Sequence[str]) -> str:
+    return "(" + " OR ".join(f'"{word}"' for word in words) + ")"
 
 
 class SqliteDatabase:

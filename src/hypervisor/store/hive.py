@@ -1,0 +1,208 @@
+"""Findings: keep one, join it to what says the same, note what may speak against it.
+
+Only findings that stand for themselves are indexed, by their words and by marks: of their branch,
+kind and topics, and of what they are about, by which like ones are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hypervisor.domain.errors import InvalidInput, LeaseLost, NotFound
+from hypervisor.domain.hive import Finding, NewFinding, Remembered, ancestors
+from hypervisor.domain.ids import decode, encode, new_numbers
+from hypervisor.domain.lease import Token
+from hypervisor.domain.likeness import Gist, contradiction, gist, same, signature, words
+from hypervisor.store import branching, chance, hive_reading, log
+from hypervisor.store.hive_marks import branch_mark, indexed, kind_mark, topic_mark
+from hypervisor.store.session import Session
+
+MOST_COMPARED = 40
+MOST_DOUBTS = 5
+CLAIM = """
+SELECT a.nonce, a.outcome, a.worker, t.batch, l.branch, coalesce(w.agent, '')
+FROM attempts a JOIN tasks t ON t.id = a.task JOIN lanes l ON l.id = t.lane
+    LEFT JOIN workers w ON w.id = a.worker
+WHERE a.task = ? AND a.number = ?
+"""
+TASK = """
+SELECT t.batch, l.branch FROM tasks t JOIN lanes l ON l.id = t.lane WHERE t.id = ?
+"""
+ADD = """
+INSERT INTO findings
+    (id, branch, topic, kind, text, task, attempt, agent, actor, at, joins, source)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING RETURNING id
+"""
+COUNT = """
+UPDATE findings SET
+    times = (SELECT count(*) + 1 FROM findings f WHERE f.joins = ? AND f.joins <> ''),
+    sources = (SELECT count(DISTINCT f.source) FROM findings f
+        WHERE f.id = ? OR (f.joins = ? AND f.joins <> ''))
+WHERE id = ?
+"""
+TOPICS = """
+SELECT DISTINCT topic FROM findings WHERE id = ? OR (joins = ? AND joins <> '') ORDER BY topic
+"""
+DOUBT = "INSERT INTO doubts (finding, other, why) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+FORGET = "DELETE FROM findings WHERE id = ?"
+FORGET_DOUBTS = "DELETE FROM doubts WHERE finding = ? OR other = ?"
+STANDS_FOR_ITSELF = "UPDATE findings SET joins = '' WHERE id = ?"
+FOLLOW = "UPDATE findings SET joins = ? WHERE joins = ? AND joins <> ''"
+PASS_ON = [
+    "UPDATE doubts SET finding = ? WHERE finding = ?",
+    "UPDATE doubts SET other = ? WHERE other = ?",
+]
+
+
+class Prepared(NamedTuple):
+    """A finding with all about its text that can be worked out before the store is locked."""
+
+    new: NewFinding
+    gist: Gist
+    signature: list[str]
+
+
+class Origin(NamedTuple):
+    branch: str
+    batch: str
+    task: str = ""
+    attempt: int = 0
+    agent: str = ""
+    actor: str = ""
+
+
+def prepared(new: NewFinding) -> Prepared:
+    found = gist(new.text)
+    return Prepared(new, found, [f"s:{mark}" for mark in signature(found)])
+
+
+def remember(
+    session: Session, ready: Prepared, actor: str, token: Token | None, task: str, now: int
+) -> Remembered:
+    session.lock("hive")
+    origin = _origin(session, ready.new.branch, actor, token, task)
+    branching.seen(session, origin.branch, now)
+    like = _like(session, ready, origin.branch)
+    first = next((f for f, other in like if _joins(ready, origin, f, other)), None)
+    made = _add(session, ready.new, origin, first.id if first else "", now)
+    if first:
+        _join(session, first, ready.new.topic)
+    else:
+        _index(session, made, ready, (made.topic,))
+        _doubt(session, made, ready, like)
+    data = {"id": made.id, "branch": made.branch, "kind": made.kind, "topic": made.topic}
+    if first:
+        data["joins"] = first.id
+    line = log.Line("remember", made.task, origin.batch, made.attempt or None, None, made.actor,
+                    log.dump(data))  # fmt: skip
+    log.write(session, now, [line])
+    known = hive_reading.known(session, [first.id if first else made.id])[0]
+    return Remembered(made.id, first is not None, known)
+
+
+def forget(session: Session, id: str, actor: str, now: int) -> str:
+    """Take a finding out. What joined it is known still: the oldest of them stands for the rest."""
+    session.lock("hive")
+    found = hive_reading.joined(session, id)
+    mine = next((each.finding for each in found if each.finding.id == id), None)
+    if mine is None:
+        raise NotFound(f"there is no finding {id}. `hv recall` shows their ids.")
+    others = [each.finding for each in found if each.finding.id != id]
+    session.run(FORGET, (id,))
+    session.unindex_words(decode(id))
+    if mine.joins:
+        session.run(COUNT, (mine.joins,) * 4)
+    elif others:
+        _succeed(session, id, others[0])
+    else:
+        session.run(FORGET_DOUBTS, (id, id))
+    data = log.dump({"id": id, "branch": mine.branch})
+    log.write(session, now, [log.Line("forget", mine.task, "", None, None, actor, data)])
+    return id
+
+
+def _succeed(session: Session, gone: str, heir: Finding) -> None:
+    session.run(STANDS_FOR_ITSELF, (heir.id,))
+    session.run(FOLLOW, (heir.id, gone))
+    session.run(COUNT, (heir.id,) * 4)
+    for statement in PASS_ON:
+        session.run(statement, (heir.id, gone))
+    ready = prepared(NewFinding(heir.text, heir.branch, heir.topic, heir.kind))
+    _index(session, heir, ready, _topics(session, heir.id))
+
+
+def _origin(session: Session, branch: str, actor: str, token: Token | None, task: str) -> Origin:
+    """Where a finding comes from. A stale claim has no say, as everywhere."""
+    if token is not None:
+        found = session.rows(CLAIM + session.wait_locked, token[:2])
+        if not found or found[0][0] != token.nonce:
+            raise LeaseLost(str(token), "no such claim")
+        _, outcome, worker, batch, of_task, agent = found[0]
+        if outcome is not None:
+            raise LeaseLost(str(token), f"it was {outcome}")
+        _refuse_other(branch, of_task)
+        return Origin(of_task, batch, token.task, token.attempt, agent, worker)
+    if task:
+        batch, of_task = session.rows(TASK, (task,))[0]
+        _refuse_other(branch, of_task)
+        return Origin(of_task, batch, task, actor=actor)
+    return Origin(branch, "", actor=actor)
+
+
+def _refuse_other(branch: str, of_task: str) -> None:
+    if branch and branch != of_task:
+        raise InvalidInput(
+            f"the task is of {of_task or 'no branch'}, so its findings are not of {branch}. "
+            "Nothing was kept; leave the branch out."
+        )
+
+
+def _like(session: Session, ready: Prepared, branch: str) -> list[tuple[Finding, Gist]]:
+    """The newest findings, here and above, that may be about the same."""
+    where = [branch_mark(name) for name in ancestors(branch, branching.parents(session))]
+    numbers = session.matching([where, ready.signature], MOST_COMPARED)
+    found = hive_reading.findings(session, [encode(number) for number in numbers])
+    return [(each, gist(each.text)) for each in found]
+
+
+def _joins(ready: Prepared, origin: Origin, other: Finding, its: Gist) -> bool:
+    here = other.branch == origin.branch and other.kind == ready.new.kind
+    return here and (other.text == ready.new.text or same(ready.gist, its))
+
+
+def _add(session: Session, new: NewFinding, origin: Origin, joins: str, now: int) -> Finding:
+    while True:
+        id = encode(new_numbers(1, now, chance.entropy())[0])
+        made = Finding(
+            id, origin.branch, new.topic, new.kind, new.text, origin.task, origin.attempt,
+            origin.agent, origin.actor, now, joins,
+        )  # fmt: skip
+        if session.rows(ADD, (*made, made.source)):
+            return made
+
+
+def _join(session: Session, first: Finding, topic: str) -> None:
+    """Count it, and let the finding be found under the new one's topic, too."""
+    session.run(COUNT, (first.id,) * 4)
+    if topic != first.topic:
+        ready = prepared(NewFinding(first.text, first.branch, first.topic, first.kind))
+        _index(session, first, ready, _topics(session, first.id))
+
+
+def _topics(session: Session, id: str) -> list[str]:
+    return [row[0] for row in session.rows(TOPICS, (id, id))]
+
+
+def _index(session: Session, made: Finding, ready: Prepared, topics: Sequence[str]) -> None:
+    about = [word for text in (*topics, made.text) for word in words(text)]
+    marks = [branch_mark(made.branch), kind_mark(made.kind), *map(topic_mark, topics)]
+    found = dict.fromkeys([*marks, *ready.signature, *map(indexed, about)])
+    session.index_words(decode(made.id), list(found))
+
+
+def _doubt(session: Session, made: Finding, ready: Prepared, like: list[Any]) -> None:
+    pairs = [(other.id, contradiction(ready.gist, its)) for other, its in like]
+    for other, why in [pair for pair in pairs if pair[1]][:MOST_DOUBTS]:
+        session.run_many(DOUBT, [(made.id, other, why), (other, made.id, why)])

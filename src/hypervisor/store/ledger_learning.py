@@ -1,0 +1,32 @@
+"""What the learner needs of the ledger. Few commands do: the rest is imported when asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypervisor.store.ledger_core import LedgerCore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hypervisor.domain.report import EndedAttempt
+
+
+class LearningLedger(LedgerCore):
+    def ended_attempts(self, which: Sequence[tuple[str, int]]) -> list[EndedAttempt]:
+        """Those of these attempts that have ended, by task and number."""
+        from hypervisor.store import learning
+
+        return self._db.read(lambda s: learning.ended(s, self._book, which)) if which else []
+
+    def settings_like(self, prefix: str) -> dict[str, str]:
+        """The settings whose names begin so."""
+        from hypervisor.store import learning
+
+        return self._db.read(lambda s: learning.kept(s, prefix))
+
+    def keep_settings(self, values: Mapping[str, str]) -> None:
+        """Set all of these, or none."""
+        from hypervisor.store import learning
+
+        self._write(lambda s: learning.keep(s, values), durable=False)
