@@ -85,7 +85,7 @@ def test_limits_of_a_task():
 
 WRONG = [
     ({"goveror": {}}, "goveror is unknown: did you mean governor?"),
-    ({"xyz": {}}, "xyz is unknown: there are store, run, governor, limits, outputs."),
+    ({"xyz": {}}, "xyz is unknown: there are store, run, governor, limits, outputs, agents, "),
     ({"run": {"worker": 3}}, "run.worker is unknown: did you mean run.workers?"),
     ({"governor": {"cpu_warn": 0.5}}, "did you mean governor.cpu_warning?"),
     ({"limits": {"types": {"t": {"tiem": 5}}}}, "limits.types.t.tiem is unknown: did you mean"),
@@ -100,7 +100,7 @@ WRONG = [
     ({"run": {"nice": -5}}, "run.nice must be a whole number between 0 and 19."),
     ({"run": {"grace": "5m"}}, "run.grace must be at most 60 s."),
     ({"store": {"durability": "some"}}, "store.durability must be one of full, relaxed."),
-    ({"governor": {"strategy": ["auto"]}}, "must be one of auto, parallel, sequential."),
+    ({"governor": {"strategy": ["auto"]}}, "must be one of auto, parallel, sequential, adaptive."),
     ({"governor": {"cpu_warning": 60}}, "governor.cpu_warning must be a number between 0 and 1."),
     ({"governor": {"cpu_warning": 0.9}}, "cpu_warning must not be above governor.cpu_danger."),
     ({"governor": {"margin": 0.6}}, "governor.margin must be below every threshold, so below 0.2."),

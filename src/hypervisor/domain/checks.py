@@ -67,13 +67,13 @@ def names(what: str, values: object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def keys(what: str, values: object) -> tuple[str, ...]:
+def keys(what: str, values: object, most: int = MOST_NAMES) -> tuple[str, ...]:
     """A set of free texts, such as paths, that stand for something to be held exclusively."""
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise InvalidInput(f"{what} must be a list.")
     found = sorted({text(f"{what}:", value, 1_000, empty=False) for value in values})
-    if len(found) > MOST_NAMES:
-        raise InvalidInput(f"{what}: {len(found)} entries, at most {MOST_NAMES}.")
+    if len(found) > most:
+        raise InvalidInput(f"{what}: {len(found)} entries, at most {most}.")
     return tuple(found)
 
 

@@ -8,6 +8,8 @@
     │   ├── WrongState          the task's state does not allow it
     │   ├── DependencyCycle     a task would wait for itself
     │   └── LeaseLost           the token is stale: the claim has ended
+    ├── AgentError              an agent program cannot serve
+    │   └── AgentNotReady       not installed, or not logged in
     └── StoreError              the store cannot serve
         ├── StoreBroken         damaged, or not a Hypervisor store at all
         ├── StoreNewer          written by a newer version
@@ -71,6 +73,14 @@ class LeaseLost(RequestError):
         super().__init__(f"the claim {token} has ended: {why}. Nothing was changed; claim again.")
 
 
+class AgentError(HypervisorError):
+    code = "agent"
+
+
+class AgentNotReady(AgentError):
+    code = "agent_not_ready"
+
+
 class StoreError(HypervisorError):
     code = "store"
 
@@ -110,6 +120,8 @@ EXIT_CODES = {
     "wrong_state": 5,
     "dependency_cycle": 5,
     "lease_lost": 6,
+    "agent": 11,
+    "agent_not_ready": 11,
     "store": 7,
     "store_broken": 7,
     "store_newer": 7,

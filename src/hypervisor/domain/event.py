@@ -15,3 +15,11 @@ class Event(NamedTuple):
     state: str | None
     actor: str
     data: Json
+
+
+class Cursor(NamedTuple):
+    """How far somebody who reads the events has come: `number` is the last one seen."""
+
+    name: str
+    number: int
+    moved_at: int

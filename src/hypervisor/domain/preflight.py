@@ -42,6 +42,7 @@ class Estimate(NamedTuple):
     output_all: int | None = None
     disk_free: int | None = None
     milliseconds: int | None = None
+    cost_micros: int | None = None  # of agents
 
 
 class Preflight(NamedTuple):
@@ -186,6 +187,8 @@ def costs(estimate: Estimate) -> list[str]:
         said.append(f"Kept outputs: about {size_text(estimate.output_all)}{of}.")
     if estimate.milliseconds is not None:
         said.append(f"Time: about {span_text(estimate.milliseconds)}, as it went before.")
+    if estimate.cost_micros is not None:
+        said.append(f"Cost: about {estimate.cost_micros / 1e6:.2f}, as it went before.")
     return said
 
 

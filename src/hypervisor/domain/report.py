@@ -1,4 +1,4 @@
-"""What the ledger tells for pre-flight and for the report of a batch."""
+"""What the ledger tells for pre-flight, for the report of a batch, and to the learner."""
 
 from __future__ import annotations
 
@@ -25,3 +25,20 @@ class Experience(NamedTuple):
     attempts: int
     milliseconds: int | None
     output: int | None
+
+
+class EndedAttempt(NamedTuple):
+    """What one ended attempt took; the last three figures are an agent's."""
+
+    task: str
+    number: int
+    outcome: str
+    cpu_ms: int | None
+    peak_kb: int | None
+    type: str
+    created_at: int  # of its task
+    host: str
+    agent: str
+    tokens: int = 0
+    cost_micros: int | None = None
+    limited: bool = False  # it met the limit of its provider

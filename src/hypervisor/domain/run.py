@@ -7,7 +7,7 @@ from hypervisor.domain.lease import Verdict, Worker
 from hypervisor.domain.task import Json
 from hypervisor.domain.template import Template, parse
 
-STRATEGIES = ("auto", "parallel", "sequential")
+STRATEGIES = ("auto", "parallel", "sequential", "adaptive")
 ALL = "all"
 BATCH = "batch"
 TYPE = "type"
@@ -131,6 +131,12 @@ class Ready(NamedTuple):
     priority: str
     types: tuple[str, ...]
     tasks: int  # how many, up to a bound
+    requires: tuple[str, ...] = ()  # what it takes to claim them, if nobody in particular asked
+
+    def joined(self, later: "Ready") -> "Ready":
+        """Both together, as the better of them."""
+        types = tuple(dict.fromkeys((*self.types, *later.types)))
+        return self._replace(types=types, tasks=self.tasks + later.tasks, requires=())
 
 
 class TaskReport(NamedTuple):
@@ -147,6 +153,10 @@ class TaskReport(NamedTuple):
     peak_bytes: int
     exit_code: int | None
     chunk: int = 0
+    tokens: int = 0  # of agents
+    cost_micros: int | None = None  # None: no agent worked on it, or nobody knows
+    estimated: bool = False
+    outcome: str = ""  # how the last run of an agent came out
 
 
 class Output(NamedTuple):

@@ -5,6 +5,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hypervisor.domain import checks
+from hypervisor.domain.agents.builtin import BUILTIN
+from hypervisor.domain.agents.profile import AgentProfile, Price
+from hypervisor.domain.agents.routing import Route
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.limits import Limits
 from hypervisor.domain.run import STRATEGIES
@@ -18,7 +21,8 @@ LONGEST_GRACE = 60
 
 
 class Settings(NamedTuple):
-    """`workers` None is one for each core; `grace` is in seconds; sizes are in bytes."""
+    """`workers` None is one for each core; `grace` is in seconds; sizes are in bytes, money is
+    in millionths. `routes` are the user's own; routing.DEFAULTS come after them."""
 
     relaxed: bool = False
     workers: int | None = None
@@ -34,13 +38,18 @@ class Settings(NamedTuple):
     keep_days: float = 30
     keep_size: int = 10 << 30
     keep_each: int = 8 << 20
+    agents: Mapping[str, AgentProfile] = MappingProxyType(BUILTIN)
+    routes: tuple[Route, ...] = ()
+    prices: Mapping[str, Price] = MappingProxyType({})
+    day_budget: int | None = None
+    day_tokens: int | None = None
 
 
 def settings_from(config: Mapping[str, Any]) -> Settings:
     """The settings in the tables of config.toml; InvalidInput names the key that is wrong."""
-    _refuse_unknown("", config, TABLES)
+    _refuse_unknown("", config, (*TABLES, *AGENT_TABLES))
     store, run, governor, limits, outputs = (
-        _values(name, config.get(name, {}), keys) for name, keys in TABLES.items()
+        values(name, config.get(name, {}), keys) for name, keys in TABLES.items()
     )
     defaults = Settings()
     return Settings(
@@ -53,12 +62,29 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         limits=defaults.limits._replace(**limits),
         **run,
         **outputs,
+        **_about_agents(config),
     )
+
+
+def _about_agents(config: Mapping[str, Any]) -> dict[str, Any]:
+    if not any(name in config for name in AGENT_TABLES):
+        return {}
+    from hypervisor.domain.agents import configuring
+
+    agents = configuring.agents_from(config.get("agents", {}))
+    day_budget, day_tokens = configuring.budget_from(config.get("budget", {}))
+    return {
+        "agents": agents,
+        "routes": configuring.routes_from(config.get("routing", []), agents),
+        "prices": configuring.prices_from(config.get("prices", {})),
+        "day_budget": day_budget,
+        "day_tokens": day_tokens,
+    }
 
 
 def limits_from(data: object, where: str = "limits") -> Limits:
     """Limits as people write them: durations and sizes, "off" for none."""
-    return Limits(**_values(where, data, LIMITS))
+    return Limits(**values(where, data, LIMITS))
 
 
 def size(value: str | int, what: str = "") -> int:
@@ -115,7 +141,8 @@ def _thresholds(governor: dict[str, Any]) -> Thresholds:
     return found
 
 
-def _values(table: str, given: object, keys: Mapping[str, "Reader"]) -> dict[str, Any]:
+def values(table: str, given: object, keys: Mapping[str, "Reader"]) -> dict[str, Any]:
+    """The values of a table, each read by the reader of its key."""
     if not isinstance(given, Mapping):
         raise InvalidInput(f"{table} must be a table, as in [{table}].")
     _refuse_unknown(f"{table}.", given, keys)
@@ -160,7 +187,7 @@ def _limit(read: Reader) -> Reader:
     return lambda what, value: 0 if value == "off" else read(what, value)
 
 
-def _number(low: float, high: float, whole: bool = False) -> Reader:
+def number(low: float, high: float, whole: bool = False) -> Reader:
     kind = "a whole number" if whole else "a number"
 
     def check(what: str, value: Any) -> Any:
@@ -177,7 +204,7 @@ def _workers(what: str, value: Any) -> int | None:
         return None
     if isinstance(value, str):
         _refuse(what, 'a whole number or "auto"')
-    return int(_number(1, MOST_WORKERS, whole=True)(what, value))
+    return int(number(1, MOST_WORKERS, whole=True)(what, value))
 
 
 def _names(what: str, value: Any) -> tuple[str, ...]:
@@ -186,7 +213,7 @@ def _names(what: str, value: Any) -> tuple[str, ...]:
     return checks.names(what, value)
 
 
-def _one_of(*choices: str) -> Reader:
+def one_of(*choices: str) -> Reader:
     def check(what: str, value: Any) -> Any:
         return value if value in choices else _refuse(what, f"one of {', '.join(choices)}")
 
@@ -213,28 +240,29 @@ LIMITS: dict[str, Reader] = {
     "silence": _limit(_span),
     "output": _limit(_size),
 }
-_SHARE = _number(0, 1)
+_SHARE = number(0, 1)
+AGENT_TABLES = ("agents", "routing", "prices", "budget")
 TABLES: dict[str, dict[str, Reader]] = {
-    "store": {"durability": _one_of("full", "relaxed")},
+    "store": {"durability": one_of("full", "relaxed")},
     "run": {
         "workers": _workers,
-        "nice": _number(0, 19, whole=True),
+        "nice": number(0, 19, whole=True),
         "grace": _grace,
         "capabilities": _names,
     },
     "governor": {
-        "strategy": _one_of(*STRATEGIES),
+        "strategy": one_of(*STRATEGIES),
         "memory_limit": _positive_size,
         "cpu_warning": _SHARE,
         "cpu_danger": _SHARE,
         "ram_warning": _SHARE,
         "ram_danger": _SHARE,
         "ram_emergency": _SHARE,
-        "stall": _number(0, 100),
+        "stall": number(0, 100),
         "ceiling": _SHARE,
         "margin": _SHARE,
         "hold": _span,
     },
     "limits": {**LIMITS, "types": _types, "dry_run": _yes_or_no},
-    "outputs": {"keep_days": _number(0, 36_500), "keep_size": _size, "keep_each": _size},
+    "outputs": {"keep_days": number(0, 36_500), "keep_size": _size, "keep_each": _size},
 }

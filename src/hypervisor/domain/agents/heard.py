@@ -43,6 +43,10 @@ class Tokens(NamedTuple):
 
 
 class Heard(NamedTuple):
+    """Everything is about this run alone. Some agents count tokens or money over the whole
+    session, so a run that resumes one starts with what had been used up to then: `before` and
+    `cost_before` (session.py: `resumed`), which parsers take off such sums."""
+
     session: str = ""
     tokens: Tokens = Tokens()
     cost: float | None = None  # None: the stream does not tell
@@ -53,6 +57,10 @@ class Heard(NamedTuple):
     said: str = ""  # the agent's last message
     result: Json = None  # its structured result
     trouble: Trouble | None = None  # the last one; None again once a later answer went well
+    closes: bool = True  # False: a stream without a closing word
     ended: bool = False  # its own closing word came: nothing more is to be expected
     ok: bool | None = None  # what that closing word said
     now: str = ""  # one line for people: what it is doing
+    before: Tokens = Tokens()
+    cost_before: float = 0.0
+    counted: str = ""  # a parser's own note: the message whose tokens it counted last

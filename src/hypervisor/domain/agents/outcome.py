@@ -19,6 +19,7 @@ OUTCOMES: dict[str, tuple[str, str]] = {
     "refused": (FAIL, "it reported that it failed"),
     "nothing_done": (RETRY, "it ended well and reported nothing"),
     "tools_denied": (BLOCK, "the tools it needed were refused to it"),
+    "hung": (RETRY, "it had said its last word, reported nothing, and did not end"),
     "mcp_dead": (RETRY, "its connection to Hypervisor did not come up"),
     "stream_error": (RETRY, "an error inside an answer that had begun well"),
     "quota": (RELEASE, "a limit of the provider's account"),
@@ -31,6 +32,7 @@ OUTCOMES: dict[str, tuple[str, str]] = {
     "over_budget": (FAIL, "it used up its money"),
     "lost_session": (RELEASE, "the session to resume is gone; it starts anew"),
     "crashed": (RETRY, "the program ended badly without a word"),
+    "lost_claim": (NOTHING, "its claim was ended while it worked"),
     "stopped": (NOTHING, "we stopped it"),
 }
 

@@ -21,11 +21,12 @@ class Price(NamedTuple):
 
 
 class AgentProfile(NamedTuple):
-    """One agent. Words of `argv` and `resume` may be placeholders, each a whole word:
+    """One agent. `argv` and `resume` are what follows the program; commandline.py fills them in.
 
-    `{prompt}` `{session}` `{model}` are one word; `{mcp}` `{permissions}` `{turns}` `{budget}`
-    `{schema}` `{pick}` (of a model) stand for the words of the field of that name, which may in
-    turn hold `{value}`, and for none where the attempt does not ask for such a thing.
+    `{prompt}` and `{session}` are put into the word they stand in. As a whole word, `{mcp}`
+    `{permissions}` `{allow}` `{turns}` `{budget}` `{schema}` `{usage}` `{pick}` (of a model) stand
+    for the words of the field of that name, which may in turn hold `{value}`, and for none where
+    the attempt does not ask for such a thing.
     """
 
     name: str
@@ -40,15 +41,18 @@ class AgentProfile(NamedTuple):
     login: tuple[str, ...] = ()  # files below the user's home in which it keeps a login
     mcp: tuple[str, ...] = ()
     permissions: Mapping[str, tuple[str, ...]] = NOTHING  # words by mode
+    allow: tuple[str, ...] = ()  # once more for each tool that is allowed beyond the mode's
     turns: tuple[str, ...] = ()
     budget: tuple[str, ...] = ()
-    schema: tuple[str, ...] = ()
+    schema: tuple[str, ...] = ()  # {value} is the schema itself, {file} a file that holds it
     pick: tuple[str, ...] = ()
+    usage: tuple[str, ...] = ()  # to write the tokens it used into the file {value}
     model: str = ""
     provider: str = ""
     capabilities: tuple[str, ...] = ()
     workers: int | None = None  # how many at once at most
     memory: int = 512 << 20  # bytes that one needs until that has been learned
+    codes: Mapping[int, str] = MappingProxyType({})  # exit codes that tell a kind of trouble
     grace: float = 10.0  # seconds it may take to end after its last word
     price: Price | None = None  # where the stream does not tell the cost
     sandbox: str = ""  # what keeps it inside the folder, in words for people; "": nothing

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from hypervisor.domain.agents.heard import Tokens
+from hypervisor.domain.agents.heard import Heard, Tokens
 
 
 class NewSession(NamedTuple):
@@ -51,3 +52,17 @@ class Spent(NamedTuple):
     cost_micros: int = 0
     estimated: bool = False
     unpriced: int = 0  # sessions of which nobody knows the price
+
+
+def resumed(runs: Iterable[AgentSession], session: str) -> Heard:
+    """What a run starts with that goes on with a session: the figures of its earlier runs."""
+    earlier = [run for run in runs if run.session == session]
+    tokens = [run.tokens for run in earlier]
+    return Heard(
+        session=session,
+        before=Tokens(
+            sum(each.input for each in tokens), sum(each.output for each in tokens),
+            sum(each.cached for each in tokens),
+        ),
+        cost_before=sum(run.cost_micros or 0 for run in earlier if not run.estimated) / 1e6,
+    )  # fmt: skip

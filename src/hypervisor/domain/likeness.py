@@ -1,0 +1,219 @@
+"""How alike two texts are: their words, a signature to find like ones by, and what speaks against
+each other. Pure rules on words; nothing here knows what a text means.
+
+Words are the same on both databases, as they are made here: lower case, without accents, a plural
+like its singular, a letter at a time where no spaces are written.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+ALIKE = 0.7  # share of words in common from which on two texts say the same
+SAME_SUBJECT = 0.6
+SAME_MEASURE = 0.75  # … for two texts that differ in a number
+BANDS, ROWS = 12, 3  # of a signature: texts with SAME_SUBJECT share a band 19 times out of 20
+MOST_WORDS = 5_000  # of one text that are looked at
+
+WORD = re.compile(r"[^\W_]+")
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+# A place is no statement: the same thing may be found in two lines.
+PLACE = re.compile(
+    r"(?:\blines?|\brows?|\bcolumns?|\bpages?|\bpp?\.|#|:)\s*\d+(?:\s*[-–,:]\s*\d+)*", re.I
+)
+WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0edf\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)  # fmt: skip
+_STOP = (
+    "a an and are as at be been by for from has have in into is it its of on or that the their "
+    "then there these this those to was were which will with"
+)
+STOP_WORDS = frozenset(_STOP.split())
+_NOT = "not no never none without cannot isnt dont doesnt didnt wont cant aint nor nothing neither"
+NEGATIONS = frozenset(_NOT.split())
+# Two agents choose them differently for the same thing; any other word may name another thing.
+_WEAK = (
+    "issue problem bug error flaw weakness finding found find see seen seem appear contain use "
+    "used using build built construct create make made allow enable lead cause result due via when "
+    "where while because since may might can could should would possible potential potentially "
+    "direct directly currently also very here still just only such than so both all any each "
+    "critical serious severe important note warning"
+)
+WEAK_WORDS = frozenset(_WEAK.split())
+AKIN = 5  # letters that two forms of a word begin with
+VERDICTS: tuple[tuple[str, str], ...] = (
+    ("safe secure harmless sanitized sanitised escaped protected",
+     "unsafe insecure vulnerable dangerous exploitable unsanitized unsanitised unescaped "
+     "injectable unprotected"),
+    ("correct right valid true", "incorrect wrong invalid false"),
+    ("works working passes passed passing succeeds succeeded ok fine",
+     "fails failed failing broken breaks crashes crashed"),
+    ("exists present found available", "missing absent unavailable"),
+    ("needed required used necessary", "unneeded unused unnecessary superfluous obsolete"),
+    ("enabled on active", "disabled off inactive"),
+    ("allowed permitted accepted", "forbidden denied refused rejected"),
+    ("fixed resolved solved", "unfixed unresolved unsolved open"),
+    ("fast faster", "slow slower"),
+    ("complete finished done", "incomplete unfinished"),
+)  # fmt: skip
+PRIME = (1 << 61) - 1
+
+
+class Gist(NamedTuple):
+    """What of a text counts when it is compared."""
+
+    words: frozenset[str]
+    subject: frozenset[str]  # without verdicts and numbers
+    numbers: frozenset[str]  # all, to tell two texts apart
+    measures: frozenset[str]  # without those that only name a place
+    leaning: dict[int, bool]  # for or against, by the row of VERDICTS; -1: negated at all
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in their order, as they are searched and compared."""
+    plain = text.casefold() if text.isascii() else _without_accents(text)
+    found: list[str] = []
+    for word in WORD.findall(plain.replace("'", "").replace("’", "")):
+        if not word.isascii() and WITHOUT_SPACES.search(word):
+            found += [part for part in _letters(word) if part]
+        else:
+            found.append(_singular(word))
+        if len(found) >= MOST_WORDS:
+            break
+    return found[:MOST_WORDS]
+
+
+def search_words(text: str, most: int) -> list[str]:
+    """The words that are worth looking for, each once: all if the text has no others."""
+    found = list(dict.fromkeys(words(text)))
+    telling = [word for word in found if word not in STOP_WORDS]
+    return (telling or found)[:most]
+
+
+def gist(text: str) -> Gist:
+    all_words = words(text)
+    content = frozenset(word for word in all_words if word not in STOP_WORDS)
+    leaning = _leaning(all_words)
+    subject = frozenset(
+        word
+        for word in content
+        if word not in NEGATIONS and word not in _sides() and not word[0].isdigit()
+    )
+    places = PLACE.sub(" ", text)
+    return Gist(content, subject, frozenset(NUMBER.findall(text)),
+                frozenset(NUMBER.findall(places)), leaning)  # fmt: skip
+
+
+def signature(text: Gist) -> list[str]:
+    """A few marks; texts about the same subject have one of them in common (MinHash)."""
+    from hashlib import blake2b
+    from zlib import crc32
+
+    hashes = [crc32(word.encode()) + 1 for word in (text.subject or text.words)] or [1]
+    least = [min((a * each + b) % PRIME for each in hashes) for a, b in _permutations()]
+    bands = (least[start : start + ROWS] for start in range(0, BANDS * ROWS, ROWS))
+    return [
+        blake2b(f"{number}:{band}".encode(), digest_size=6).hexdigest()
+        for number, band in enumerate(bands)
+    ]
+
+
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    both = one | other
+    return len(one & other) / len(both) if both else 1.0
+
+
+def same(one: Gist, other: Gist) -> bool:
+    """Whether two texts say the same: nearly the same words, the same numbers, no other verdict.
+    One may say more than the other; each naming something of its own are two things."""
+    return (
+        one.numbers == other.numbers
+        and not _opposed(one, other)
+        and (-1 in one.leaning) == (-1 in other.leaning)
+        and jaccard(one.words, other.words) >= ALIKE
+        and not (_lacks(one, other) and _lacks(other, one))
+    )
+
+
+def contradiction(one: Gist, other: Gist) -> str:
+    """Why two texts may speak against each other, "" if nothing shows. A hint, no judgement."""
+    near = jaccard(one.subject, other.subject)
+    if near >= SAME_SUBJECT:
+        if _opposed(one, other):
+            return "opposite verdicts"
+        if (-1 in one.leaning) != (-1 in other.leaning) and near >= ALIKE:
+            return "one of them says not"
+    mine, theirs = one.measures - other.measures, other.measures - one.measures
+    if near >= SAME_MEASURE and len(mine) == len(theirs) == 1:
+        return f"different numbers: {min(mine)} and {min(theirs)}"
+    return ""
+
+
+def _lacks(one: Gist, other: Gist) -> bool:
+    """Whether the other one names something that this one does not, in any form."""
+    mine = {word[:AKIN] for word in one.words if len(word) >= AKIN}
+    return any(
+        word not in WEAK_WORDS and word not in _sides() and word[:AKIN] not in mine
+        for word in other.words - one.words
+    )
+
+
+def _opposed(one: Gist, other: Gist) -> bool:
+    rows = one.leaning.keys() & other.leaning.keys()
+    return any(one.leaning[row] != other.leaning[row] for row in rows)
+
+
+def _leaning(all_words: list[str]) -> dict[int, bool]:
+    """Which verdicts the words give; one that follows a negation counts the other way round."""
+    found: dict[int, bool] = {}
+    for place, word in enumerate(all_words):
+        side = _sides().get(word)
+        negated = any(before in NEGATIONS for before in all_words[max(place - 3, 0) : place])
+        if side is not None:
+            found.setdefault(side[0], side[1] is not negated)
+    if not found and any(word in NEGATIONS for word in all_words):
+        found[-1] = True
+    return found
+
+
+@lru_cache(maxsize=1)
+def _sides() -> dict[str, tuple[int, bool]]:
+    return {
+        _singular(word): (row, side == 0)
+        for row, sides in enumerate(VERDICTS)
+        for side in (0, 1)
+        for word in sides[side].split()
+    }
+
+
+@lru_cache(maxsize=1)
+def _permutations() -> list[tuple[int, int]]:
+    """The same in every process, for ever: signatures are stored."""
+    from hashlib import blake2b
+
+    numbers = [
+        int.from_bytes(blake2b(b"hive %d" % n, digest_size=7).digest(), "big") + 1
+        for n in range(2 * BANDS * ROWS)
+    ]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _without_accents(text: str) -> str:
+    from unicodedata import combining, normalize
+
+    apart = normalize("NFKD", text.casefold())
+    return normalize("NFC", "".join(letter for letter in apart if not combining(letter)))
+
+
+def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith(("ies", "ie")):  # queries like query, cookie like cookies
+        return word[: word.rindex("ie")] + "y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word[:64]
+
+
+def _letters(word: str) -> list[str]:
+    return re.split(f"({WITHOUT_SPACES.pattern})", word)

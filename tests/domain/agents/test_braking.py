@@ -1,0 +1,131 @@
+"""How long an account rests."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypervisor.domain.agents.brake import Brake
+from hypervisor.domain.agents.braking import (
+    FORGOTTEN,
+    LATEST,
+    LONGEST_REST,
+    MARGIN,
+    next_brake,
+    reset_of,
+)
+from hypervisor.domain.agents.heard import OVERLOAD, QUOTA, Trouble
+
+NOW = round(datetime(2026, 11, 16, 14, 0, tzinfo=UTC).timestamp() * 1000)
+
+
+def at(day, hour, minute, tz=UTC):
+    return round(datetime(2026, 11, day, hour, minute, tzinfo=tz).timestamp() * 1000)
+
+
+PROSE = [
+    ("You've hit your session limit · resets 3:45pm", at(16, 15, 45)),
+    ("You've hit your limit · resets 9am", at(17, 9, 0)),
+    ("You've hit your weekly limit · resets Nov 18, 9am", at(18, 9, 0)),
+    ("resets 3:45pm (UTC)", at(16, 15, 45)),
+    ("You’ve hit your usage limit. … or try again at 5:42 PM.", at(16, 17, 42)),
+    ("try again at 8:40 AM.", at(17, 8, 40)),
+    ("try again at Nov 20th, 2026 9:05 AM.", at(20, 9, 5)),
+    ("try again at 12:30 AM", at(17, 0, 30)),
+    ("try again at 12:30 PM", at(17, 12, 30)),
+    ("Please try again in 30s", NOW + 30_000),
+    ("Rate limit reached. Please try again in 1.5s.", NOW + 1_500),
+    ("try again in 250ms", NOW + 1_000),
+    ("try again in 2 hours 5 minutes", NOW + 7_500_000),
+    ("Please retry in 41.5s.", NOW + 41_500),
+    ("try again in 3 days, 2 hours and 1 minute", NOW + 266_460_000),
+    ("resets in 20m", NOW + 1_200_000),
+    ("Too many requests", None),
+    ("try again in a moment", None),
+    ("try again later", None),
+    ("resets 99:99pm", None),
+    ("try again in 99999 days", None),
+    ("try again at Nov 20th, 2031 9:05 AM", None),
+    ("retried 5 times (total retry wait time: 11.21 seconds)", None),
+    ("retry 3 of 5", None),
+]
+
+
+@pytest.mark.parametrize("text, expected", PROSE, ids=[each[0] for each in PROSE])
+def test_resets_in_prose(text, expected):
+    assert reset_of(Trouble(QUOTA, text), NOW) == expected
+
+
+def test_prose_is_in_the_zone_that_is_given():
+    zone = timezone(timedelta(hours=-5))  # there it is 9:00
+    assert reset_of(Trouble(QUOTA, "resets 3:45pm"), NOW, zone) == at(16, 15, 45, zone)
+    assert reset_of(Trouble(QUOTA, "resets 8am"), NOW, zone) == at(17, 8, 0, zone)
+    assert reset_of(Trouble(QUOTA, "resets 3pm (UTC)"), NOW, zone) == at(16, 15, 0)
+
+
+def test_figures_come_before_prose():
+    assert reset_of(Trouble(QUOTA, "resets 3pm", reset_at=NOW + 9_000), NOW) == NOW + 9_000
+    assert reset_of(Trouble(QUOTA, "resets 3pm", retry_after=9_000), NOW) == NOW + 9_000
+    assert reset_of(Trouble(QUOTA, "", reset_at=NOW - 9_000), NOW) == NOW + 1_000
+    assert reset_of(Trouble(QUOTA, "", reset_at=NOW + LATEST + 1), NOW) is None
+    assert reset_of(Trouble(QUOTA, "", reset_at=5), NOW) is None
+
+
+def test_a_known_reset_is_kept_to():
+    brake = next_brake(None, "a:1", Trouble(QUOTA, "try again in 30s"), NOW)
+    assert brake == Brake("a:1", NOW + 30_000 + MARGIN, 0, "try again in 30s", NOW)
+
+
+def test_without_a_word_each_rest_is_twice_as_long():
+    brake, now, rests = None, NOW, []
+    for _ in range(9):
+        brake = next_brake(brake, "a:1", Trouble(OVERLOAD, "", 529), now)
+        rests.append((brake.until - now) // 1000)
+        now = brake.until
+    assert rests == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
+    assert brake is not None and (brake.level, brake.reason) == (9, "529")
+    later = next_brake(brake, "a:1", Trouble(OVERLOAD, ""), now + FORGOTTEN)
+    assert (later.level, later.until - now - FORGOTTEN) == (1, 30_000)
+
+
+def test_the_agents_own_pause_is_only_a_floor():
+    own = Trouble(QUOTA, "rate_limit", 429, retry_after=500, retrying=True)
+    assert reset_of(own, NOW) is None
+    assert next_brake(None, "a:1", own, NOW).until == NOW + 30_000
+    long = own._replace(retry_after=90_000)
+    assert next_brake(None, "a:1", long, NOW).until == NOW + 90_000 + MARGIN
+
+
+def test_those_that_were_under_way_do_not_count_again():
+    first = next_brake(None, "a:1", Trouble(QUOTA, "429"), NOW)
+    second = next_brake(first, "a:1", Trouble(QUOTA, "429"), NOW + 100)
+    assert second[1:3] == first[1:3] and second.since == NOW
+    known = next_brake(second, "a:1", Trouble(QUOTA, "try again in 300s"), NOW + 200)
+    assert known.until == NOW + 200 + 300_000 + MARGIN
+    sooner = next_brake(known, "a:1", Trouble(QUOTA, "try again in 5s"), NOW + 300)
+    assert sooner.until == known.until
+
+
+@given(
+    st.text() | st.from_regex(r"(try again|resets) (in|at) [0-9]{1,20}[ :]?[0-9a-zA-Z]{0,9}"),
+    st.none() | st.integers(),
+    st.none() | st.integers(),
+    st.booleans(),
+    st.integers(0, 1 << 45),
+)
+def test_whatever_is_told_the_rest_is_bounded(text, reset, after, retrying, now):
+    brake = next_brake(None, "a", Trouble(QUOTA, text, None, reset, after, retrying), now)
+    assert now < brake.until <= now + max(LATEST, LONGEST_REST) + 2 * MARGIN
+
+
+def test_a_reset_that_proved_wrong_is_not_believed_again():
+    told = Trouble(QUOTA, "try again in 2s")
+    brake, now, rests = None, NOW, []
+    for _ in range(4):
+        brake = next_brake(brake, "a:1", told, now)
+        rests.append(brake.until - now)
+        now = brake.until + 500
+    assert rests == [2_000 + MARGIN, 30_000, 60_000, 120_000]
+    later = next_brake(brake, "a:1", told, now + 60_000)
+    assert (later.until - now - 60_000, later.level) == (2_000 + MARGIN, 0)

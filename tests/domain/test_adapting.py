@@ -1,0 +1,101 @@
+"""How many workers `adaptive` chooses, in worlds whose truth is known."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+import pytest
+
+from hypervisor.domain.adapting import choose, favourite, levels
+from hypervisor.domain.scaling import Claimed, Evidence, believed
+from tests.domain.test_scaling import evidence_of
+from tests.support.workloads import LIMIT, WORLDS, adaptive, best_fixed, efficiency, simulated
+
+SEEDS = range(3)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+class TestWorld:
+    def test_regret_over_the_first_sixty_is_small(self, name):
+        world = WORLDS[name]
+        regrets = [
+            simulated(world, 60, adaptive(), seed).seconds / best_fixed(world, 60, seed) - 1
+            for seed in SEEDS
+        ]
+        assert mean(regrets) < 0.25
+
+    def test_after_twenty_it_is_near_the_best(self, name):
+        world = WORLDS[name]
+        found = [
+            favourite(believed(simulated(world, 20, adaptive(), seed).evidence), LIMIT)
+            for seed in SEEDS
+        ]
+        assert mean(efficiency(world, n) for n in found) > 0.85
+
+    def test_what_is_known_helps_the_next_run(self, name):
+        world = WORLDS[name]
+        known = simulated(world, 120, adaptive(), 1).evidence
+        later = simulated(world, 60, adaptive(), 2, evidence=known)
+        assert later.seconds < 1.15 * best_fixed(world, 60, 2)
+
+
+@pytest.mark.parametrize(("tasks", "spread"), [(60, 0.05), (120, 0.2)])
+def test_the_answer_to_a_lock_is_one(tasks, spread):
+    """What varies more needs more samples."""
+    for seed in range(100, 106):
+        run = simulated(WORLDS["lock"], tasks, adaptive(), seed, spread)
+        assert favourite(believed(run.evidence), LIMIT) == 1, seed
+
+
+@pytest.mark.parametrize(("before", "after"), [("sleep", "lock"), ("sleep", "cpu")])
+def test_a_change_of_the_world_is_noticed(before, after):
+    run = simulated(WORLDS[before], 160, adaptive(), 3, later=WORLDS[after])
+    assert run.evidence.changes == 1
+    assert efficiency(WORLDS[after], run.workers[-1]) > 0.85
+
+
+def test_what_got_better_is_found_in_time():
+    """Alone nothing shows that a lock is gone: now and then it looks again."""
+    run = simulated(WORLDS["lock"], 400, adaptive(), 3, later=WORLDS["sleep"])
+    assert run.workers[-1] == LIMIT
+
+
+class TestFoundingExamples:
+    def test_searches_that_are_nine_times_faster_are_always_parallel(self):
+        known = evidence_of(WORLDS["sleep"], (1, 4, 10), 60)
+        choice = choose(believed(known), 10)
+        assert choice.workers == 10 and choice.settled
+        assert "10 at once save 90 %" in choice.why
+
+    def test_calls_that_gain_a_tenth_run_one_after_the_other(self):
+        known = evidence_of(WORLDS["ten percent"], (1, 2, 4), 150, spread=0.1)
+        choice = choose(believed(known), 4)
+        assert choice.workers == 1 and choice.settled
+        assert "one after the other" in choice.why and "not worth it" in choice.why
+
+    def test_what_was_only_said_decides_until_more_is_known(self):
+        search, call = (choose(believed(Evidence(), Claimed(b)), 4) for b in (0.75, 0.1))
+        assert search.workers >= 3 and call.workers == 1
+        assert "as was claimed" in search.why and not search.settled
+
+
+class TestChoice:
+    def test_within_the_limit(self):
+        for limit in (1, 2, 3, 5, 8, 100):
+            for name in WORLDS:
+                belief = believed(evidence_of(WORLDS[name], (1, 2, 4), 12))
+                assert 1 <= choose(belief, limit).workers <= limit
+
+    def test_first_while_nothing_is_known(self):
+        assert choose(believed(Evidence()), 8, first=2).workers == 2
+        assert choose(believed(Evidence()), 8).workers == 4
+
+    def test_the_number_there_is_stays_if_it_is_as_good(self):
+        belief = believed(evidence_of(WORLDS["cpu"], (1, 2, 3, 4), 80))
+        assert favourite(belief, 8) == 2
+        assert favourite(belief, 8, now=3) == 3
+        assert favourite(belief, 8, now=8) == 2
+
+    def test_levels_end_with_the_limit(self):
+        assert levels(5) == [1, 2, 3, 4, 5]
+        assert levels(10) == [1, 2, 3, 4, 6, 8, 10]
