@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hypervisor.domain.errors import InvalidInput, NotFound, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hypervisor.adapters.cgroup import Group
+    from hypervisor.adapters.journal import Journal
     from hypervisor.adapters.places import Places
+    from hypervisor.domain.lease import Worker as Identity
+    from hypervisor.domain.run import RunSpec
     from hypervisor.operations.context import Context, Equipment
-    from hypervisor.ports import ActionFiles, Store
+    from hypervisor.ports import ActionFiles, AgentAdapter, Store
+    from hypervisor.services.worker import Worker
 
 IDLE_MS = 3_000
 TICK = 0.25
@@ -25,16 +30,19 @@ FILE = "store.db"
 
 
 def connect(
-    store: str | None = None, create: bool = True, relaxed: bool | None = None, pid: int = 0
-) -> Context:
-    """Open the store that is meant: named, set by HYPERVISOR_STORE, or found upwards."""
+    store: str | None = None, create: bool = True, relaxed: bool | None = None, pid: int = 0,
+    bare: bool = False,
+) -> Context:  # fmt: skip
+    """Open the store that is meant: named, set by HYPERVISOR_STORE, or found upwards.
+
+    `bare`: where there is none, this host can still be asked."""
     from hypervisor.adapters.host import LocalHost
     from hypervisor.operations.context import Context
 
     if store is not None and not store.strip():
         raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
     where = store or os.environ.get("HYPERVISOR_STORE") or ""
-    opened = _open(where, create, relaxed)
+    opened = _open_or_not(where, create, relaxed) if bare else _open(where, create, relaxed)
     hv = Context(opened, LocalHost(), _actor(), pid, lambda: _equipment(where, opened.where))
     hv.serve = lambda each_tick: supervise(False, where or None, each_tick)
     return hv
@@ -56,8 +64,10 @@ def serve() -> None:
     role, *words = sys.argv[1:]
     if role == "supervise":
         supervise(detached=True)
+    elif role == "notify":
+        notify()
     elif role == "work":
-        work(words[0])
+        work(*words)
 
 
 def supervise(
@@ -101,35 +111,98 @@ def supervise(
             if signals.asked or time.monotonic() > patience:
                 break
         signals.wait(WAITING_TICK if supervisor.is_waiting else TICK)
+    supervisor.notifier.last_look()
+    supervisor.learner.last_look()
     launcher.tidy()
     hv.close()
     return 0
 
 
-def work(batch: str) -> None:
-    """Be a worker of one batch until it has nothing more to claim."""
+def work(batch: str, agent: str = "") -> None:
+    """Be a worker of one batch until it has nothing more to claim. `agent`: with this agent."""
     from hypervisor.adapters.cgroup import Group
-    from hypervisor.adapters.environment import environment_for
     from hypervisor.adapters.journal import Journal
-    from hypervisor.adapters.launch import WORKER_GROUP, LocalLauncher, mark_of
-    from hypervisor.adapters.runner import LocalRunner
-    from hypervisor.domain.run import spec_from, template_of
+    from hypervisor.adapters.launch import WORKER_GROUP, LocalLauncher
+    from hypervisor.domain.run import spec_from
     from hypervisor.operations.claim import identity
-    from hypervisor.services.worker import Worker
 
     hv = connect(pid=os.getpid())
-    launcher, settings = hv.launcher, hv.settings
+    launcher = hv.launcher
     assert isinstance(launcher, LocalLauncher)
     spec = spec_from(hv.store.batch(batch).spec)
     me = identity(hv, f"worker-{os.getpid()}", os.getpid())
     given = launcher.environment(batch)
     own = given if given is not None else dict(os.environ)
-    env = environment_for(spec, own, batch, _locks(launcher.places))
     group = Group.make(f"{WORKER_GROUP}{os.getpid()}")
+    journal = Journal(launcher.places.runtime, me, group.path if group else None)
+    make = _agent_worker if spec.agent else _worker
+    make(hv, me, batch, spec, own, group, journal, agent).run()
+    hv.close()
+
+
+def _worker(
+    hv: Context, me: Identity, batch: str, spec: RunSpec, given: dict[str, str],
+    group: Group | None, journal: Journal, agent: str,
+) -> Worker:  # fmt: skip
+    """A worker that runs commands or a function."""
+    from hypervisor.adapters.environment import environment_for
+    from hypervisor.adapters.launch import mark_of
+    from hypervisor.adapters.runner import LocalRunner
+    from hypervisor.domain.run import template_of
+    from hypervisor.services.worker import Worker
+
+    settings = hv.settings
+    env = environment_for(spec, given, batch, _locks(_places(hv)))
     template = template_of(spec) if spec.command else None
     runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
-    journal = Journal(launcher.places.runtime, me, group.path if group else None)
-    Worker(hv, me, batch, spec, runner, journal, hv.outputs, settings, settings.capabilities).run()
+    return Worker(hv, me, batch, spec, runner, journal, hv.outputs, settings, settings.capabilities)
+
+
+def _agent_worker(
+    hv: Context, me: Identity, batch: str, spec: RunSpec, given: dict[str, str],
+    group: Group | None, journal: Journal, agent: str,
+) -> Worker:  # fmt: skip
+    """A worker that runs an agent on tasks it claims, or keeps one that claims by itself."""
+    from hypervisor.adapters.agents.prompts import Prompts
+    from hypervisor.adapters.agents.runner import AgentRunner
+    from hypervisor.adapters.agents.station import station_for
+    from hypervisor.adapters.launch import mark_of
+    from hypervisor.domain.agents.account import account_of
+    from hypervisor.domain.agents.budgeting import price_of
+    from hypervisor.services.agent_keeper import Keeper
+    from hypervisor.services.agent_worker import AgentWorker, Duty
+
+    settings, places = hv.settings, _places(hv)
+    name = agent or spec.agent
+    if name not in settings.agents:
+        raise InvalidInput(f"there is no agent {name!r} in config.toml any more.")
+    profile = settings.agents[name]
+    store = os.environ.get("HYPERVISOR_STORE") or hv.store.where
+    station = station_for(profile, spec, me, batch, given, store, places.data, _locks(places))
+    runner = AgentRunner(spec, station, mark_of(me), group, settings.nice)
+    known = {name, *spec.agents} & set(settings.agents)
+    accounts = {each: account_of(settings.agents[each], given) for each in known}
+    prompts = Prompts(spec, _prompts())
+    price = price_of(profile, spec.model, settings.prices)
+    duty = Duty(profile, accounts, station.homes, prompts.write, prompts.go_on, prompts.pull, price)
+    kind = Keeper if spec.mode == "pull" else AgentWorker
+    return kind(hv, me, batch, spec, runner, journal, hv.outputs, settings, duty)
+
+
+def _places(hv: Context) -> Places:
+    from hypervisor.adapters.launch import LocalLauncher
+
+    assert isinstance(hv.launcher, LocalLauncher)
+    return hv.launcher.places
+
+
+def notify() -> None:
+    """Deliver notices until none is left, unless another process here does already."""
+    from hypervisor.services.notifier import Deliverer
+
+    hv = connect()
+    if hv.launcher.hold_notifier() is not None:
+        Deliverer(hv).run()
     hv.close()
 
 
@@ -139,8 +212,10 @@ def cores() -> int:
 
 
 def _equipment(given: str, where: str) -> Equipment:
+    from hypervisor.adapters.agents.homes import AgentHomes
     from hypervisor.adapters.batchfiles import BatchFiles
     from hypervisor.adapters.launch import LocalLauncher
+    from hypervisor.adapters.notifying import Courier
     from hypervisor.adapters.outputs import Outputs
     from hypervisor.adapters.places import places_of
     from hypervisor.adapters.taskfiles import TaskFiles
@@ -153,8 +228,27 @@ def _equipment(given: str, where: str) -> Equipment:
     launcher = LocalLauncher(given if is_url else where, places)
     return Equipment(
         launcher, Outputs(places.data), settings, BatchFiles(places.data),
-        TaskFiles(_locks(places)), _action_files,
+        TaskFiles(_locks(places)), _action_files, courier=Courier(places.data),
+        agents=lambda: _agents(places), secret=lambda name: _secret(places.data, name),
+        homes=AgentHomes(places.data),
     )  # fmt: skip
+
+
+def _secret(folder: str, name: str) -> tuple[str, str]:
+    from hypervisor.adapters.kept_secrets import kept_secret
+
+    return kept_secret(folder, name)
+
+
+def _agents(places: Places) -> AgentAdapter:
+    from hypervisor.adapters.agents.local import LocalAgents
+
+    return LocalAgents(places.data, _prompts())
+
+
+def _prompts() -> str:
+    """Where the built-in frames of prompts are."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "skills", "prompts")
 
 
 def _locks(places: Places) -> str:
@@ -166,6 +260,15 @@ def _action_files(root: str, folder: str) -> ActionFiles:
     from hypervisor.adapters.actions import ActionFiles
 
     return ActionFiles(root, folder)
+
+
+def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Store:
+    from hypervisor.operations.context import NoStore
+
+    try:
+        return _open(where, create, relaxed)
+    except NotFound:
+        return cast("Store", NoStore(_path(where, create=True)))
 
 
 def _open(where: str, create: bool, relaxed: bool | None) -> Store:

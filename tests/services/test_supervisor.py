@@ -32,9 +32,10 @@ class Obedient:
         self.strategy = "auto"
         self.reading = Reading(SAFE, 0, Load(0.25, 0.0, 1, 4))
         self.seen: list[Any] = []
+        self.counts_own = False
 
     def tick(self, now, workers, count_own, running=()):
-        assert not count_own
+        self.counts_own = count_own
         return self.reading
 
     def decide(self, now, asked, limit, running, expected=None):
@@ -57,20 +58,29 @@ class Host:
         self.ends = True
         self.using: dict[int, int] = {}
         self.words: list[dict[str, Any]] = []
+        self.agents: dict[int, str] = {}
+        self.keys: dict[str, str] = {}  # by batch
 
     # What the supervisor asks
 
     def boot(self):
         return BOOT
 
+    def host(self):
+        return "host"
+
     def is_gone(self, worker):
         return None if worker.boot != BOOT else worker.pid not in self.alive
 
-    def start_worker(self, batch):
+    def start_worker(self, batch, agent=""):
         pid = 100 + len(self.started)
         self.started.append((pid, batch))
+        self.agents[pid] = agent
         self.alive.add(pid)
         return pid
+
+    def account(self, batch, profile):
+        return f"{profile.provider}:{self.keys.get(batch, 'login')}"
 
     def reap(self):
         ended, self.ended = self.ended, []
@@ -102,7 +112,7 @@ class Host:
         known = {each.worker.pid for each in self.store.at_work(BOOT)}
         for pid, batch in self.started:
             if pid in self.alive and pid not in known:
-                self.store.register(worker_of(pid), batch, now + pid)
+                self.store.register(worker_of(pid), batch, now + pid, self.agents[pid])
 
     def leave(self, pid):
         """A worker ends as it should."""
@@ -424,6 +434,7 @@ class TestBetweenBatches:
         stage.tick()
         seen = stage.governor.seen[-1]
         assert (seen.asked, seen.limit) == (9, 6)
+        assert not stage.governor.counts_own
 
 
 class TestMemory:

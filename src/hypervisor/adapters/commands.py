@@ -1,6 +1,7 @@
 """Commands as attempts: started without a shell, in a session of their own.
 
-The output goes straight into its file; nothing of it passes through us.
+The output of a command goes straight into its file; nothing of it passes through us. Whoever
+wants to hear what a program says gives the ends of pipes instead.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import shutil
 import signal
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hypervisor.domain.attempt import Ended
 
@@ -25,6 +27,13 @@ RESET = (
     signal.SIGXFSZ,
 )  # fmt: skip
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class Pipes(NamedTuple):
+    """Where a program writes: the ends of two pipes, or of one pipe twice."""
+
+    out: int
+    err: int
 
 
 class Command:
@@ -65,7 +74,7 @@ class Commands:
         self._programs: dict[str, str] = {}
 
     def start(
-        self, argv: Sequence[str], env: dict[str, str], output: str, stdin: bytes | None
+        self, argv: Sequence[str], env: dict[str, str], output: str | Pipes, stdin: bytes | None
     ) -> Command | Ended:
         """The running command, or how it ended because it could not be started.
         OSError: this host cannot start anything just now."""
@@ -77,15 +86,15 @@ class Commands:
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
             if feed is None
             else (os.POSIX_SPAWN_DUP2, feed, 0),
-            (os.POSIX_SPAWN_OPEN, 1, output, WRITE, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
+            *_writing_to(output),
         ]
         try:
             return Command(_spawn(program, argv, env, actions))
         except OSError as error:
             if error.errno in HOST_TROUBLE:
                 raise
-            os.close(os.open(output, WRITE, 0o600))  # or it is that: not the command's doing
+            if isinstance(output, str):  # or it is that: not the command's doing
+                os.close(os.open(output, WRITE, 0o600))
             code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
             return _failed(code, f"{argv[0]} could not be started: {error.strerror}.")
         finally:
@@ -115,6 +124,12 @@ def _spawn(
             raise
     # A script without a first line that names its interpreter: the shell's, as everywhere.
     return _spawn("/bin/sh", ["/bin/sh", program, *argv[1:]], env, actions)
+
+
+def _writing_to(output: str | Pipes) -> list[tuple[object, ...]]:
+    if isinstance(output, Pipes):
+        return [(os.POSIX_SPAWN_DUP2, output.out, 1), (os.POSIX_SPAWN_DUP2, output.err, 2)]
+    return [(os.POSIX_SPAWN_OPEN, 1, output, WRITE, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
 
 
 def _as_file(text: bytes) -> int:

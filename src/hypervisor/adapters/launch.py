@@ -16,6 +16,8 @@ from hypervisor.adapters import journal, tree
 from hypervisor.adapters.cgroup import remove_groups_of_the_dead
 from hypervisor.adapters.host import LocalHost
 from hypervisor.adapters.places import Places, make_private
+from hypervisor.domain.agents.account import account_of
+from hypervisor.domain.agents.profile import AgentProfile
 from hypervisor.domain.lease import Worker, parse_token
 from hypervisor.domain.run import Remains
 
@@ -58,8 +60,14 @@ class LocalLauncher:
 
     def hold(self) -> int | None:
         """Become the one supervisor of this store here. None if there is one."""
+        return self._hold(self._lock())
+
+    def hold_notifier(self) -> int | None:
+        return self._hold(self._notifier_lock())
+
+    def _hold(self, lock: str) -> int | None:
         make_private(self.places.runtime)
-        handle = os.open(self._lock(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         while not _take(handle, fcntl.LOCK_EX):
             if not _take(handle, fcntl.LOCK_SH):
                 os.close(handle)
@@ -78,10 +86,21 @@ class LocalLauncher:
         make_private(self.places.runtime)
         self._coming_up = self._start("supervise", "--detached")
 
-    def start_worker(self, batch: str) -> int:
-        pid = self._start("work", batch)
+    def start_worker(self, batch: str, agent: str = "") -> int:
+        """`agent` is the profile whose worker it shall be, "" for commands and functions."""
+        pid = self._start("work", batch, *([agent] if agent else []))
         self._started.add(pid)
         return pid
+
+    def start_notifier(self) -> None:
+        """None is needed if one is at it. It is no worker, but is left alone like one."""
+        make_private(self.places.runtime)
+        lock = os.open(self._notifier_lock(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if _take(lock, fcntl.LOCK_SH):
+                self._started.add(self._start("notify"))
+        finally:
+            os.close(lock)
 
     def keep_environment(self, batch: str) -> None:
         make_private(self.places.runtime)
@@ -99,6 +118,10 @@ class LocalLauncher:
         except OSError:
             return None
         return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+    def account(self, batch: str, profile: AgentProfile) -> str:
+        given = self.environment(batch)
+        return account_of(profile, os.environ if given is None else given)
 
     def forget_environment(self, batch: str) -> None:
         with suppress(OSError):
@@ -202,6 +225,9 @@ class LocalLauncher:
             if os.stat(path).st_size > BIGGEST_LOG:
                 os.rename(path, path + ".old")
         return path
+
+    def _notifier_lock(self) -> str:
+        return os.path.join(self.places.runtime, "notifier.lock")
 
     def _lock(self) -> str:
         return os.path.join(self.places.runtime, "supervisor.lock")

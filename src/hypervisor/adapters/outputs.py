@@ -89,11 +89,14 @@ class Outputs:
                     yield from self._of_group(group.name)
 
     def remove(self, task: str, attempt: int) -> int:
-        """Delete an output; returns how many bytes that freed."""
-        size = self.size(task, attempt) or 0
+        """Delete an output, and the changes that are kept beside it; returns how many bytes
+        the output had."""
+        size, path = self.size(task, attempt) or 0, self.path(task, attempt)
         with suppress(OSError):
-            os.unlink(self.path(task, attempt))
-            os.rmdir(os.path.dirname(self.path(task, attempt)))  # only once it is empty
+            os.unlink(path.removesuffix(".log") + ".patch")
+        with suppress(OSError):
+            os.unlink(path)
+            os.rmdir(os.path.dirname(path))  # only once it is empty
         return size
 
     def free(self) -> int:

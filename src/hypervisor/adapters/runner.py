@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from hypervisor.adapters import tree
 from hypervisor.adapters.cgroup import Group
-from hypervisor.adapters.commands import Command, Commands
+from hypervisor.adapters.commands import Command, Commands, Pipes
 from hypervisor.adapters.functions import FunctionRunner
 from hypervisor.adapters.signals import Signals
 from hypervisor.domain.attempt import Ended
@@ -66,7 +66,7 @@ class LocalRunner:
         return self._function.pid or 0 if self._function is not None else 0
 
     def start(self, item: Item, token: str, output: str) -> None:
-        self._cpu_before = _reaped_cpu()
+        self._begin()
         if self._function is not None:
             value = item.text if item.columns is None else item.columns
             self._function.start(value, output, item.note)
@@ -78,7 +78,15 @@ class LocalRunner:
         if item.note:
             env["HV_NOTE"] = item.note
         stdin = (item.text + "\n").encode() if self._spec.stdin == "item" else None
-        started = self._commands.start(self._template.render(item), env, output, stdin)
+        self._launch(self._template.render(item), env, output, stdin)
+
+    def _begin(self) -> None:
+        self._cpu_before = _reaped_cpu()
+
+    def _launch(
+        self, argv: Sequence[str], env: dict[str, str], output: str | Pipes, stdin: bytes | None
+    ) -> None:
+        started = self._commands.start(argv, env, output, stdin)
         if isinstance(started, Ended):
             self._failed = started
             return

@@ -2,7 +2,8 @@
 
 One per host and store. It holds nothing that another needs: workers go on
 without it, and the next one finds them in the store. Each tick is a list of
-steps; which batch gets how many workers is decided anew every time.
+steps; which pool (a batch, or one agent of it) gets how many workers is decided
+anew every time.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypervisor.domain.admission import Footprint
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import BATCH, AtWork, Pause, Ready, RunSpec, spec_from
-from hypervisor.domain.staffing import Demand, staffed
+from hypervisor.domain.staffing import Demand, Pool, staffed
 from hypervisor.operations.sweep import bury, sweep
+from hypervisor.services.adaptive_pools import PER_CORE, AdaptivePools
+from hypervisor.services.agent_pools import AGENTS_PER_HOST, AgentPools
 from hypervisor.services.chronicler import Chronicler
 from hypervisor.services.governor import Decision, RunningAttempt
+from hypervisor.services.learner import Learner
+from hypervisor.services.notifier import Notifier
 
 if TYPE_CHECKING:
     from hypervisor.domain.lease import Holder
@@ -38,19 +43,30 @@ class Crew(NamedTuple):
     workers: tuple[AtWork, ...]
     running: dict[str, Running]
 
-    def of(self, batch: str) -> list[AtWork]:
-        return [each for each in self.workers if each.batch == batch]
+    def of(self, pool: Pool) -> list[AtWork]:
+        return [each for each in self.workers if _pool(each) == pool]
+
+    def pools(self) -> dict[Pool, set[str]]:
+        """The ids of the workers of each pool."""
+        found: dict[Pool, set[str]] = {}
+        for each in self.workers:
+            found.setdefault(_pool(each), set()).add(each.worker.id)
+        return found
 
 
 class Supervisor:
     def __init__(self, hv: Context, governor: Governor, cores: int, idle_ms: int | None) -> None:
         """`idle_ms`: end after so long with nothing to do; None stays for ever."""
         self.hv, self.governor, self.cores, self.idle_ms = hv, governor, cores, idle_ms
-        self.starting: dict[int, tuple[str, int]] = {}
+        self.starting: dict[int, tuple[Pool, int]] = {}
         self.leaving: set[str] = set()
-        self.false_starts: Counter[str] = Counter()
+        self.false_starts: Counter[Pool] = Counter()
         self.chronicler = Chronicler(hv)
+        self.notifier = Notifier(hv)
+        self.learner = Learner(hv)
+        self.adaptive = AdaptivePools(hv, self.learner)
         self.specs: dict[str, RunSpec] = {}
+        self.agents = AgentPools(hv, self._spec)
         self.swept_at = 0
         self.busy_at: int | None = None
         self.is_waiting = True  # for work: nobody is there who could be doing any
@@ -58,17 +74,21 @@ class Supervisor:
     def tick(self, now: int, asked: str = "") -> bool:
         """Look around and do what is needed. False when there is no reason to stay."""
         self.specs.clear()
+        self.agents.begin(now)
         self._note_ended(now)
         self._sweep(now)
+        self.notifier.tick(now)
+        self.learner.tick(now)
         crew = self._muster(now)
         if asked:
             return self._wind_up(crew, asked)
-        ready = self.hv.store.ready(self.hv.settings.capabilities)
-        demands = self._demands(crew, ready)
+        ready = self._ready()
+        demands = self._demands(now, crew, ready)
         decision = self._decide(now, crew, demands, ready)
         self._carry_out(now, crew, decision)
-        self._staff(now, crew, demands, min(decision.target, self._host_limit(demands)))
-        self.chronicler.tick(now, (demand.batch for demand in demands))
+        self._staff(now, crew, demands, min(decision.target, self._host_limit(crew, demands)))
+        self.agents.watch(crew.pools(), self.leaving, ready)
+        self.chronicler.tick(now, dict.fromkeys(demand.pool.batch for demand in demands))
         return self._has_reason_to_stay(now, crew, ready)
 
     # Seeing
@@ -76,12 +96,12 @@ class Supervisor:
     def _note_ended(self, now: int) -> None:
         """A worker that ends by itself with an error could not even begin."""
         for pid, code in self.hv.launcher.reap():
-            batch, _ = self.starting.pop(pid, ("", 0))
+            pool, _ = self.starting.pop(pid, (None, 0))
             self.swept_at = 0
-            if batch and code > 0:
-                self.false_starts[batch] += 1
-                if self.false_starts[batch] >= MOST_FALSE_STARTS:
-                    self._give_up(batch)
+            if pool and code > 0:
+                self.false_starts[pool] += 1
+                if self.false_starts[pool] >= MOST_FALSE_STARTS:
+                    self._give_up(pool)
 
     def _sweep(self, now: int) -> None:
         if not 0 <= now - self.swept_at < SWEEP_MS:
@@ -98,7 +118,7 @@ class Supervisor:
         self.leaving &= {each.worker.id for each in alive}
         for each in alive:
             if self.starting.pop(each.worker.pid, None):
-                self.false_starts[each.batch] = 0
+                self.false_starts[_pool(each)] = 0
         self.starting = {
             pid: begun for pid, begun in self.starting.items() if now - begun[1] < STARTING_MS
         }
@@ -112,85 +132,133 @@ class Supervisor:
         boot = self.hv.probe.boot()
         return [held for held in self.hv.store.holders(boot, now) if held.worker.id == worker]
 
+    def _ready(self) -> dict[Pool, Ready]:
+        """What each pool could claim, best first."""
+        found: dict[Pool, Ready] = {}
+        for each in self.hv.store.ready(None):
+            for name in self.agents.agents_of(each.batch):
+                pool = Pool(each.batch, name)
+                if self.agents.serves(pool) and {*each.requires} <= self.agents.capabilities(pool):
+                    found[pool] = found[pool].joined(each) if pool in found else each
+        return found
+
     # Deciding
 
-    def _demands(self, crew: Crew, ready: list[Ready]) -> list[Demand]:
-        """What each batch could use: one for each running and each ready task, of which those
+    def _demands(self, now: int, crew: Crew, ready: dict[Pool, Ready]) -> list[Demand]:
+        """What each pool could use: one for each running and each ready task, of which those
         who come to life or rest take their share, and nobody is sent away for want of work."""
         demands = []
-        waiting = {each.batch: each for each in ready}
-        starting = Counter(batch for batch, _ in self.starting.values())
-        for batch in dict.fromkeys([*waiting, *(each.batch for each in crew.workers), *starting]):
-            staying = self._staying(crew, batch)
+        starting = Counter(pool for pool, _ in self.starting.values())
+        for pool in dict.fromkeys([*ready, *crew.pools(), *starting]):
+            staying = self._staying(crew, pool)
             busy = sum(each.worker.id in crew.running for each in staying)
-            more = waiting.get(batch)
-            wanted = max(len(staying) + starting[batch], busy + (more.tasks if more else 0))
-            wanted = min(wanted, self._limit_of(batch))
-            priority, rank = (
-                (more.priority, more.rank) if more else (self._priority(crew, batch), 0)
-            )
-            demands.append(Demand(batch, priority, rank, wanted))
-        return demands
+            more = ready.get(pool)
+            wanted = max(len(staying) + starting[pool], busy + (more.tasks if more else 0))
+            wanted = min(wanted, self._most_of(now, crew, pool, more))
+            priority, rank = (more.priority, more.rank) if more else (self._priority(crew, pool), 0)
+            demands.append(Demand(pool, priority, rank, wanted))
+        limits = {demand.pool.batch: self._limit_of(demand.pool.batch) for demand in demands}
+        return self.agents.limited(demands, limits)
 
-    def _decide(self, now: int, crew: Crew, demands: list[Demand], ready: list[Ready]) -> Decision:
+    def _most_of(self, now: int, crew: Crew, pool: Pool, more: Ready | None) -> int:
+        """The limit of the batch; where its strategy is adaptive, what the learner makes of it."""
+        limit, spec = self._limit_of(pool.batch), self._spec(pool.batch)
+        if not self.adaptive.is_adaptive(spec):
+            return limit
+        running = (crew.running[w.worker.id].type for w in crew.of(pool)
+                   if w.worker.id in crew.running)  # fmt: skip
+        types = more.types if more else tuple(running)[:1]
+        first = 0 if pool.agent or self._wished(pool.batch) is not None else self.cores
+        return self.adaptive.most(now, pool, spec, types, limit, first)
+
+    def _decide(
+        self, now: int, crew: Crew, demands: list[Demand], ready: dict[Pool, Ready]
+    ) -> Decision:
         memory = self.hv.launcher.memory([each.worker.pid for each in crew.workers])
-        types = {each.batch: each.types for each in ready}
-        attempts = [self._attempt(crew, each, memory, types) for each in crew.workers]
+        attempts = [self._attempt(crew, each, memory, ready) for each in crew.workers]
         pids = [each.worker.pid for each in crew.workers]
-        plans = {self._spec(demand.batch).strategy for demand in demands}
-        self.governor.strategy = "parallel" if plans == {"parallel"} else self.hv.settings.strategy
-        self.governor.tick(now, pids, count_own=False, running=attempts)
-        asked = sum(demand.workers for demand in demands)
-        expected = self._expected(ready[0].batch, ready[0].types) if ready else 0
+        plans = {self._spec(demand.pool.batch).strategy for demand in demands}
+        usual = "auto" if self.hv.settings.strategy == "adaptive" else self.hv.settings.strategy
+        self.governor.strategy = "parallel" if plans == {"parallel"} else usual
+        agents = bool(demands) and all(demand.pool.agent for demand in demands)
+        self.governor.tick(now, pids, count_own=agents, running=attempts)
+        asked = sum(demand.workers for demand in demands) + self._still_leaving(crew)
+        first = next(iter(ready), None)
+        expected = self._expected(first, ready[first].types) if first else 0
         decision = self.governor.decide(
-            now, asked, max(self._host_limit(demands), 1), attempts, expected
+            now, asked, max(self._host_limit(crew, demands), 1), attempts, expected
         )
+        self.adaptive.note(now, asked, decision.target)
         self._tell(now, decision, crew)
         return decision
 
     def _attempt(
-        self, crew: Crew, at_work: AtWork, memory: dict[int, int],
-        types: dict[str, tuple[str, ...]],
-    ) -> RunningAttempt:  # fmt: skip
+        self, crew: Crew, at_work: AtWork, memory: dict[int, int], ready: dict[Pool, Ready]
+    ) -> RunningAttempt:
         """What a worker runs, or is about to run if there is something to claim."""
         worker, used = at_work.worker, memory.get(at_work.worker.pid, 0)
         running = crew.running.get(worker.id)
         if running is not None:
-            footprint = Footprint(self._expected(running.batch, (running.type,)), used)
+            footprint = Footprint(self._expected(_pool(at_work), (running.type,)), used)
             return RunningAttempt(worker.id, running.priority, running.claimed_at, footprint)
-        soon = types.get(at_work.batch)
-        footprint = Footprint(self._expected(at_work.batch, soon) if soon else used, used)
+        pool = _pool(at_work)
+        expected = self._expected(pool, ready[pool].types) if pool in ready else used
+        footprint = Footprint(expected, used)
         return RunningAttempt(worker.id, "medium", at_work.started_at, footprint)
 
-    def _expected(self, batch: str, types: tuple[str, ...]) -> int | None:
+    def _expected(self, pool: Pool, types: tuple[str, ...]) -> int | None:
         """The memory that an attempt may need: what was declared, else what was learned."""
-        declared = self._spec(batch).memory
+        if pool.agent:
+            return self.agents.expected(pool)
+        declared = self._spec(pool.batch).memory
         if declared is not None:
             return declared
         learned = [self.hv.store.setting(f"peak {kind}") for kind in types]
         known = [int(text) for text in learned if text is not None]
         return max(known) if len(known) == len(types) and known else None
 
-    def _host_limit(self, demands: list[Demand]) -> int:
+    def _host_limit(self, crew: Crew, demands: list[Demand]) -> int:
+        """Agents have a limit of their own: they wait for their provider most of the time."""
         given = self.hv.store.setting("workers")
         if given is not None:
             return int(given)
-        wished = [self._wished(demand.batch) or 0 for demand in demands]
-        return max([self.hv.settings.workers or self.cores, *wished])
+        agents = {d.pool.batch for d in demands if d.pool.agent}
+        others = {d.pool.batch for d in demands if not d.pool.agent}
+        host = self.hv.settings.workers
+        most_agents = max([AGENTS_PER_HOST, *(self._wished(batch) or 0 for batch in agents)])
+        most = max([host or self.cores, *(self._limit_of(batch) for batch in others)])
+        if not agents:
+            return most
+        if host is not None:
+            return max(host, *(self._wished(batch) or 0 for batch in agents | others))
+        return most_agents + (most if others else 0) + self._still_leaving(crew)
 
     def _limit_of(self, batch: str) -> int:
-        if self._spec(batch).strategy == "sequential":
+        spec = self._spec(batch)
+        if spec.strategy == "sequential":
             return 1
         wished = self._wished(batch)
-        return (self.hv.settings.workers or self.cores) if wished is None else wished
+        usual = AGENTS_PER_HOST if spec.agent else self.cores
+        if self.adaptive.is_adaptive(spec) and not spec.agent:
+            usual *= PER_CORE
+        return (self.hv.settings.workers or usual) if wished is None else wished
+
+    def _still_leaving(self, crew: Crew) -> int:
+        """Agents that met no limit work on while their account is tried again: they must not
+        keep the one that tries from starting."""
+        return sum(
+            each.worker.id in self.leaving and self.agents.is_probed(_pool(each))
+            for each in crew.workers
+            if each.agent
+        )
 
     def _wished(self, batch: str) -> int | None:
         """How many workers were asked for, lately or when the batch was declared."""
         given = self.hv.store.setting(f"workers {batch}")
         return self._spec(batch).workers if given is None else int(given)
 
-    def _priority(self, crew: Crew, batch: str) -> str:
-        of_batch = (a.priority for a in crew.running.values() if a.batch == batch)
+    def _priority(self, crew: Crew, pool: Pool) -> str:
+        of_batch = (a.priority for a in crew.running.values() if a.batch == pool.batch)
         return next(of_batch, "medium")
 
     def _spec(self, batch: str) -> RunSpec:
@@ -216,21 +284,28 @@ class Supervisor:
                 self.hv.launcher.ask(worker, "stop")
 
     def _staff(self, now: int, crew: Crew, demands: list[Demand], target: int) -> None:
-        """As many as each batch is given; nobody is started before those who leave have left."""
+        """As many as each pool is given; nobody is started before those who leave have left."""
         room = target - len(crew.workers) - len(self.starting)
-        for batch, count in staffed(demands, target).items():
-            here = self._staying(crew, batch)
-            starting = sum(begun == batch for begun, _ in self.starting.values())
+        for pool, count in staffed(demands, target).items():
+            here = self._staying(crew, pool)
+            starting = sum(begun == pool for begun, _ in self.starting.values())
             for _ in range(min(count - len(here) - starting, room)):
-                self.starting[self.hv.launcher.start_worker(batch)] = (batch, now)
+                if pool.agent and not self.agents.may_start():
+                    break
+                self.starting[self._start(pool)] = (pool, now)
                 room -= 1
             youngest_first = sorted(here, key=lambda each: -each.started_at)
             for each in youngest_first[: max(len(here) - count, 0)]:
                 self.leaving.add(each.worker.id)
                 self.hv.launcher.ask(each.worker, "drain")
 
-    def _staying(self, crew: Crew, batch: str) -> list[AtWork]:
-        return [each for each in crew.of(batch) if each.worker.id not in self.leaving]
+    def _start(self, pool: Pool) -> int:
+        if pool.agent:
+            return self.hv.launcher.start_worker(pool.batch, pool.agent)
+        return self.hv.launcher.start_worker(pool.batch)
+
+    def _staying(self, crew: Crew, pool: Pool) -> list[AtWork]:
+        return [each for each in crew.of(pool) if each.worker.id not in self.leaving]
 
     def _wind_up(self, crew: Crew, asked: str) -> bool:
         """We were told to end: so are the workers, and then we go."""
@@ -240,11 +315,11 @@ class Supervisor:
                 self.hv.launcher.ask(each.worker, asked)
         return bool(crew.workers or self.starting)
 
-    def _give_up(self, batch: str) -> None:
+    def _give_up(self, pool: Pool) -> None:
         """A batch whose workers cannot start would be tried for ever."""
-        self.false_starts[batch] = 0
+        self.false_starts[pool] = 0
         why = "its workers could not start; supervisor.log beside the store says why"
-        self.hv.store.pause(Pause(BATCH, batch, why, ACTOR, 0))
+        self.hv.store.pause(Pause(BATCH, pool.batch, why, ACTOR, 0))
 
     def _tell(self, now: int, decision: Decision, crew: Crew) -> None:
         reading = self.governor.reading
@@ -258,10 +333,19 @@ class Supervisor:
         if decision.news:
             self.hv.store.note("governor", word, ACTOR, now=now)
 
-    def _has_reason_to_stay(self, now: int, crew: Crew, ready: list[Ready]) -> bool:
-        """Work, somebody at it, or a task whose time comes within the day."""
-        self.is_waiting = not (crew.workers or self.starting)
-        busy = crew.workers or self.starting or ready or self.hv.store.due(now + FAR_AHEAD)
+    def _has_reason_to_stay(self, now: int, crew: Crew, ready: dict[Pool, Ready]) -> bool:
+        """Work, somebody at it, or a task or an account whose time comes within the day."""
+        resting = self.agents.resting(ready)
+        free = any(self.agents.rest(pool) is None for pool in ready)
+        soon = any(brake.until < now + FAR_AHEAD for brake in resting)
+        if resting and not (crew.workers or self.starting or free):
+            self.agents.tell(resting)
+        self.is_waiting = not (crew.workers or self.starting or (resting and not free))
+        busy = crew.workers or self.starting or free or soon or self.hv.store.due(now + FAR_AHEAD)
         if busy or self.busy_at is None:
             self.busy_at = now
         return self.idle_ms is None or now - self.busy_at < self.idle_ms
+
+
+def _pool(at_work: AtWork) -> Pool:
+    return Pool(at_work.batch, at_work.agent)

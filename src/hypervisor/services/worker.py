@@ -22,6 +22,7 @@ from hypervisor.domain.result import LARGEST_RESULT, receipts_in, result_in
 from hypervisor.domain.retry import back_off
 from hypervisor.domain.run import BATCH, Pause, RunSpec, Stop, spec_data
 from hypervisor.domain.settings import limits_from
+from hypervisor.operations.gathering import gather
 from hypervisor.operations.items import item_of
 from hypervisor.operations.write_back import write_back
 from hypervisor.services.watch import Watch
@@ -48,6 +49,8 @@ SMALLEST_PEAK = 1 << 20
 
 
 class Worker:
+    agent = ""  # the profile that works on the tasks, where it is an agent that does
+
     def __init__(
         self, hv: Context, me: Identity, batch: str, spec: RunSpec, runner: Runner,
         journal: Journal, outputs: Outputs, settings: Settings, capabilities: tuple[str, ...] = (),
@@ -69,7 +72,7 @@ class Worker:
 
     def run(self) -> None:
         """Work until the batch has nothing more to claim, or a signal asks for an end."""
-        self.hv.store.register(self.me, self.batch)
+        self.hv.store.register(self.me, self.batch, agent=self.agent)
         self.journal.clear()  # it is there from now on, and before the first claim
         try:
             while self.turn():
@@ -187,7 +190,8 @@ class Worker:
             self.journal.starting(lease.token)
             if self.spec.write_back == "status":
                 write_back(self.hv, task.id, self.spec)
-            self.runner.start(item_of(task), lease.token, output)
+            gather(self.hv, task)
+            self._start(lease, output)
         except InvalidInput as error:  # an item that no command can be made for, or bad limits
             return self._end(lease, Ended(None, None, 0.0, 0, error=str(error)), 0)
         except OSError as error:  # the host's trouble, not the task's
@@ -200,6 +204,9 @@ class Worker:
             self._clear(lease)
             return self._end(lease, ended, 0)
         return self._stay_with(lease, limits, started)
+
+    def _start(self, lease: Lease, output: str) -> None:
+        self.runner.start(item_of(lease.task), lease.token, output)
 
     def _limits_of(self, task: Task) -> Limits:
         if isinstance(task.data, dict) and "limits" in task.data:
@@ -215,10 +222,7 @@ class Worker:
         self._give_back(self.leases, "the worker is busy with another task")
         self.size = self.spec.claim or 1
         self.runner.settle_in()
-        watch = Watch(
-            self.hv, lease, self.runner, self.outputs, limits, self.settings.dry_run, self.me,
-            LEASE, started,
-        )  # fmt: skip
+        watch = self._watch(lease, limits, started)
         ended: Ended | None = None
         while ended is None:
             self._settle_if_possible()
@@ -227,6 +231,12 @@ class Worker:
             ended = self.runner.wait(LOOK)
         self._clear(lease)
         self._end(lease, ended, watch.peak)
+
+    def _watch(self, lease: Lease, limits: Limits, started: float) -> Watch:
+        return Watch(
+            self.hv, lease, self.runner, self.outputs, limits, self.settings.dry_run, self.me,
+            LEASE, started,
+        )  # fmt: skip
 
     def _stop(self, lease: Lease, stop: Stop, peak: int) -> None:
         ended = self.runner.stop(self.settings.grace)

@@ -1,0 +1,164 @@
+"""From the pipe to the file: no secret passes, and no line takes all the memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pytest
+
+from hypervisor.adapters.agents import transcript
+from hypervisor.adapters.agents.transcript import HIDDEN, Redactor, Transcript, secrets_in
+
+KEY = "sk-ant-0123456789"
+ODD = 'a "key" / with\\odd signs'
+TOKEN = "1q22pqqjp2tt.12.x7k2"
+
+
+def through(redactor, *pieces):
+    return b"".join([*(redactor.feed(piece) for piece in pieces), redactor.end()])
+
+
+def test_a_secret_is_hidden_wherever_it_is_cut():
+    text = f"before {KEY} after\n".encode()
+    for cut in range(len(text)):
+        shown = through(Redactor([KEY]), text[:cut], text[cut:])
+        assert shown == f"before {HIDDEN} after\n".encode()
+
+
+def test_letter_by_letter_and_without_an_end_of_line():
+    text = f"{KEY}{KEY} {TOKEN}".encode()
+    shown = through(Redactor([KEY]), *(bytes([letter]) for letter in text))
+    assert shown == f"{HIDDEN}{HIDDEN} 1q22pqqjp2tt.12.…".encode()
+
+
+@pytest.mark.parametrize("levels", range(4))
+def test_json_within_json_is_no_hiding_place(levels):
+    text = f"it is {ODD}!"
+    for _ in range(levels):
+        text = json.dumps({"text": text})
+    shown = through(Redactor([ODD]), text.encode() + b"\n").decode()
+    assert HIDDEN in shown and "odd signs" not in shown
+
+
+def test_each_line_of_a_secret_is_one():
+    key = "-----BEGIN-----\nabcdefghij\nklmnopqrst\n-----END-----"
+    shown = through(Redactor([key]), f"{key}\n".encode())
+    assert b"abcdefghij" not in shown and b"klmnopqrst" not in shown
+    assert b"abcdefghij" not in through(Redactor([key]), json.dumps(key).encode())
+
+
+def test_tokens_are_known_by_their_form():
+    shown = through(Redactor(), f"{TOKEN} x{TOKEN} {TOKEN}9 1.2.3 a.b.c\n".encode()).decode()
+    assert shown.startswith("1q22pqqjp2tt.12.… x1q22pqqjp2tt")
+    assert shown.endswith("1.2.3 a.b.c\n")
+
+
+def test_short_words_are_no_secrets():
+    assert through(Redactor(["abc", ""]), b"abc\n") == b"abc\n"
+
+
+def test_a_line_without_an_end_is_given_on_in_pieces(monkeypatch):
+    monkeypatch.setattr(transcript, "HELD", 100)
+    dice = random.Random(7)
+    redactor, text = Redactor([KEY]), (("x" * 40 + KEY) * 200).encode()
+    shown, place, largest = b"", 0, 0
+    while place < len(text):
+        size = dice.randint(1, 90)
+        shown += redactor.feed(text[place : place + size])
+        place += size
+        largest = max(largest, len(redactor._held))
+    shown += redactor.end()
+    assert shown == text.replace(KEY.encode(), HIDDEN.encode())
+    assert largest <= 100 + 2 * len(KEY) + 90
+
+
+def test_addresses_hold_passwords():
+    assert secrets_in(["http://me:hush-hush@proxy:1"]) == {
+        "http://me:hush-hush@proxy:1",
+        "hush-hush",
+    }
+    assert secrets_in(["plain"]) == {"plain"}
+
+
+class Ear:
+    def __init__(self, path, secrets=()):
+        self.lines: list[str] = []
+        self.path = path
+        self.transcript = Transcript(str(path), secrets, self.lines.append)
+        self.channel, self.writing = self.transcript.pipe()
+
+    def hear(self, data):
+        while data:
+            data = data[os.write(self.writing, data[: 1 << 15]) :]
+            assert self.channel.read()
+
+    def end(self):
+        os.close(self.writing)
+        assert not self.channel.read()
+        self.channel.close()
+        self.transcript.close()
+        return self.path.read_bytes()
+
+
+def test_lines_are_heard_when_they_are_whole(tmp_path):
+    ear = Ear(tmp_path / "t.log", [KEY])
+    ear.hear(b'{"a": ')
+    assert ear.lines == []
+    ear.hear(f'"{KEY}"}}\nand\nsome more'.encode())
+    assert ear.lines == [f'{{"a": "{HIDDEN}"}}', "and"]
+    assert ear.end().endswith(b"some more")
+    assert ear.lines[-1] == "some more"
+
+
+def test_what_is_no_text_does_no_harm(tmp_path):
+    ear = Ear(tmp_path / "t.log")
+    ear.hear(b"\xff\xfe\0\n\n")
+    assert ear.end() == b"\xff\xfe\0\n\n"
+    assert len(ear.lines) == 2
+
+
+def test_an_endless_line_is_kept_but_not_listened_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(transcript, "LONGEST_LINE", 200_000)
+    ear = Ear(tmp_path / "t.log")
+    for _ in range(30):
+        ear.hear(b"x" * 50_000)
+        assert len(ear.channel._line) <= 200_000 + (1 << 17)
+    ear.hear(b"\nheard again\n")
+    assert len(ear.end()) == 30 * 50_000 + 13
+    assert ear.lines == ["heard again"]
+
+
+def test_a_full_disk_does_not_end_the_agent(tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full here")
+    lines: list[str] = []
+    written = Transcript("/dev/full", (), lines.append)
+    channel, writing = written.pipe()
+    os.write(writing, b"a\nb\n")
+    assert channel.read() and lines == ["a", "b"]
+    os.close(writing)
+    channel.close()
+    written.close()
+
+
+def test_the_file_is_the_users_alone(tmp_path):
+    ear = Ear(tmp_path / "t.log")
+    ear.end()
+    assert (tmp_path / "t.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_has_grown_is_looked_at_where_it_has_grown(monkeypatch):
+    redactor, looked = Redactor(["sk-0123456789"]), []
+    clean = redactor.clean
+
+    def watched(text):
+        looked.append(len(text))
+        return clean(text)
+
+    monkeypatch.setattr(redactor, "clean", watched)
+    said = "x" * 100_000 + "sk-01234"
+    assert redactor.clean_more(said + "56789 and on", said).endswith("x[hidden] and on")
+    assert looked[0] < 200, "not all of it for each line"
+    assert redactor.clean_more("sk-0123456789", "other") == "[hidden]"

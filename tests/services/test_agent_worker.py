@@ -1,0 +1,464 @@
+"""The worker of agents, attempt by attempt: a real store, and agents that say what is scripted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hypervisor.adapters.agents.homes import AgentHomes
+from hypervisor.adapters.host import LocalHost
+from hypervisor.adapters.outputs import Outputs
+from hypervisor.domain.agents import heard as kinds
+from hypervisor.domain.agents.brake import Brake
+from hypervisor.domain.agents.builtin import BUILTIN
+from hypervisor.domain.agents.heard import Heard, Tokens, Trouble
+from hypervisor.domain.agents.session import AgentSession
+from hypervisor.domain.attempt import Ended
+from hypervisor.domain.lease import Verdict, parse_token
+from hypervisor.domain.run import RunSpec, spec_data
+from hypervisor.domain.settings import Settings
+from hypervisor.domain.task import NewTask
+from hypervisor.operations.context import Context, Equipment
+from hypervisor.operations.proposing import propose
+from hypervisor.services import agent_worker
+from hypervisor.services.agent_sessions import to_resume
+from hypervisor.services.agent_worker import AgentWorker, Duty
+from hypervisor.store.ledger import Ledger
+from hypervisor.store.sqlite import SqliteDatabase
+from tests.services.test_worker import ME, Journal, Script
+
+WELL = Ended(0, None, 0.1, 0)
+BADLY = Ended(1, None, 0.1, 0)
+ACCOUNT = "anthropic:1234"
+SAID = Heard(
+    "s-1", Tokens(100, 10), 0.10, 1, 1, ended=True, ok=True,
+    result={"status": "completed", "summary": "did it", "receipts": ["seen"]},
+)  # fmt: skip
+LIMIT = Trouble(kinds.QUOTA, "too many requests", 429, retrying=True)
+
+
+class Agent(Script):
+    """A runner whose items say, in turn, what was heard and what `wait` answers."""
+
+    def __init__(self, log):
+        super().__init__(log)
+        self.heard = Heard()
+        self.hung = False
+        self.briefs: list[tuple[str, str, int | None, Heard]] = []
+        self.token = ""
+
+    def brief(self, text, session="", budget=None, known=None):
+        self.briefs.append((text, session, budget, known or Heard()))
+
+    def start(self, item, token, output):
+        self.heard, self.hung, self.token = self.briefs[-1][3], False, token
+        super().start(item, token, output)
+
+    def wait(self, seconds):
+        answer = super().wait(seconds)
+        if isinstance(answer, Heard):
+            self.heard = answer
+            return None
+        if isinstance(answer, tuple) and not isinstance(answer, Ended):
+            self.heard, answer = answer
+        return answer
+
+    def keep_changes(self, task, path):
+        return 0
+
+
+class Bench:
+    def __init__(self, folder, settings=None, agents=(), **spec):
+        self.store = Ledger(SqliteDatabase(str(folder / "store.db"), relaxed=True))
+        self.log: list[str] = []
+        self.runner = Agent(self.log)
+        self.settings = settings or Settings()
+        self.outputs = Outputs(str(folder))
+        self.homes = AgentHomes(str(folder))
+        self.spec = RunSpec("/", agent="claude", agents=agents or ("claude",), **spec)
+        launcher: Any = None
+        equipment = Equipment(launcher, self.outputs, self.settings)
+        self.hv = Context(self.store, LocalHost(), "tester", 0, lambda: equipment)
+        self.batch = self.store.declare("b", spec_data(self.spec), "t").id
+        self._next = self.store.now() - 1000
+
+    def item(self, text, *answers, home=True, **more):
+        if answers:
+            self.runner.items[text] = list(answers)
+        self._next += 1
+        task = NewTask(text, type="run", data={"item": text}, **more)
+        made = self.store.add([task], "b", "t", self._next).ids[0]
+        if home:
+            self.homes.prepare(made)
+        return made
+
+    def in_turn(self, text, *attempts):
+        """What the attempts at an item answer, one after the other."""
+        answers, start = iter(attempts), self.runner.start
+
+        def next_one(item, token, output):
+            if item.text == text:
+                self.runner.items[text] = next(answers)
+            start(item, token, output)
+
+        self.runner.start = next_one  # type: ignore[method-assign]
+
+    def work(self, name="claude"):
+        accounts = {each: f"account:{each}" for each in self.spec.agents} | {"claude": ACCOUNT}
+        duty = Duty(
+            BUILTIN[name], accounts, self.homes, lambda task, item, context: f"do {item.text}",
+            lambda task, item, context: "go on", lambda caller: "pull", None,
+        )  # fmt: skip
+        runner: Any = self.runner
+        self.runner.asked = ""
+        worker = AgentWorker(
+            self.hv, ME, self.batch, self.spec, runner, Journal(self.log), self.outputs,
+            self.settings, duty,
+        )  # fmt: skip
+        worker.run()
+        return self
+
+    def task(self, task):
+        return self.store.task(task)
+
+    def outcomes(self, task):
+        return [each.outcome for each in self.store.detail(task).attempts]
+
+    def runs(self):
+        return list(reversed(self.store.sessions()))
+
+    def events(self, *names):
+        return [event for event in self.store.events(0, 10_000) if event.kind in names]
+
+
+@pytest.fixture
+def bench(tmp_path):
+    made = []
+
+    def maker(**how):
+        made.append(Bench(tmp_path, **how))
+        return made[-1]
+
+    yield maker
+    for each in made:
+        each.store.close()
+
+
+def test_a_report_completes_the_task(bench):
+    bench = bench()
+    task = bench.item("a", (SAID, WELL))
+    bench.work()
+    assert bench.task(task).state == "done"
+    assert bench.task(task).result == {"summary": "did it", "receipts": ["seen"]}
+    assert [each.text for each in bench.store.receipts_of_task(task)] == ["seen"]
+    (run,) = bench.runs()
+    assert (run.agent, run.account, run.task, run.attempt) == ("claude", ACCOUNT, task, 1)
+    assert (run.session, run.outcome, run.tokens) == ("s-1", "completed", Tokens(100, 10))
+    assert (run.cost_micros, run.estimated, run.turns) == (100_000, False, 1)
+    assert not bench.homes.exists(task), "nothing is kept of what is finished"
+    assert bench.runner.briefs[0][:3] == ("do a", "", None)
+
+
+def test_the_session_is_written_down_at_its_first_word(bench):
+    bench = bench()
+
+    def later():
+        (run,) = bench.runs()
+        assert (run.session, run.outcome) == ("s-1", None)
+        return (SAID, WELL)
+
+    bench.item("a", Heard("s-1"), later)
+    bench.work()
+    assert bench.runs()[0].outcome == "completed"
+
+
+@pytest.mark.parametrize("trouble", [LIMIT, Trouble(kinds.OVERLOAD, "too much to do", 529)])
+def test_a_limit_stops_the_agent_at_once_and_the_account_rests(bench, trouble):
+    bench = bench()
+    task = bench.item("a", Heard("s-1", trouble=trouble))
+    other = bench.item("b", (SAID, WELL))
+    bench.work()
+    assert "stop" in bench.log and bench.outcomes(task) == ["released"]
+    assert bench.task(task).state == "active" and bench.task(task).failures == 0
+    (brake,) = bench.store.brakes()
+    assert brake.account == ACCOUNT and brake.until > bench.store.now()
+    assert bench.outcomes(other) == [], "nobody claims for an account that rests"
+    assert len(bench.events("brake")) == 1
+    assert bench.runs()[0].outcome == trouble.kind
+    assert bench.homes.exists(task), "the session may go on"
+
+
+def test_after_the_rest_the_session_goes_on_and_the_brake_is_lifted(bench):
+    bench = bench()
+    task = bench.item("a", Heard("s-1", Tokens(5, 5), trouble=LIMIT))
+    bench.work()
+    bench.store.lift_brake(ACCOUNT, "t")
+    bench.store.set_brake(Brake(ACCOUNT, bench.store.now() - 1, 1, "was", 0), "t")
+    answer = SAID._replace(session="s-1")
+    bench.runner.items["a"] = [Heard("s-1", Tokens(1, 1)), (answer, WELL)]
+    bench.work()
+    assert bench.outcomes(task) == ["released", "done"]
+    text, session, _, known = bench.runner.briefs[-1]
+    assert (text, session, known.before) == ("go on", "s-1", Tokens(5, 5))
+    assert bench.store.brakes() == []
+    assert bench.runs()[-1].resumes == "s-1"
+
+
+def test_a_refused_key_is_the_whole_batchs_trouble(bench):
+    bench = bench()
+    trouble = Trouble(kinds.AUTH, "invalid key", 401, retrying=True)
+    task = bench.item("a", Heard("s-1", trouble=trouble))
+    other = bench.item("b")
+    bench.work()
+    (pause,) = bench.store.pauses()
+    assert "claude" in pause.reason and "Log in" in pause.reason
+    assert bench.task(task).state == "active" and bench.outcomes(task) == ["released"]
+    assert bench.outcomes(other) == []
+
+
+def test_what_the_ledger_says_comes_first(bench):
+    """The agent has completed its claim itself, and then failed noisily."""
+    bench = bench()
+
+    def completes():
+        token = parse_token(bench.runner.token)
+        bench.store.settle([Verdict(token, "complete", {"by": "itself"})])
+        return (Heard("s-1", trouble=LIMIT), BADLY)
+
+    task = bench.item("a", completes)
+    bench.work()
+    assert bench.task(task).state == "done" and bench.task(task).result == {"by": "itself"}
+    assert bench.runs()[0].outcome == "settled" and bench.store.brakes() == []
+    assert not bench.homes.exists(task)
+
+
+def test_one_that_has_ended_its_claim_may_say_its_last_words(bench, monkeypatch):
+    monkeypatch.setattr("hypervisor.services.watch.BEAT", 0.0)
+    bench = bench()
+
+    def completes():
+        bench.store.settle([Verdict(parse_token(bench.runner.token), "complete")])
+
+    task = bench.item("a", completes, None, None, (SAID, WELL))
+    bench.work()
+    assert "stop" not in bench.log and bench.outcomes(task) == ["done"]
+
+
+def test_but_not_for_ever(bench, monkeypatch):
+    monkeypatch.setattr("hypervisor.services.watch.BEAT", 0.0)
+    monkeypatch.setattr(agent_worker, "AFTERWARDS", 0.0)
+    bench = bench()
+
+    def completes():
+        bench.store.settle([Verdict(parse_token(bench.runner.token), "complete")])
+
+    task = bench.item("a", completes, *[None] * 20)
+    bench.work()
+    assert "stop" in bench.log and bench.outcomes(task) == ["done"]
+
+
+def test_a_claim_that_somebody_took_away_ends_the_agent(bench, monkeypatch):
+    monkeypatch.setattr("hypervisor.services.watch.BEAT", 0.0)
+    bench = bench()
+
+    def released():
+        bench.store.settle([Verdict(parse_token(bench.runner.token), "release")])
+
+    task = bench.item("a")
+    bench.in_turn("a", [released, None], [(SAID, WELL)])
+    bench.work()
+    assert bench.log.count("stop") == 1 and bench.outcomes(task) == ["released", "done"]
+    assert [run.outcome for run in bench.runs()] == ["lost_claim", "completed"]
+
+
+def test_a_task_that_agents_give_back_time_and_again_fails(bench):
+    bench = bench()
+
+    def gives_back():
+        bench.store.settle([Verdict(parse_token(bench.runner.token), "release")])
+        return (Heard("s-1"), WELL)
+
+    task = bench.item("a")
+    bench.in_turn("a", *[[gives_back] for _ in range(9)])
+    bench.work()
+    assert bench.outcomes(task) == ["released"] * 3 + ["failed"]
+    assert "gave it back 3 times" in bench.task(task).reason
+
+
+def test_a_blocked_task_says_why_and_what_helps(bench):
+    bench = bench()
+    report = {"status": "blocked", "reason": "no key", "evidence": "line 3", "next_step": "get it"}
+    task = bench.item("a", (SAID._replace(result=report), WELL))
+    bench.work()
+    found = bench.task(task)
+    assert (found.state, found.reason, found.unblock) == ("blocked", "no key", "get it")
+    assert [each.text for each in bench.store.receipts_of_task(task)] == ["line 3"]
+    assert bench.homes.exists(task), "it may go on one day"
+
+
+def test_nothing_done_is_tried_again_in_the_same_session(bench):
+    bench = bench()
+    silent = Heard("s-1", Tokens(1, 1), ended=True, ok=True)
+    task = bench.item("a", (silent, WELL), retries=1)
+    bench.work()
+    assert bench.task(task).state == "waiting" and bench.outcomes(task) == ["failed"]
+    found = to_resume(bench.store.sessions(task=task), "claude")
+    assert found is not None and found.session == "s-1"
+    assert to_resume(bench.store.sessions(task=task), "codex") is None
+
+
+def test_a_session_whose_home_is_gone_is_not_resumed(bench):
+    bench = bench()
+    task = bench.item("a", Heard("s-1", Tokens(5, 5), trouble=LIMIT))
+    bench.work()
+    bench.store.lift_brake(ACCOUNT, "t")
+    bench.homes.remove(task)
+    bench.runner.items["a"] = [(SAID, WELL)]
+    bench.work()
+    assert bench.runner.briefs[-1][:2] == ("do a", "")
+
+
+def test_a_lost_session_costs_nothing_and_starts_anew(bench):
+    bench = bench()
+    task = bench.item("a", Heard("s-1", Tokens(5, 5), trouble=LIMIT))
+    bench.work()
+    bench.store.lift_brake(ACCOUNT, "t")
+    gone = Heard("s-1", trouble=Trouble(kinds.RESUME, "no conversation found"), ended=True)
+    bench.in_turn("a", [(gone, BADLY)], [(SAID, WELL)])
+    bench.work()
+    assert bench.outcomes(task) == ["released", "released", "done"]
+    assert [run.outcome for run in bench.runs()] == ["quota", "lost_session", "completed"]
+    assert [brief[1] for brief in bench.runner.briefs] == ["", "s-1", ""]
+
+
+def test_a_session_that_leads_nowhere_is_given_up():
+    run = _run(outcome="crashed", session="s", resumes="s")
+    assert to_resume([run], "claude") is None
+    assert to_resume([run._replace(tokens=Tokens(1, 1))], "claude") is not None
+    assert to_resume([run._replace(outcome="quota")], "claude") is not None
+    assert to_resume([_run(outcome=None, session="s")], "claude") is not None
+    unnamed, named = _run(outcome="quota", session=""), _run(outcome="stopped", session="s")
+    found = to_resume([unnamed, named], "claude")
+    assert found is not None and found.session == "s"
+
+
+def _run(outcome, session, resumes=""):
+    return AgentSession(
+        "i", "claude", "a", "b", "w", "t", 1, resumes, session, 0, 1, outcome, Tokens(), 0, False, 0
+    )  # fmt: skip
+
+
+def test_a_cancel_ends_agent_session_and_home(bench):
+    bench = bench()
+
+    def cancel():
+        bench.store.ask_stop(task, "cancel", "enough", "somebody")
+
+    task = bench.item("a", cancel, None)
+    bench.work()
+    assert bench.task(task).state == "cancelled" and "stop" in bench.log
+    assert bench.runs()[0].outcome == "stopped"
+    assert not bench.homes.exists(task)
+
+
+def test_the_budget_of_a_batch_pauses_it(bench):
+    bench = bench(budget=250_000)
+    tasks = [bench.item(text, (SAID, WELL)) for text in "abcde"]
+    bench.work()
+    states = [bench.task(task).state for task in tasks]
+    assert states == ["done"] * 3 + ["active"] * 2
+    (pause,) = bench.store.pauses()
+    assert "0.30 of 0.25" in pause.reason
+    warning, end = bench.events("budget")
+    assert "nearly used up" in warning.data["said"] and end.data["said"] == pause.reason
+
+
+def test_proposals_go_into_the_result_and_are_kept_nowhere_else(bench):
+    bench = bench()
+
+    def proposes():
+        propose(bench.hv, bench.runner.token, {"do": "delete", "path": "old.txt"})
+        return (SAID, WELL)
+
+    task = bench.item("a", proposes)
+    bench.work()
+    assert bench.task(task).result["actions"][0]["path"] == "old.txt"
+    assert bench.store.settings_like("proposals ") == {}
+
+
+def test_a_budget_that_is_used_up_with_the_last_task_pauses_nothing(bench):
+    bench = bench(budget=150_000)
+    tasks = [bench.item(text, (SAID, WELL)) for text in "ab"]
+    bench.work()
+    assert [bench.task(task).state for task in tasks] == ["done"] * 2
+    assert bench.store.pauses() == [], "nothing is left that could wait"
+
+
+def test_the_budget_of_a_day_holds_for_all_batches(bench):
+    bench = bench(settings=Settings(day_tokens=150))
+    tasks = [bench.item(text, (SAID, WELL)) for text in "abc"]
+    bench.work()
+    assert [bench.task(task).state for task in tasks] == ["done", "done", "active"]
+    assert "today" in bench.store.pauses()[0].reason
+
+
+def test_an_agent_over_the_budget_of_its_task_is_stopped(bench):
+    bench = bench(task_budget=150_000)
+    task = bench.item("a", Heard("s-1", Tokens(1, 1), 0.20), None)
+    bench.work()
+    assert bench.task(task).state == "failed" and "task's budget" in bench.task(task).reason
+    assert bench.runner.briefs[0][2] == 150_000, "it is told what it may spend"
+
+
+def test_a_fallback_takes_what_others_would_have_done(bench):
+    bench = bench(agents=("claude", "codex"), fallback="codex")
+    for_claude = bench.item("a", (SAID, WELL), requires=("agent:claude",))
+    bench.work("codex")
+    assert bench.outcomes(for_claude) == [], "claude's account does not rest"
+    bench.store.set_brake(Brake(ACCOUNT, bench.store.now() + 60_000, 1, "limit", 0), "t")
+    bench.work("codex")
+    assert bench.outcomes(for_claude) == ["done"]
+    assert bench.runs()[-1].agent == "codex"
+
+
+def test_capabilities_are_the_agents_and_the_hosts(bench):
+    bench = bench(settings=Settings(capabilities=("gpu",)))
+    mine = bench.item("a", (SAID, WELL), requires=("agent:claude", "gpu", "mcp"))
+    other = bench.item("b", (SAID, WELL), requires=("browser",))
+    bench.work()
+    assert (bench.outcomes(mine), bench.outcomes(other)) == (["done"], [])
+
+
+def test_a_program_that_is_not_there_is_told_before_anything_is_claimed(bench):
+    bench = bench()
+    task = bench.item("a")
+    bench.runner.hopeless = "claude is not installed"
+    bench.work()
+    assert bench.outcomes(task) == [] and "not installed" in bench.store.pauses()[0].reason
+
+
+def test_memory_is_learned_for_the_agent(bench):
+    bench = bench()
+    bench.item("a", (SAID, Ended(0, None, 0.1, 300 << 20)))
+    bench.work()
+    assert bench.store.setting("peak agent claude") == str(300 << 20)
+
+
+def test_homes_of_tasks_that_are_over_go_with_the_next_worker(bench):
+    bench = bench()
+    over, open_ = bench.item("a"), bench.item("b", (SAID, WELL), start_at=2**60)
+    bench.store.cancel(over, "", "t")
+    bench.work()
+    assert not bench.homes.exists(over) and bench.homes.exists(open_)
+
+
+def test_a_prompt_builds_on_what_came_before(bench):
+    bench = bench()
+    first = bench.item("a", (SAID, WELL))
+    second = bench.item("b", (SAID, WELL), after=(first,))
+    bench.work()
+    from hypervisor.services.agent_context import context_of
+
+    told = context_of(bench.store, bench.task(second))
+    assert "Result of a" in told and "did it" in told

@@ -1,0 +1,88 @@
+"""Batches of stand-in agents in a project of their own (see tests/support/standin.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hypervisor.domain.agents.session import AgentSession
+from hypervisor.domain.task import Task
+from tests.support import standin
+from tests.torture.fleet import UNGOVERNED, Ended, Project, wait_for
+
+KEY = "sk-planted-0123456789abcdef"
+
+
+class Agents:
+    def __init__(self, project: Project, grace: str = "2s", **more: str) -> None:
+        self.project = project
+        folder = project.folder.parent / "standin"
+        self.provider = folder / "provider"
+        tables = standin.config(folder, grace, **more)
+        project.configure(f'{UNGOVERNED}[run]\ngrace = "1s"\n{tables}')
+        project.env["STANDIN_KEY"] = KEY
+
+    def run(
+        self, kind: str, *options: str, acts: Iterable[str] = (), seconds: float = 120
+    ) -> Ended:
+        """Until all is done, or the batch waits for somebody."""
+        words = self.words(kind, *options)
+        ended = self.project.run(*words, items=numbered(acts), seconds=seconds)
+        self.wait_until_told()
+        return ended
+
+    def start(self, kind: str, *options: str, acts: Iterable[str] = ()) -> None:
+        words = self.words(kind, "--detach", *options)
+        started = self.project.run(*words, items=numbered(acts))
+        assert started.code == 0, started
+
+    def words(self, kind: str, *options: str) -> list[str]:
+        agent = f"fake-{kind}"
+        return ["--agent", agent, "--name", "b", "--permissions", "full", *options]
+
+    def notes(self, name: str) -> list[list[str]]:
+        """The lines that the stand-ins wrote: time, pid, words."""
+        path = self.provider / name
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def tasks(self) -> dict[str, Task]:
+        """By what they act out."""
+        with self.project.open() as hv:
+            return {_act(task.title): task for task in hv.list_tasks(limit=1000)}
+
+    def sessions(self) -> list[AgentSession]:
+        """The oldest first."""
+        with self.project.open() as hv:
+            return list(reversed(hv.store.sessions(limit=1000)))
+
+    def wait_until_told(self) -> None:
+        """An agent that has ended its claim itself may still have something to say."""
+        story = self.project.story
+        wait_for(lambda: all(run.outcome for run in self.sessions()), "the sessions", 60, story)
+
+    def attempts(self, task: str) -> list[Any]:
+        with self.project.open() as hv:
+            return list(hv.store.detail(task).attempts)
+
+    def homes(self) -> list[str]:
+        folder = self.project.folder / ".hypervisor" / "agents"
+        return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+
+    def files(self) -> list[Path]:
+        """All that is kept of the project, but for what the stand-ins noted."""
+        return [path for path in self.project.folder.rglob("*") if path.is_file()]
+
+
+def numbered(acts: Iterable[str]) -> list[str]:
+    """Items must differ: `act-ok`, `act-ok 2`, …"""
+    seen: dict[str, int] = {}
+    items = []
+    for act in acts:
+        seen[act] = seen.get(act, 0) + 1
+        items.append(f"act-{act}" if seen[act] == 1 else f"act-{act} {seen[act]}")
+    return items
+
+
+def _act(title: str) -> str:
+    return title.removeprefix("act-")

@@ -1,0 +1,98 @@
+"""Whatever an agent does and however it ends, the right thing becomes of its task."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torture.agents import Agents
+
+# act → the state of the task, the outcome of the session
+EXPECTED = {
+    "ok": ("done", "completed"),
+    "denied": ("blocked", "tools_denied"),
+    "nothing": ("failed", "nothing_done"),
+    "blocked": ("blocked", "blocked"),
+    "failed": ("failed", "refused"),
+    "mcpdead": ("failed", "mcp_dead"),
+    "errorinstream": ("failed", "server_error"),
+    "hang": ("done", "completed"),
+    "hangsilent": ("failed", "hung"),
+    "status-400": ("failed", "bad_request"),
+    "status-500": ("failed", "server_error"),
+    "network": ("failed", "network"),
+    "crash": ("failed", "crashed"),
+    "mute": ("failed", "crashed"),
+    "completes": ("done", "settled"),
+    "mcp": ("done", "settled"),
+}
+OTHERWISE = {
+    # It does not tell that a tool was refused.
+    "codex": {"denied": ("failed", "nothing_done")},
+    "gemini": {"denied": ("failed", "nothing_done"), "errorinstream": ("failed", "stream_error")},
+}
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex", "gemini"])
+def test_every_way_to_end_has_its_name(project, kind):
+    agents = Agents(project)
+    agents.run(kind, "--workers", "4", acts=EXPECTED)
+    tasks = agents.tasks()
+    outcomes = {run.task: run.outcome for run in agents.sessions()}
+    found = {act: (task.state, outcomes[task.id]) for act, task in tasks.items()}
+    assert found == {**EXPECTED, **OTHERWISE.get(kind, {})}, project.story()
+    blocked = tasks["blocked"]
+    assert blocked.reason == "no key" and blocked.unblock == "give it one"
+    with project.open() as hv:
+        assert "file a.py line 3" in [each.text for each in hv.receipts(blocked.id)]
+    hung = {event.task for event in project.events("leftovers")}
+    assert {tasks["hang"].id, tasks["hangsilent"].id} <= hung
+    assert tasks["completes"].result == {"summary": "by itself"}
+    # What is not finished may go on one day; nothing is kept of the rest.
+    unfinished = {task.id for task in tasks.values() if task.state == "blocked"}
+    assert set(agents.homes()) == unfinished
+    project.wait_until_left()
+
+
+def test_what_failed_is_tried_again_in_the_same_session(project):
+    """A run that reported nothing is asked to go on; the second time it is not."""
+    agents = Agents(project)
+    agents.run("claude", "--retries", "1", acts=["crash"])
+    (task,) = agents.tasks().values()
+    first, second = agents.sessions()
+    assert task.state == "failed"
+    assert (first.outcome, second.outcome) == ("crashed", "crashed")
+    assert second.resumes == first.session == second.session
+
+
+def test_figures_are_those_of_the_stream(project):
+    agents = Agents(project)
+    agents.run("claude", "--workers", "2", acts=["ok-1", "ok-3"])
+    figures = sorted((run.turns, *run.tokens, run.cost_micros) for run in agents.sessions())
+    assert figures == [(1, 1000, 20, 0, 100_000), (3, 3000, 60, 0, 300_000)]
+    with project.open() as hv:
+        assert hv.store.spent(batch=hv.store.batch("b").id).cost_micros == 400_000
+        assert int(hv.store.setting("peak agent fake-claude") or 0) > 0
+        for task in hv.list_tasks():
+            assert b"permission_denials" in hv.output(task.id)
+
+
+def test_a_program_that_is_not_there_pauses_the_batch(project):
+    agents = Agents(project)
+    agents.start("claude", "--workers", "2", acts=["slow-30"])
+    config = project.folder / ".hypervisor" / "config.toml"
+    config.write_text(config.read_text().replace("bin/fake-codex", "bin/gone"))
+    ended = project.run("--agent", "fake-codex", "--name", "c", "-q", items=["act-ok"])
+    assert ended.code == 11 and "not installed" in ended.err
+
+
+def test_scratch_copies_keep_the_project_as_it_is(project):
+    (project.folder / "a.txt").write_text("as it was\n")
+    agents = Agents(project)
+    agents.run("claude", "--scratch", acts=["edits"])
+    (task,) = agents.tasks().values()
+    assert task.state == "done", project.story()
+    assert (project.folder / "a.txt").read_text() == "as it was\n"
+    assert not (project.folder / "new.txt").exists()
+    (event,) = project.events("patch")
+    patch = open(event.data["path"]).read()  # noqa: SIM115
+    assert "+changed by the agent" in patch and "b/new.txt" in patch
