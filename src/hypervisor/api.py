@@ -7,19 +7,27 @@ from types import TracebackType
 
 from hypervisor import bootstrap
 from hypervisor.operations import add as _add
+from hypervisor.operations import agents as _agents
 from hypervisor.operations import applying as _applying
+from hypervisor.operations import brakes as _brakes
 from hypervisor.operations import claim as _claim
 from hypervisor.operations import doctor as _doctor
+from hypervisor.operations import hive as _hive
+from hypervisor.operations import learn as _learn
 from hypervisor.operations import look as _look
+from hypervisor.operations import notify as _notify
 from hypervisor.operations import plan as _plan
 from hypervisor.operations import preflight as _preflight
+from hypervisor.operations import proposing as _proposing
 from hypervisor.operations import receipts as _receipts
 from hypervisor.operations import report as _report
 from hypervisor.operations import retention as _retention
 from hypervisor.operations import review as _review
 from hypervisor.operations import run as _run
+from hypervisor.operations import spawn as _spawn
 from hypervisor.operations import steer as _steer
 from hypervisor.operations import sweep as _sweep
+from hypervisor.operations import waiting as _waiting
 from hypervisor.operations.context import Context
 
 
@@ -50,6 +58,10 @@ class Hypervisor(Context):
     events = _look.events
     run = _run.run
     preflight = _preflight.preflight
+    agents = _agents.agents
+    check_agent = _agents.check_agent
+    brakes = _brakes.brakes
+    lift_brake = _brakes.lift_brake
     report = _report.report
     supervise = _run.supervise
     status = _run.status
@@ -70,6 +82,26 @@ class Hypervisor(Context):
     plan = _plan.plan
     apply = _applying.apply
     undo = _applying.undo
+    add_rule = _notify.add_rule
+    rules = _notify.rules
+    remove_rule = _notify.remove_rule
+    try_rule = _notify.try_rule
+    send_notices = _notify.send_notices
+    dead_letters = _notify.dead_letters
+    retry_notices = _notify.retry_notices
+    drop_notices = _notify.drop_notices
+    propose = _proposing.propose
+    wait_for_events = _waiting.wait_for_events
+    spawn_parallel_tasks = _spawn.spawn_parallel_tasks
+    learn_parallelization = _learn.learn_parallelization
+    learnings = _learn.learnings
+    remember = _hive.remember
+    forget = _hive.forget
+    recall = _hive.recall
+    joined = _hive.joined
+    hive_report = _hive.hive_report
+    branches = _hive.branches
+    branch = _hive.branch
     gc = _retention.gc
     sweep = _sweep.sweep
     doctor = _doctor.doctor

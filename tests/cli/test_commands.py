@@ -45,7 +45,7 @@ def test_add_keeps_every_field(hv):
     )  # fmt: skip
     shown = hv.json("show", task)
 
-    assert set(shown) == {"detail", "receipts", "batch"}
+    assert set(shown) == {"detail", "receipts", "batch", "sessions"}
     assert (shown["batch"]["id"], shown["batch"]["name"]) == (
         shown["detail"]["task"]["batch"], "my batch",
     )  # fmt: skip

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from hypervisor.adapters.agents.homes import AgentHomes
 from hypervisor.adapters.host import LocalHost
 from hypervisor.adapters.outputs import Outputs
+from hypervisor.domain.agents.heard import Tokens
+from hypervisor.domain.agents.session import NewSession
 from hypervisor.domain.lease import ClaimRequest, Verdict, Worker, parse_token
 from hypervisor.domain.settings import Settings
 from hypervisor.domain.task import NewTask
@@ -186,3 +189,66 @@ def test_many_tasks_are_looked_up_in_parts(equipped):
         keep(hv, name, days=2, size=1)
     assert gc(hv, now=NOW) == Collected(600, 600, 600, 600)
     assert {name for name, _ in kept(hv)} == set(names) - {token.task for token in finished}
+
+
+# Agents
+
+
+@pytest.fixture
+def homes(tmp_path):
+    return AgentHomes(str(tmp_path))
+
+
+@pytest.fixture
+def with_homes(equipped, homes):
+    hv = equipped()
+    equipment = hv.equipment._replace(homes=homes)
+    return Context(hv.store, hv.probe, "me", equip=lambda: equipment)
+
+
+def test_homes_of_agents_go_with_their_tasks(with_homes, homes):
+    hv = with_homes
+    over, blocked, runs = task(hv, "complete"), task(hv, "block"), task(hv, "")
+    for name in (over, blocked, runs, "000000000000"):
+        homes.prepare(name)
+    assert gc(hv, dry_run=True, now=NOW).homes == 1
+    assert len(list(homes.all())) == 4
+    assert gc(hv, now=NOW) == Collected(0, 0, 0, 0, 1)
+    assert list(homes.all()) == sorted([blocked, runs, "000000000000"])
+    assert hv.store.events(0, 99)[-1].data == {"outputs": 0, "bytes": 0, "homes": 1}
+    assert gc(hv, now=NOW).homes == 0
+
+
+def test_homes_of_agents_that_claim_by_themselves_go_with_their_worker(with_homes, homes):
+    start = LocalHost().process_start(os.getpid()) or 0
+    alive, dead = f"{os.getpid()}-{start}", f"{os.getpid()}-{start + 1}"
+    homes.prepare(alive)
+    homes.prepare(dead)
+    assert gc(with_homes, now=NOW).homes == 1
+    assert list(homes.all()) == [alive]
+
+
+def test_transcripts_of_agents_that_claim_by_themselves(hv):
+    """They stay while one of the tasks that their worker claimed is unfinished."""
+    batch = hv.store.declare("b", {"cwd": "/", "agent": "claude"}, "me", NOW).id
+    add(hv, [NewTask("t")], batch="b", now=NOW)
+    new = NewSession("claude", "anthropic:login", batch, WORKER.id)
+    session = hv.store.open_session(new, NOW)
+    [lease] = hv.store.claim(ClaimRequest(WORKER, 1), NOW)
+    keep(hv, session, days=60)
+    assert gc(hv, now=NOW).outputs == 0, "it runs"
+    hv.store.close_session(session, "completed", Tokens(), None, False, 1, NOW)
+    assert gc(hv, now=NOW).outputs == 0, "its task is not done"
+    hv.store.settle([Verdict(parse_token(lease.token), "complete")], NOW)
+    assert gc(hv, now=NOW).outputs == 1
+    assert kept(hv) == []
+
+
+def test_the_changes_of_an_attempt_go_with_its_output(hv):
+    old = task(hv, "complete")
+    keep(hv, old, days=60)
+    patch = hv.outputs.path(old, 1).removesuffix(".log") + ".patch"
+    with open(patch, "w") as file:
+        file.write("diff")
+    gc(hv, now=NOW)
+    assert not os.path.exists(patch) and not os.path.exists(os.path.dirname(patch))

@@ -11,6 +11,7 @@ from hypervisor.domain.task import Added, NewTask
 from hypervisor.operations.context import Context
 
 SLICE = 10_000
+MOST_NEEDS = 10_000  # a last task may wait for all others of a large batch
 LATEST = 253_402_300_799_000  # the end of the year 9999
 
 
@@ -18,7 +19,7 @@ def add(
     hv: Context, tasks: Sequence[NewTask], batch: str | None = None, now: int | None = None
 ) -> Added:
     """Add tasks; one whose key is already in the batch is reported, not doubled."""
-    checked = [_checked(index, task) for index, task in enumerate(tasks, 1)]
+    checked = [checked_task(index, task) for index, task in enumerate(tasks, 1)]
     if batch is not None:
         checks.label("the batch's name", batch)
     # Links between the tasks of a call need one transaction. A long list without
@@ -51,13 +52,14 @@ def check_task(task: NewTask) -> NewTask:
         assignee=checks.name("the assignee", task.assignee, empty=True),
         requires=checks.names("requires", task.requires),
         exclusive=checks.keys("exclusive keys", task.exclusive),
-        after=checks.keys("after", task.after),
+        after=checks.keys("after", task.after, MOST_NEEDS),
         retries=checks.number("retries", task.retries, 0, 1_000),
         data=checks.json_value("data", task.data),
     )
 
 
-def _checked(index: int, task: NewTask) -> NewTask:
+def checked_task(index: int, task: NewTask) -> NewTask:
+    """The task as it may be stored; else says which of many is wrong."""
     try:
         return check_task(task)
     except InvalidInput as error:

@@ -28,6 +28,8 @@ class Checkpoint(NamedTuple):
     seconds: float
     cost: float | None
     next: str
+    tokens: int = 0
+    estimated: bool = False  # the cost is, at least in part, from a table of prices
 
 
 def checkpoint(
@@ -44,8 +46,15 @@ def checkpoint(
     return Checkpoint(
         batch.name, chunk, dict(categories.most_common()), dict(proposals.most_common()),
         chosen(reports), tuple(failures[:MOST_FAILURES]),
-        round(sum(report.seconds for report in reports), 3), None, _next(batch, chunk, every),
+        round(sum(report.seconds for report in reports), 3), _cost(reports),
+        _next(batch, chunk, every), sum(report.tokens for report in reports),
+        any(report.estimated for report in reports),
     )  # fmt: skip
+
+
+def _cost(reports: Sequence[TaskReport]) -> float | None:
+    known = [report.cost_micros for report in reports if report.cost_micros is not None]
+    return sum(known) / 1e6 if known else None
 
 
 def _results(report: TaskReport) -> list[Any]:

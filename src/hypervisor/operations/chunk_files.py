@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from hypervisor.domain.agents.budgeting import money
 from hypervisor.domain.chunk import Chunk, file_stem
 from hypervisor.domain.result import actions_in, category_of, items_in, text_of
 from hypervisor.domain.run import TaskReport
@@ -48,7 +49,9 @@ def summary_of(found: Checkpoint) -> dict[str, Any]:
             for each in found.failures
         ],
         "seconds": found.seconds,
+        "tokens": found.tokens,
         "cost": found.cost,
+        "estimated": found.estimated,
         "note": chunk.note,
         "decided_by": chunk.actor,
         "decided_at": chunk.decided_at,
@@ -94,7 +97,14 @@ def _section(title: str, result: Any, report: TaskReport) -> list[str]:
     for action in actions_in(result):
         lines.append(f"- proposes: {_inline(json.dumps(action, ensure_ascii=False))[:500]}")
     took = f"{report.seconds:.1f} s, {report.attempts} attempt{'s' * (report.attempts != 1)}"
-    return [*lines, f"- task {report.id}, {took}", ""]
+    return [*lines, f"- task {report.id}, {took}{_spent(report)}", ""]
+
+
+def _spent(report: TaskReport) -> str:
+    if not report.tokens and report.cost_micros is None:
+        return ""
+    cost = "" if report.cost_micros is None else f", cost {money(report.cost_micros)}"
+    return f", {report.tokens:,} tokens{cost}{' (an estimate)' if report.estimated else ''}"
 
 
 def _inline(text: str) -> str:

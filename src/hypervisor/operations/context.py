@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.domain import checks
+from hypervisor.domain.errors import NotFound
 
 if TYPE_CHECKING:
     from hypervisor.domain.lease import Worker
     from hypervisor.domain.settings import Settings
     from hypervisor.ports import (
         ActionFiles,
+        AgentAdapter,
+        AgentHomes,
         BatchFiles,
+        Courier,
         HostProbe,
         Launcher,
         Outputs,
@@ -30,6 +34,23 @@ class Equipment(NamedTuple):
     batch_files: BatchFiles | None = None
     task_files: TaskFiles | None = None
     action_files: Callable[[str, str], ActionFiles] | None = None  # by root and batch folder
+    agents: Callable[[], AgentAdapter] | None = None
+    courier: Courier | None = None
+    secret: Callable[[str], tuple[str, str]] | None = None  # path and content, by file name
+    homes: AgentHomes | None = None
+
+
+class NoStore:
+    """Stands where a store would be made; whoever asks it anything is told that there is none."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotFound(f"there is no store at {self.where}. `hv run` or `hv add` makes one.")
 
 
 class Context:
@@ -54,6 +75,7 @@ class Context:
         # Be the supervisor in this process; what it is given is called every tick.
         self.serve: Callable[[Callable[[str], None]], int] | None = None
         self._equipment: Equipment | None = None
+        self._agents: AgentAdapter | None = None
 
     def now(self) -> int:
         """The time by the clock that all users of the store share, in milliseconds."""
@@ -62,6 +84,11 @@ class Context:
     def resolve(self, task: str) -> str:
         """The whole id of the task that an id or a unique beginning of one means."""
         return self.store.resolve(task)
+
+    @property
+    def has_store(self) -> bool:
+        """False for a look at this host before anything was ever run."""
+        return not isinstance(self.store, NoStore)
 
     @property
     def is_equipped(self) -> bool:
@@ -92,6 +119,14 @@ class Context:
         found = self.equipment.batch_files
         assert found is not None, "this context was made without a place for batches"
         return found
+
+    @property
+    def agent_programs(self) -> AgentAdapter:
+        """Put together when first needed, as the rest of the equipment."""
+        if self._agents is None:
+            assert self.equipment.agents is not None, "this context was made without agents"
+            self._agents = self.equipment.agents()
+        return self._agents
 
     def close(self) -> None:
         self.store.close()

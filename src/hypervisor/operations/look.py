@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hypervisor.domain import checks, lifecycle
+from hypervisor.domain.agents.session import AgentSession
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.event import Event
 from hypervisor.domain.ids import clean
@@ -16,11 +17,12 @@ MOST_LISTED = 100_000
 
 
 class Shown(NamedTuple):
-    """A task, all that hangs on it, its receipts and its batch."""
+    """A task, all that hangs on it, its receipts, its batch and the runs of agents for it."""
 
     detail: TaskDetail
     receipts: tuple[Receipt, ...]
     batch: Batch | None
+    sessions: tuple[AgentSession, ...] = ()  # runs of agents, the first one first
 
 
 def list_tasks(
@@ -62,7 +64,8 @@ def show(hv: Context, task: str) -> Shown:
     found = hv.store.resolve(task)
     detail = hv.store.detail(found)
     receipts = tuple(hv.store.receipts_of_task(found))
-    return Shown(detail, receipts, _batch(hv, detail.task.batch))
+    sessions = tuple(reversed(hv.store.sessions(task=found)))
+    return Shown(detail, receipts, _batch(hv, detail.task.batch), sessions)
 
 
 def stats(hv: Context, batch: str | None = None, now: int | None = None) -> Stats:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from hypervisor.domain.errors import RequestError
 from hypervisor.domain.ids import key_digest
 from hypervisor.domain.preflight import (
     CANCELLED,
@@ -29,6 +30,7 @@ from hypervisor.domain.preflight import (
 )
 from hypervisor.domain.task import NewTask
 from hypervisor.domain.template import Item
+from hypervisor.operations.agent_survey import AgentSurvey
 from hypervisor.operations.context import Context
 from hypervisor.operations.items import task_for
 from hypervisor.operations.named_files import (
@@ -87,8 +89,9 @@ class _Counts(NamedTuple):
 class Survey:
     """Call `add` for every item, then `result`; the rest may be asked at any time after."""
 
-    def __init__(self, intent: Intent) -> None:
+    def __init__(self, intent: Intent, agents: AgentSurvey | None = None) -> None:
         self.intent = intent
+        self.agents = agents
         self.items = 0
         self._files = NamedFiles(intent.root, intent.in_text)
         self._seen: set[bytes] = set()
@@ -143,7 +146,8 @@ class Survey:
             self._counts.get(CANCELLED, 0), claimed, len(conflicts), linked, steps, said, strategy,
             (), tuple(self._findings(hv, counts, cost, to_do, conflicts)), cost,
         )  # fmt: skip
-        found = found._replace(order=order(found, sharing))
+        more = self.agents.order() if self.agents else ()
+        found = found._replace(order=(*order(found, sharing), *more))
         clear = not any(each.in_the_way for each in found.findings)
         return found._replace(headline=headline(found), clear=clear)
 
@@ -267,6 +271,7 @@ class Survey:
         return Estimate(
             workers, int(peak) if peak else None, _memory(), output, hv.outputs.free(),
             None if took is None or not to_do else took * -(-to_do // workers),
+            self.agents.cost(hv, to_do) if self.agents else None,
         )  # fmt: skip
 
     def _findings(
@@ -278,7 +283,7 @@ class Survey:
             if count := self._counts.get(kind, 0):
                 said = one if count == 1 else f"{count:,} {several}"
                 yield Finding(kind, count, said, tuple(self._found[kind]), in_the_way)
-        yield from self._lacking(hv)
+        yield from self.agents.findings(hv, to_do) if self.agents else self._lacking(hv)
         yield from _too_much(cost)
         if count := len(conflicts) if to_do > 1 else 0:
             told = tuple(_conflict(*each) for each in conflicts[:EXAMPLES])
@@ -340,8 +345,6 @@ def _slices(digests: bytearray) -> Iterator[list[str]]:
 
 
 def _batch_id(hv: Context | None, name: str | None) -> str | None:
-    from hypervisor.domain.errors import RequestError
-
     if hv is None or name is None:
         return None
     try:
@@ -351,8 +354,6 @@ def _batch_id(hv: Context | None, name: str | None) -> str | None:
 
 
 def _is_task(hv: Context, name: str) -> bool:
-    from hypervisor.domain.errors import RequestError
-
     try:
         return bool(hv.store.resolve(name))
     except RequestError:

@@ -69,7 +69,7 @@ class BatchReport(NamedTuple):
     batch: str
     id: str
     made_at: int
-    what: str  # the command or function that was run
+    what: str  # the command, function or agent that was run
     states: dict[str, int]
     total: int
     succeeded: bool
@@ -92,6 +92,9 @@ class BatchReport(NamedTuple):
     receipts_total: int
     receipts_problem: str | None  # "" if nobody looked: there are too many
     tasks: tuple[TaskLine, ...]
+    tokens: int = 0  # of agents
+    cost: float | None = None
+    estimated: bool = False  # the cost is, at least in part, from a table of prices
 
 
 def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
@@ -104,6 +107,7 @@ def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
     total = sum(seen.states.values())
     rows = _rows(seen, tries)
     receipts_total, receipts = hv.store.last_receipts(meant.id, MOST_RECEIPTS)
+    spent = hv.store.spent(meant.id)
     return BatchReport(
         meant.name, meant.id, at, _what(meant), seen.states, total,
         bool(total) and seen.states.get(lifecycle.DONE, 0) == total, tries.begun, tries.ended,
@@ -113,6 +117,7 @@ def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
         _chunks(hv, meant.id), _common(seen.reasons),
         tuple(_failure(hv, each, tries) for each in seen.bad[:MOST_FAILURES]), seen.bad_count,
         tuple(map(_cut, receipts)), receipts_total, _problem(hv, meant.id, receipts_total), rows,
+        spent.tokens, spent.cost_micros / 1e6 if spent.cost_micros else None, spent.estimated,
     )  # fmt: skip
 
 
@@ -244,8 +249,9 @@ def _problem(hv: Context, chain: str, count: int) -> str | None:
 
 def _what(batch: Batch) -> str:
     spec = batch.spec if isinstance(batch.spec, dict) else {}
-    if isinstance(spec.get("function"), str):
-        return str(spec["function"])[:300]
+    for kind in ("function", "agent"):
+        if isinstance(spec.get(kind), str):
+            return str(spec[kind])[:300]
     import shlex
 
     command = spec.get("command")

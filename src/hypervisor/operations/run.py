@@ -6,13 +6,14 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from hypervisor.domain import checks, lifecycle
-from hypervisor.domain.chunk import GATES, Chunk
+from hypervisor.domain.agents.brake import Brake
+from hypervisor.domain.agents.routing import AUTO
+from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.errors import InvalidInput, NotFound, WrongState
 from hypervisor.domain.result import NO_CATEGORY, category_of, items_in
 from hypervisor.domain.run import (
     ALL,
     BATCH,
-    STRATEGIES,
     TYPE,
     Pause,
     Running,
@@ -23,18 +24,16 @@ from hypervisor.domain.run import (
 from hypervisor.domain.settings import MOST_WORKERS
 from hypervisor.domain.task import Batch, NewTask, Stats
 from hypervisor.operations.add import check_task
+from hypervisor.operations.agents import Router, equipped_spec
+from hypervisor.operations.at_work import Doing, Money, agents_doing, money_of, resting
 from hypervisor.operations.context import Context, batch_id
+from hypervisor.operations.specs import check_spec
 from hypervisor.operations.steer import Moved
 
 SLICE = 5_000
 PAGE = 5_000
 MOST_SHOWN = 1_000
 INTERRUPTED = "interrupted"
-CHOICES = {
-    "gate": GATES,
-    "result": ("none", "json"),
-    "write_back": ("none", "receipts", "status"),
-}
 
 
 class Submitted(NamedTuple):
@@ -65,6 +64,10 @@ class Attempting(NamedTuple):
     memory: int | None  # None where this host cannot tell
     last_line: str
     started: bool  # False while it is only claimed
+    agent: str = ""  # then `last_line` is what it does now
+    tokens: int = 0
+    cost_micros: int | None = None
+    estimated: bool = False
 
 
 class Status(NamedTuple):
@@ -77,6 +80,8 @@ class Status(NamedTuple):
     supervisor: int | None
     host: dict[str, Any] | None  # what the governor last said of this host
     checkpoint: Chunk | None = None  # that waits for a person's decision
+    brakes: tuple[Brake, ...] = ()  # accounts of agents that rest
+    money: Money | None = None  # what agents have cost
 
 
 class Summary(NamedTuple):
@@ -98,18 +103,22 @@ class Summary(NamedTuple):
     categories: dict[str, int]
     chunks: tuple[Chunk, ...]
     skipped: int  # by the last run, because they were done before
+    estimated: bool = False  # the cost is, at least in part, from a table of prices
 
 
 def run(
     hv: Context, spec: RunSpec, tasks: Iterable[NewTask], name: str, now: int | None = None,
     chunks: Sequence[str] = (), together: bool = False,
 ) -> Submitted:  # fmt: skip
-    """Submit a command or function with its items; what the batch has done before is skipped.
+    """Submit a command, function or agent with its items; what the batch has done is skipped.
 
     `chunks` are the names of the chunks; a task's `chunk` is its place among them, from 1.
     `together` adds all in one step, so that any task may wait for any other.
     """
     check_spec(spec)
+    if spec.agent and not spec.agents:
+        spec = equipped_spec(hv, spec)
+    router = Router(hv, spec) if spec.agent == AUTO else None
     checks.label("the batch's name", name)
     since = hv.now() if now is None else now
     batch = hv.store.declare(name, spec_data(spec), hv.actor, now)
@@ -122,7 +131,7 @@ def run(
     }
     placed = (
         task._replace(chunk=numbers[chunks[task.chunk - 1]]) if task.chunk else task
-        for task in tasks
+        for task in (tasks if router is None else map(router.labelled, tasks))
     )
     for part in [[check_task(task) for task in placed]] if together else _slices(placed):
         counts = _submit(hv, counts, part, now)
@@ -239,6 +248,8 @@ def status(hv: Context, batch: str | None = None, now: int | None = None) -> Sta
         hv.launcher.supervisor(),
         hv.launcher.reading(),
         _checkpoint(hv, meant),
+        resting(hv, hv.now() if now is None else now, meant),
+        money_of(hv, meant, now),
     )
 
 
@@ -250,10 +261,15 @@ def _checkpoint(hv: Context, batch: Batch | None) -> Chunk | None:
 
 def attempts(hv: Context, batch: str | None = None) -> tuple[Attempting, ...]:
     """List the attempts that run now, with their age, memory and last line of output."""
-    found = hv.store.running(batch_id(hv, batch), MOST_SHOWN)
+    meant = batch_id(hv, batch)
+    found = hv.store.running(meant, MOST_SHOWN)
     here = hv.probe.boot()
     memory = hv.launcher.memory({r.worker.pid for r in found if r.worker.boot == here})
-    return tuple(_attempting(hv, each, memory) for each in found)
+    agents = agents_doing(hv, found, meant)
+    return tuple(
+        _with_agent(_attempting(hv, each, memory), agents.get((each.task, each.attempt)))
+        for each in found
+    )
 
 
 def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True) -> Summary:
@@ -275,12 +291,16 @@ def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True)
             kept.append(task)
     begun, ended = hv.store.span(meant.id, now)
     named = {} if set(categories) <= {NO_CATEGORY} else dict(categories.most_common())
+    money = money_of(hv, meant, now)
+    spent = None if money is None else money.spent
     return Summary(
         meant.name, meant.id, dict(states), states.total(),
         0 < states.total() == states[lifecycle.DONE],
         (ended - begun) / 1000 if begun else 0.0, round(seconds, 3), round(cpu, 3), peak, attempts,
-        None, None, tuple(kept), named, tuple(hv.store.chunks(meant.id)),
-        int(hv.store.setting(f"skipped {meant.id}") or 0),
+        None if spent is None else spent.tokens,
+        None if spent is None or not spent.cost_micros else spent.cost_micros / 1e6,
+        tuple(kept), named, tuple(hv.store.chunks(meant.id)),
+        int(hv.store.setting(f"skipped {meant.id}") or 0), bool(spent and spent.estimated),
     )  # fmt: skip
 
 
@@ -345,26 +365,6 @@ def _reopen(hv: Context, task: str, now: int | None) -> bool:
     return True
 
 
-def check_spec(spec: RunSpec) -> RunSpec:
-    """The spec, if it makes sense."""
-    if bool(spec.command) == bool(spec.function):
-        raise InvalidInput("say what to run: a command, or a function with --fn.")
-    if spec.strategy not in STRATEGIES:
-        raise InvalidInput(f"unknown strategy: use one of {', '.join(STRATEGIES)}.")
-    for name, allowed in CHOICES.items():
-        if getattr(spec, name) not in allowed:
-            raise InvalidInput(f"{name} is unknown: use one of {', '.join(allowed)}.")
-    if spec.workers is not None:
-        checks.number("the number of workers", spec.workers, 1, MOST_WORKERS)
-    if spec.claim is not None:
-        checks.number("the number of tasks to claim at once", spec.claim, 1, 1000)
-    if spec.function is not None:
-        module, colon, function = spec.function.partition(":")
-        if not (colon and module and function):
-            raise InvalidInput(f"{spec.function!r} is no function: write package.module:function.")
-    return spec
-
-
 def _scope(hv: Context, batch: str | None, type: str | None, reason: str) -> Pause:
     if batch is not None and type is not None:
         raise InvalidInput("name a batch or a type, not both.")
@@ -373,6 +373,16 @@ def _scope(hv: Context, batch: str | None, type: str | None, reason: str) -> Pau
     if type is not None:
         return Pause(TYPE, checks.name("the type", type), reason, hv.actor, 0)
     return Pause(ALL, "", reason, hv.actor, 0)
+
+
+def _with_agent(each: Attempting, doing: Doing | None) -> Attempting:
+    """Of an agent, what it does says more than the last line it printed."""
+    if doing is None:
+        return each
+    return each._replace(
+        last_line=doing.said, started=True, agent=doing.agent, tokens=doing.tokens,
+        cost_micros=doing.cost_micros, estimated=doing.estimated,
+    )  # fmt: skip
 
 
 def _attempting(hv: Context, each: Running, memory: dict[int, int]) -> Attempting:

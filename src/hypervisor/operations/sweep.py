@@ -67,6 +67,10 @@ def bury(hv: Context, worker: Worker, held: list[Holder], now: int) -> list[str]
     if remains is not None:  # it may have died before it could write this into their files
         for task in dict.fromkeys([*(v.token.task for v in remains.verdicts), *back]):
             write_back(hv, task, edits=True)
+    for run in hv.store.sessions(worker=worker.id):
+        if run.outcome is None:
+            told = (run.tokens, run.cost_micros, run.estimated, run.turns)
+            hv.store.close_session(run.id, "crashed", *told, now)
     if remains is not None and not _holds_more(hv, worker):
         hv.launcher.forget_remains(worker, remains)  # last: whoever finds none may rely on that
     return back

@@ -23,6 +23,7 @@ from hypervisor.faces.cli.picture import Scene, render
 from hypervisor.faces.cli.progress import OPEN, Counts, Pace, RunCounter, count
 from hypervisor.faces.cli.views import FRAME, View, view_for
 from hypervisor.operations import run as running
+from hypervisor.operations.at_work import live_sessions
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import list_tasks
 from hypervisor.operations.run import Status, Submitted
@@ -35,6 +36,7 @@ SUPERVISOR_LOOK = 1.0
 MOST_TOLD = 20
 MOST_FAILURES = 500
 OURS = ("supervisor", "worker-")
+LAST_WORD = 15.0  # seconds
 
 
 def follow(hv: Context, submitted: Submitted, as_json: bool, quiet: bool) -> int:
@@ -44,6 +46,7 @@ def follow(hv: Context, submitted: Submitted, as_json: bool, quiet: bool) -> int
         with view_for(quiet or as_json) as view:
             if submitted.to_do:
                 last = _watch(hv, submitted, view, interrupts)
+                _wait_for_agents(hv, submitted, interrupts)
         hv.launcher.forget_environment(submitted.batch.id)
         if as_json:
             summary = plain(running.summary(hv, submitted.batch.id))
@@ -96,7 +99,7 @@ class Watcher:
         self._offset = now - time.monotonic() * 1000
         self._pace.note(now, counts, status.attempts)
         self._tell_failures(counts)
-        busy = counts.running or not counts.open
+        busy = counts.running or not counts.open or status.brakes or status.pauses
         idle_since = None if busy else (self._scene and self._scene.idle_since) or now
         self._scene = Scene(
             status, counts, now, self.since, self._pace.per_second, self._pace.left, 0, idle_since
@@ -192,6 +195,17 @@ def _watch(hv: Context, submitted: Submitted, view: View, interrupts: Interrupts
         if watcher.is_due():
             status = watcher.look()
     return status
+
+
+def _wait_for_agents(hv: Context, submitted: Submitted, interrupts: Interrupts) -> None:
+    """An agent tells what it cost with its last word, which comes after its task has ended."""
+    if not isinstance(submitted.batch.spec, dict) or not submitted.batch.spec.get("agent"):
+        return
+    deadline = time.monotonic() + LAST_WORD
+    while not interrupts.count and time.monotonic() < deadline:
+        if not live_sessions(hv, submitted.batch.id):
+            return
+        time.sleep(CALM)
 
 
 def open_tasks(status: Status) -> int:

@@ -124,6 +124,8 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
     parser, module = make_parser(command)
     args = parser.parse_args([*leading, *rest[1:]])
     args.words = rest[1:]
+    args.look = lambda: connect(args.store, create=False, bare=True)  # at this host, before a run
+    args.make = lambda: connect(args.store, create=True)
     if command.store == "none":
         return int(module.run(args))
     # What can be checked without a store is: a mistake must not leave an empty one behind.
@@ -133,7 +135,8 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
 
 def _with_store(command: Command, module: Any, args: argparse.Namespace, connect: Connect) -> int:
     try:
-        hv = connect(args.store, create=command.store == "make")
+        bare = {"bare": True} if command.store == "bare" else {}
+        hv = connect(args.store, create=command.store == "make", **bare)
     except NotFound:
         if command.store != "look":
             raise

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from hypervisor.domain.agents.brake import Brake
+from hypervisor.domain.agents.budgeting import money
+from hypervisor.domain.agents.session import Spent
 from hypervisor.domain.limits import UNITS
 from hypervisor.domain.run import BATCH, TYPE, Pause
 from hypervisor.faces.cli.output import cut, one_line, painted, width
@@ -36,10 +40,11 @@ class Glyphs(NamedTuple):
     dot: str
     bad: str
     good: str
+    call: str
 
 
-PRETTY = Glyphs("━", "╸", "─", " · ", "✗", "✓")
-PLAIN = Glyphs("#", "-", "-", ", ", "x", "*")
+PRETTY = Glyphs("━", "╸", "─", " · ", "✗", "✓", "▸")
+PLAIN = Glyphs("#", "-", "-", ", ", "x", "*", ">")
 
 
 class Scene(NamedTuple):
@@ -80,7 +85,7 @@ def glyphs() -> Glyphs:
 def picture(scene: Scene, rows: Rows, columns: int, height: int) -> list[list[Span]]:
     """Lines of spans, at most `height` of them, each shorter than `columns`."""
     head: list[list[Span]] = [[], *progress(scene, columns - 1), *hints(scene)]
-    head.append(host_line(scene.status))
+    head += [*money_lines(scene.status), host_line(scene.status)]
     room = height - len(head) - 1
     below = _attempts(rows, scene.now, columns - 1, room) if room > 0 else []
     return [fit(line, columns - 1) for line in [*head, *below][: max(height, 1)]]
@@ -142,6 +147,8 @@ def hints(scene: Scene) -> list[list[Span]]:
         return [[(_winding_up(scene.interrupts, status.stats.claimed), YELLOW)]]
     if status.pauses:
         return [[(pause_text(each, scene.names), YELLOW)] for each in status.pauses]
+    if status.brakes:
+        return [[(brake_text(each), YELLOW)] for each in status.brakes]
     if status.checkpoint is not None and status.batch is not None:
         name = shlex.quote(status.batch.name)
         waits = f"{one_line(status.checkpoint.label)} waits for a decision: hv review {name}"
@@ -178,6 +185,24 @@ def pause_text(pause: Pause, names: Mapping[str, str]) -> str:
         what, how = "everything", "--all"
     why = f" ({pause.reason})" if pause.reason else ""
     return one_line(f"paused: {what}{why}; `hv resume {how}` goes on")
+
+
+def brake_text(brake: Brake) -> str:
+    """Which account rests, until when and why."""
+    until = time.strftime("%H:%M:%S", time.localtime(brake.until / 1000))
+    why = f": {brake.reason}" if brake.reason else ""
+    return one_line(f"{brake.account} rests until {until}{why}")
+
+
+def money_lines(status: Status) -> list[list[Span]]:
+    """What agents have cost so far, and how far budgets are used up."""
+    if status.money is None or not (status.money.spent.tokens or status.money.used):
+        return []
+    spent, when = status.money.spent, " today" if status.batch is None else ""
+    if any(used.endswith("budget)") for used in status.money.used):
+        spent = spent._replace(cost_micros=0)  # the budget's own figures tell it
+    parts: list[Span] = [(text + when, "") if (text := spent_text(spent)) else ("", "")]
+    return [joined([*parts, *((used, "") for used in status.money.used)])]
 
 
 def host_line(status: Status) -> list[Span]:
@@ -222,10 +247,43 @@ def attempt_line(each: Attempting | None, now: int, columns: int, title_width: i
     titles = min(title_width, max(room * 45 // 100, 12))
     title = cut(one_line(each.title), titles)
     return [*left, (title + " " * (titles - width(title)), ""), ("  ", ""),
-            (one_line(each.last_line), DIM)]  # fmt: skip
+            (one_line(doing_text(each)), DIM)]  # fmt: skip
+
+
+def doing_text(each: Attempting) -> str:
+    """What an attempt does: its last line; of an agent also which it is and its cost so far."""
+    if not each.agent:
+        return each.last_line
+    cost = money_text(each.cost_micros, each.estimated) if each.cost_micros else ""
+    figures = " ".join(part for part in (each.agent, tokens_text(each.tokens), cost) if part)
+    return f"{figures} {glyphs().call} {each.last_line}" if each.last_line else figures
 
 
 # Words for amounts
+
+
+def spent_text(spent: Spent) -> str:
+    """Tokens and money, and what is not known of it."""
+    parts = [
+        f"{tokens_text(spent.tokens)} tokens" if spent.tokens else "",
+        money_text(spent.cost_micros, spent.estimated) if spent.cost_micros else "",
+        f"{spent.unpriced} not priced" if spent.unpriced else "",
+    ]
+    return glyphs().dot.join(part for part in parts if part)
+
+
+def money_text(micros: int, estimated: bool) -> str:
+    """`0.30`; `≈0.30` where a table of prices says so and not the provider."""
+    about = ("≈" if glyphs() is PRETTY else "~") if estimated else ""
+    return about + money(micros)
+
+
+def tokens_text(count: int) -> str:
+    """`950`, `12.3k`, `1.2M`."""
+    if count < 1_000:
+        return str(count) if count else ""
+    amount, unit = (count / 1e3, "k") if count < 999_500 else (count / 1e6, "M")
+    return f"{amount:.1f}{unit}" if amount < 99.5 else f"{amount:.0f}{unit}"
 
 
 def clock(ms: int) -> str:

@@ -17,7 +17,9 @@ from hypervisor.faces.cli.picture import (
     Span,
     glyphs,
     joined,
+    money_text,
     rate,
+    tokens_text,
 )
 from hypervisor.faces.cli.views import failure
 from hypervisor.operations.run import Status, Submitted, Summary
@@ -77,6 +79,8 @@ def _cost(summary: Summary, before: bool) -> list[Span]:
         (f"CPU {summary.cpu_seconds:,.1f} s", ""),
         (f"peak memory {size_text(summary.peak_bytes)}" if summary.peak_bytes else "", ""),
         (counted(summary.attempts, "attempt"), ""),
+        (f"{tokens_text(summary.tokens)} tokens" if summary.tokens else "", ""),
+        (money_text(round(summary.cost * 1e6), summary.estimated) if summary.cost else "", ""),
     ]
     return [("  all runs of the batch: " if before else "  ", DIM), *joined(parts)]
 

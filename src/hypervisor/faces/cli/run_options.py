@@ -34,11 +34,14 @@ def add_how(parser: argparse.ArgumentParser) -> None:
                        help="what the command reads (default: nothing)")  # fmt: skip
     group.add_argument("--clean-env", action="store_true", help="pass only PATH, HOME and the like")
     group.add_argument("--cwd", metavar="FOLDER", default=".", help="run it there")
-    group.add_argument("--workers", type=workers, metavar="N|auto", help="default: one per core")
+    group.add_argument(
+        "--workers", type=workers, metavar="N|auto", help="default: one per core, 5 agents"
+    )
     group.add_argument("--batch", type=int, dest="claim", metavar="N",
                        help="how many tasks a worker claims at once")  # fmt: skip
     group.add_argument("--strategy", choices=STRATEGIES, default="auto",
-                       help="as the host can bear, as fast as allowed, or one by one")  # fmt: skip
+                       help="as the host can bear, as fast as allowed, one by one, or as it "
+                            "turns out to pay")  # fmt: skip
     rest = group.add_mutually_exclusive_group()
     rest.add_argument("--fail-fast", action="store_true", help="start nothing more after a failure")
     rest.add_argument("--keep-going", action="store_true", help="go on after failures (default)")
@@ -69,6 +72,7 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the tasks")
     group.add_argument("--name", help="the batch's name (default: made from the command)")
     group.add_argument("--type", default="run", help="what kind of work")
+    group.add_argument("--branch", default="", help="the context whose findings their agents share")
     group.add_argument("--priority", choices=("critical", "high", "medium", "low"),
                        default="medium", help="how much of a head start it gets")  # fmt: skip
     group.add_argument("--retries", type=int, default=0, metavar="N",

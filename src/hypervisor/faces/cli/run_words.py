@@ -9,6 +9,7 @@ import sys
 
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import RunSpec
+from hypervisor.faces.cli import run_agents
 from hypervisor.operations.skills import SKILLS, Skill
 
 COPY_MARK = ".copy-of"  # in a copy that --copy made: of what
@@ -76,7 +77,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         claim=args.claim, fail_fast=args.fail_fast, strategy=args.strategy, time=args.timeout,
         memory=args.memory, silence=args.silence, output=args.max_output, result=args.result,
         gate=args.gate, write_back=_write_back(args),
-        propose=args.propose,
+        propose=args.propose, **run_agents.fields(args),
     )  # fmt: skip
 
 
@@ -98,7 +99,10 @@ def name_for(spec: RunSpec, args: argparse.Namespace) -> str:
         mark = blake2b(path.encode("utf-8", "surrogateescape"), digest_size=3).hexdigest()
         safe = "".join(c if c.isalnum() else "-" for c in os.path.basename(path))[:30]
         return f"{args.skill.name}-{safe}-{mark}"
-    what = spec.function or os.path.basename(spec.command[0].split()[0])
-    same = "\0".join((spec.cwd, what, *spec.command, str(spec.shell), spec.stdin))
+    if spec.agent:
+        what, same = run_agents.called(spec, args)
+    else:
+        what = spec.function or os.path.basename(spec.command[0].split()[0])
+        same = "\0".join((spec.cwd, what, *spec.command, str(spec.shell), spec.stdin))
     safe = "".join(c if c.isalnum() or c in "._:" else "-" for c in what)[:40]
-    return f"{safe}-{blake2b(same.encode(), digest_size=3).hexdigest()}"
+    return f"{safe}-{blake2b(same.encode('utf-8', 'surrogateescape'), digest_size=3).hexdigest()}"

@@ -86,6 +86,8 @@ def _figures(report: BatchReport) -> str:
         ("attempts", f"{report.attempts:,}", ""),
         ("CPU time", took(report.cpu_seconds * 1000) if report.cpu_seconds else "", ""),
         ("peak memory", size_text(report.peak_bytes) if report.peak_bytes else "", ""),
+        ("tokens", f"{report.tokens:,}" if report.tokens else "", ""),
+        ("estimated cost" if report.estimated else "cost", _cost(report), ""),
     ]
     shown = "".join(
         f'<div class="{kind}"><dt>{name}</dt><dd>{value}</dd></div>'
@@ -93,6 +95,10 @@ def _figures(report: BatchReport) -> str:
         if value
     )
     return f'<dl class="figures">{shown}</dl>'
+
+
+def _cost(report: BatchReport) -> str:
+    return f"{report.cost:,.2f}" if report.cost is not None else ""
 
 
 def _section(title: str, inner: str, note: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from hypervisor.domain import checks
@@ -11,6 +12,7 @@ from hypervisor.domain.task import NewTask
 from hypervisor.faces.cli import values
 from hypervisor.faces.cli.output import one_line, print_json
 from hypervisor.operations.add import add, check_task
+from hypervisor.operations.checkout import branch_here
 from hypervisor.operations.context import Context
 
 EXAMPLE = """hv add "Fix the login page" --priority high
@@ -53,7 +55,7 @@ def prepare(args: argparse.Namespace) -> int | None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    added = add(hv, _delayed(args.tasks, args, hv.now()), args.batch)
+    added = add(hv, _delayed(_placed(hv, args), args, hv.now()), args.batch)
     if args.json:
         print_json(added)
         return 0
@@ -70,6 +72,13 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0
+
+
+def _placed(hv: Context, args: argparse.Namespace) -> list[NewTask]:
+    """Tasks that name no branch get that of the task or the git branch we work on."""
+    branch = "" if args.branch else branch_here(hv, os.getcwd(), os.environ.get("HV_TASK", ""))
+    tasks: list[NewTask] = args.tasks
+    return [t if t.branch else t._replace(branch=branch) for t in tasks] if branch else tasks
 
 
 def _delayed(tasks: list[NewTask], args: argparse.Namespace, now: int) -> list[NewTask]:

@@ -18,6 +18,8 @@ WITH_BATCHES = ("status", "summary", "pause", "resume", "scale")
 # Shells expand these words once more: only names that are harmless there are offered.
 BATCHES = 'hv stats --names 2>/dev/null | grep -xE "[A-Za-z0-9._:-]+"'
 
+AGENTS = 'hv agents --names 2>/dev/null | grep -xE "[A-Za-z0-9._:-]+"'
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell you use")
@@ -67,9 +69,11 @@ def _bash() -> str:
         f'        COMPREPLY=($(compgen -W "{" ".join(COMMANDS)}" -- "$word")); return',
         "    fi",
         '    case "$last" in', *given,
-        '        --from|--items|--store|--cwd|--python) '
+        '        --from|--items|--store|--cwd|--python|--prompt|--schema|--copy|--out) '
         'COMPREPLY=($(compgen -f -- "$word")); return ;;',
         f'        --batch) [ "${{COMP_WORDS[1]}}" = run ] || words="$({BATCHES})" ;;',
+        f'        --agent) words="auto $({AGENTS})" ;;',
+        f'        --fallback|check) words="$({AGENTS})" ;;',
         "    esac",
         '    if [ -z "$words" ]; then case "${COMP_WORDS[1]}" in', *cases, "    esac; fi",
         '    COMPREPLY=($(compgen -W "$words" -- "$word"))',
@@ -92,6 +96,8 @@ def _fish() -> str:
         seen = f"-n '__fish_seen_subcommand_from {name}'"
         for option, (about, values) in options_of(name).items():
             given = f" -x -a {_quoted(' '.join(values))}" if values else ""
+            if option in ("--agent", "--fallback"):
+                given = f" -x -a '({AGENTS})'"
             lines.append(f"complete -c hv {seen} -l {option[2:]} -d {_quoted(about)}{given}")
         if words_of(name):
             lines.append(f"complete -c hv {seen} -a {_quoted(' '.join(words_of(name)))}")

@@ -8,39 +8,54 @@ import time
 from collections.abc import Iterator
 
 from hypervisor.domain import checks
+from hypervisor.domain.agents.telling import Said
 from hypervisor.domain.errors import EXIT_OK, NotFound
-from hypervisor.domain.lifecycle import IN_PROGRESS
+from hypervisor.faces.cli import transcripts
 from hypervisor.faces.cli.harmless import RESET, Harmless
-from hypervisor.faces.cli.output import one_line, print_json, wants_colour
+from hypervisor.faces.cli.output import columns_here, one_line, print_json, wants_colour
+from hypervisor.operations.at_work import Transcript, patch, read, still_runs, transcript
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import show
-from hypervisor.operations.run import latest_output, output
 
 EXAMPLE = """hv logs 1q12deyb
   hv logs 1q12deyb --follow
-  hv logs 1q12deyb --attempt 1 > first.log"""
+  hv logs 1q12deyb --attempt 1 > first.log
+  hv logs 1q12deyb --raw | jq -r .type"""
 PAUSE = 0.1
 WAITING = ("waiting", "active")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("task", metavar="TASK", help="its id, or the beginning of it")
+    parser.add_argument(
+        "task", metavar="TASK",
+        help="its id, or the beginning of it; of an agent that claims by itself, its session's",
+    )  # fmt: skip
     parser.add_argument("--follow", "-f", action="store_true", help="go on until the attempt ends")
     parser.add_argument("--attempt", type=int, metavar="N", help="this one (default: the last)")
+    parser.add_argument(
+        "--raw", action="store_true", help="an agent's own lines, as they were kept"
+    )
+
+    parser.add_argument(
+        "--patch", action="store_true", help="instead, what it changed in its copy (--scratch)"
+    )
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.attempt is not None:
         checks.number("the attempt", args.attempt, 1, 2**31)
-    task = hv.resolve(args.task)
     if args.follow and args.attempt is None:
-        _wait_for_start(hv, task)
-    number = args.attempt or latest_output(hv, task)
-    if not number:
-        raise NotFound(f"{task} has not run yet, so there is no output.")
-    pieces = _follow(hv, task, number) if args.follow else _read(hv, task, number)
-    if args.json:
-        _print_json(task, number, pieces, args.follow)
+        _wait_for_start(hv, args.task)
+    found = transcript(hv, args.task, args.attempt)
+    if not found.attempt:
+        raise NotFound(f"{found.task} has not run yet, so there is no output.")
+    if args.patch:
+        return _print_patch(hv, found, args.json)
+    pieces = _follow(hv, found) if args.follow else _read(hv, found)
+    if found.agent and not args.raw:
+        _print_told(found, pieces, args)
+    elif args.json:
+        _print_json(found, pieces, args.follow)
     elif sys.stdout.isatty():
         _print_harmless(pieces)
     else:
@@ -50,20 +65,51 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _read(hv: Context, task: str, number: int) -> Iterator[bytes]:
+def _print_patch(hv: Context, found: Transcript, as_json: bool) -> int:
+    text = patch(hv, found)
+    if as_json:
+        print_json({**_named(found), "patch": text.decode("utf-8", "replace")})
+    elif sys.stdout.isatty():
+        _print_harmless(iter([text]))
+    else:
+        sys.stdout.buffer.write(text)
+    return EXIT_OK
+
+
+def _print_told(found: Transcript, pieces: Iterator[bytes], args: argparse.Namespace) -> None:
+    """Who said what, for people; with --json the same as objects."""
+    columns = columns_here() if sys.stdout.isatty() else None
+    whole: list[Said] = []
+    for said in transcripts.told(pieces, found.stream):
+        if args.json and not args.follow:
+            whole += said
+        elif args.json:
+            print_json({**_named(found), "said": said})
+        else:
+            sys.stdout.write(transcripts.text(said, columns, wants_colour()))
+        sys.stdout.flush()
+    if args.json and not args.follow:
+        print_json({**_named(found), "said": whole})
+
+
+def _named(found: Transcript) -> dict[str, object]:
+    return {"task": found.task, "attempt": found.attempt, "agent": found.agent}
+
+
+def _read(hv: Context, found: Transcript) -> Iterator[bytes]:
     start = 0
-    while piece := output(hv, task, number, start):
+    while piece := read(hv, found, start):
         yield piece
         start += len(piece)
 
 
-def _follow(hv: Context, task: str, number: int) -> Iterator[bytes]:
+def _follow(hv: Context, found: Transcript) -> Iterator[bytes]:
     """What there is, then what comes, until the attempt has ended."""
     start = 0
     while True:
-        runs = _runs(hv, task, number)
+        runs = still_runs(hv, found)
         try:
-            piece = output(hv, task, number, start)
+            piece = read(hv, found, start)
         except NotFound:
             if not runs:
                 raise
@@ -77,16 +123,14 @@ def _follow(hv: Context, task: str, number: int) -> Iterator[bytes]:
             time.sleep(PAUSE)
 
 
-def _runs(hv: Context, task: str, number: int) -> bool:
-    found = show(hv, task).detail.task
-    return found.state == IN_PROGRESS and found.attempts == number
-
-
 def _wait_for_start(hv: Context, task: str) -> None:
-    """Until it has been claimed, unless it is over already."""
+    """Until it has been claimed, unless it is over already, or is no task but a session."""
     told = False
     while True:
-        found = show(hv, task).detail.task
+        try:
+            found = show(hv, task).detail.task
+        except NotFound:
+            return
         if found.state not in WAITING:
             return
         if not told:
@@ -112,11 +156,11 @@ def _print_harmless(pieces: Iterator[bytes]) -> None:
         sys.stdout.write((RESET if clean.coloured else "") + ("" if at_start else "\n"))
 
 
-def _print_json(task: str, number: int, pieces: Iterator[bytes], follow: bool) -> None:
+def _print_json(found: Transcript, pieces: Iterator[bytes], follow: bool) -> None:
     """One object with everything; while following, one for each piece."""
     start = 0
     for piece in pieces if follow else [b"".join(pieces)]:
         text = piece.decode("utf-8", "replace")
-        print_json({"task": task, "attempt": number, "start": start, "text": text})
+        print_json({"task": found.task, "attempt": found.attempt, "start": start, "text": text})
         sys.stdout.flush()
         start += len(piece)

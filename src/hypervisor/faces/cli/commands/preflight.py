@@ -6,16 +6,20 @@ import argparse
 
 from hypervisor.domain.errors import EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.domain.preflight import Preflight, costs
+from hypervisor.domain.task import NewTask
+from hypervisor.faces.cli import run_agents
 from hypervisor.faces.cli.commands import run as running
 from hypervisor.faces.cli.output import colour, one_line, print_json
 from hypervisor.faces.cli.run_words import name_for, skill_of, spec_of
 from hypervisor.faces.cli.sourcing import Source
+from hypervisor.operations.agent_survey import agent_task
 from hypervisor.operations.context import Context
 from hypervisor.operations.preflight import Intent, Survey
 
 EXAMPLE = """hv preflight --items 'tasks/*.md' --name inbox
   hv preflight --items rows.csv --workers 4 -- convert {}
-  find . -name '*.jpg' | hv preflight -- convert {} {.}.png"""
+  find . -name '*.jpg' | hv preflight -- convert {} {.}.png
+  hv preflight --agent auto --items tasks/ --budget 5"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,11 +44,17 @@ def prepare(args: argparse.Namespace) -> int | None:
     """Read the items; nothing is made or changed, here or later."""
     args.dry_run = True  # a skill shall not even make its copy
     args.skill = skill_of(args)
-    args.survey = Survey(_intent(args))
+    run_agents.check(args)
+    args.spec = spec_of(args)
+    agents = run_agents.survey(args) if args.agent else None
+    args.survey = Survey(_intent(args), agents)
+    base = NewTask("an item", type=args.type, requires=tuple(args.requires or ()))
     source = Source(args)
     try:
         for item in source:
             args.survey.add(item)
+            if agents is not None:
+                agents.add(agent_task(item, base))
     finally:
         source.close()
     return None
@@ -61,9 +71,9 @@ def run(hv: Context | None, args: argparse.Namespace) -> int:
 
 def _intent(args: argparse.Namespace) -> Intent:
     """What a run with these words would be about. Without a command its name says it."""
-    spec = spec_of(args)
+    spec = args.spec
     name = args.name
-    if name is None and (args.command or args.fn):
+    if name is None and (args.command or args.fn or args.agent):
         name = name_for(spec, args)
     known = None if args.known is None else frozenset(args.known)
     return Intent(

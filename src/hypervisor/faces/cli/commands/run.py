@@ -16,22 +16,27 @@ from hypervisor.domain.preflight import Preflight
 from hypervisor.domain.run import template_of
 from hypervisor.domain.task import NewTask
 from hypervisor.domain.template import Item, Template, parse
-from hypervisor.faces.cli import following, run_options
+from hypervisor.faces.cli import following, run_agents, run_options
 from hypervisor.faces.cli.output import one_line, print_json, say
 from hypervisor.faces.cli.run_words import name_for, skill_of, spec_of
 from hypervisor.faces.cli.sourcing import Source
 from hypervisor.operations import items as reading
 from hypervisor.operations import run as running
 from hypervisor.operations.add import check_task
+from hypervisor.operations.agent_survey import agent_task
+from hypervisor.operations.checkout import branch_here
 from hypervisor.operations.chunks import DEFAULT_SIZE, ChunkLists, Cut, Numbering, check_cut
 from hypervisor.operations.context import Context
+from hypervisor.operations.items import task_for
 from hypervisor.operations.preflight import Intent, Survey
 from hypervisor.operations.skills import SKILLS
+from hypervisor.operations.specs import check_spec
 from hypervisor.operations.wording import counted
 
 EXAMPLE = """find . -name '*.jpg' | hv run -- convert {} {.}.png
   hv run --items 'src/**/*.py' --workers 4 -- ruff check {}
   hv run --fn package.module:function --items rows.jsonl --retries 2
+  hv run --agent claude --prompt review.md --items 'src/**/*.py' --budget 5
   hv run triage inbox/ --chunk month --gate each"""
 SHOWN = 10
 
@@ -39,6 +44,7 @@ SHOWN = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "hv run [options] -- COMMAND …\n       hv run [options] --fn MODULE:FUNCTION\n"
+        "       hv run [options] --agent NAME\n"
         f"       hv run [options] {'|'.join(SKILLS)} PATH"
     )
     parser.add_argument(
@@ -48,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     run_options.add_items(parser)
     run_options.add_how(parser)
+    run_agents.add_options(parser)
     run_options.add_review(parser)
     run_options.add_tasks(parser)
     run_options.add_limits(parser)
@@ -58,19 +65,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace) -> int | None:
     """Check everything that can be checked without a store; a rehearsal ends here."""
     args.skill = skill_of(args)
-    if bool(args.fn) == bool(args.command):
+    run_agents.check(args)
+    if bool(args.fn) == bool(args.command) and not args.agent:
         both = "not both" if args.fn else "as in `hv run --items FILE -- gzip {}`"
         raise InvalidInput(f"say what to run: a command after --, or a function with --fn; {both}.")
-    args.spec = running.check_spec(spec_of(args))
-    args.template = None if args.fn else template_of(args.spec)
+    args.spec = check_spec(spec_of(args))
+    args.template = template_of(args.spec) if args.command else None
     _check_program(args)
+    agents = run_agents.survey(args) if args.agent else None
     args.batch_name = checks.label(
         "--name", name_for(args.spec, args) if args.name is None else args.name
     )
     args.base = _base(args)
     args.keys = parse(args.key) if args.key else None
     args.numbering = _numbering(args)
-    args.survey = Survey(_intent(args))
+    args.survey = Survey(_intent(args), agents)
     args.source = Source(args)
     args.places = {}
     args.count = _check_items(args)
@@ -83,6 +92,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if hv.launcher.supervisor() is None:
         hv.launcher.start_supervisor()  # it comes up while we add the tasks
     found = args.survey.result(hv) if args.survey.items else None
+    args.findings = () if found is None else found.findings
+    if args.agent and found is None:
+        args.findings = tuple(args.survey.agents.findings(hv, args.count))
     chunks = args.numbering.names if args.numbering else ()
     submitted = running.run(
         hv, args.spec, _tasks(hv, args), args.batch_name, chunks=chunks,
@@ -147,6 +159,8 @@ def _numbering(args: argparse.Namespace) -> Numbering | None:
 def _check_program(args: argparse.Namespace) -> None:
     """A program that is not there would fail once for every item. Where other hosts share the
     store it may be theirs."""
+    if args.agent:
+        return
     program = args.python if args.fn else args.command[0]
     store = args.store or os.environ.get("HYPERVISOR_STORE", "")
     if program is None or args.shell or "{" in program or "://" in store:
@@ -161,12 +175,14 @@ def _check_items(args: argparse.Namespace) -> int:
     count, risky = 0, None
     for item in _usable(args):
         count += 1
+        if args.agent:
+            args.survey.agents.add(agent_task(item, args.base))
         if args.numbering:
             args.numbering.see(item)
         if item.columns is not None and not args.skill:
             args.survey.add(item)
             if args.numbering and args.gate != NONE:
-                args.places[reading.task_for(item, args.base).key] = item
+                args.places[task_for(item, args.base).key] = item
         if template is not None and risky is None and template.risky(item):
             risky = item.text
     if not count and args.problem is not None:
@@ -232,7 +248,7 @@ def _base(args: argparse.Namespace) -> NewTask:
     base = NewTask(
         "an item", type=args.type, priority=args.priority, retries=args.retries,
         after=tuple(args.after or ()), requires=tuple(args.requires or ()),
-        exclusive=tuple(args.key or ()),
+        exclusive=tuple(args.key or ()), branch=args.branch,
     )  # fmt: skip
     return check_task(base)._replace(exclusive=())
 
@@ -241,6 +257,7 @@ def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
     base = NewTask(
         "", type=args.type, priority=args.priority, retries=args.retries,
         after=tuple(args.after or ()), requires=tuple(args.requires or ()),
+        branch=args.branch or branch_here(hv, os.getcwd(), os.environ.get("HV_TASK", "")) or "",
     )  # fmt: skip
     keys = parse(args.key, append=False) if args.key else None
     if args.per == "chunk":
@@ -254,12 +271,15 @@ def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
         survey = None if item.columns is None or args.skill else args.survey
         if survey and survey.skips(item):
             continue
-        task = reading.task_for(item, base, occurrence)
+        make = agent_task if args.agent else task_for
+        task = make(item, base, occurrence)
         if survey:
             after, shared = survey.after_for(item), survey.exclusive_for(item)
             task = task._replace(after=(*task.after, *after), exclusive=shared)
         if args.numbering:
             task = task._replace(chunk=args.numbering.place(item))
+        if args.agent:
+            task = args.router.labelled(task)
         own = () if keys is None else tuple(keys.render(item))
         yield task._replace(exclusive=tuple(dict.fromkeys((*task.exclusive, *own))))
 
@@ -268,9 +288,11 @@ def _say_opening(
     submitted: running.Submitted, args: argparse.Namespace, found: Preflight | None
 ) -> None:
     lines = [_opening(submitted, args)]
+    if args.agent:
+        lines.append(f"  {run_agents.opening(args)}")
     if found is not None and (found.findings or found.complete or found.called_off):
         lines.append(f"  {one_line(found.headline)}")
-        lines += [f"  {one_line(each.said)}" for each in found.findings]
+    lines += [f"  {one_line(each.said)}" for each in args.findings if submitted.to_do]
     if args.quiet:
         print("\n".join(lines), file=sys.stderr)
     else:
@@ -303,6 +325,8 @@ def _preview(args: argparse.Namespace) -> int:
     template: Template | None = args.template
     shown: list[list[str]] = []
     for item in _usable(args):
+        if args.agent:
+            return run_agents.show(args, item)
         if len(shown) == SHOWN:
             break
         shown.append(template.render(item) if template else [args.fn, item.text])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
+from hypervisor.domain.agents.session import AgentSession
 from hypervisor.domain.task import Attempt, Task
 from hypervisor.faces.cli.output import block, clock, colour, duration, one_line, print_json
+from hypervisor.faces.cli.picture import money_text
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import Shown, show
 
@@ -59,10 +61,27 @@ def _print(shown: Shown) -> None:
         print("\nattempts")
         for attempt in detail.attempts:
             print("  " + _attempt(attempt))
+    if shown.sessions:
+        print("\nsessions of agents")
+        for session in shown.sessions:
+            print("  " + _session(session))
     if shown.receipts:
         print("\nreceipts")
         for receipt in shown.receipts:
             print(f"  {clock(receipt.at)}  {one_line(receipt.actor)}  {one_line(receipt.text)}")
+
+
+def _session(session: AgentSession) -> str:
+    """Which attempt, which agent, how it came out, what it cost, and its own name for it."""
+    tokens = sum(session.tokens)
+    cost = session.cost_micros
+    parts = [
+        session.outcome or "running",
+        f"{tokens:,} tokens" if tokens else "",
+        money_text(cost, session.estimated) if cost else "",
+        f"resumes {session.resumes}" if session.resumes else session.session,
+    ]
+    return one_line(f"{session.attempt}  {session.agent}: {', '.join(p for p in parts if p)}")
 
 
 def _tries(task: Task) -> str:

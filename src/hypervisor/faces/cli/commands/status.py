@@ -16,6 +16,7 @@ from hypervisor.faces.cli.picture import (
     fit,
     hints,
     host_line,
+    money_lines,
     progress,
     render,
 )
@@ -76,7 +77,7 @@ def _print(hv: Context, found: Status) -> None:
     print(f"{what}: {counted(found.stats.total, 'task')}")
     columns = columns_here()
     drawn = progress(scene, columns - 1) if sys.stdout.isatty() else [figures(scene)]
-    for line in [*drawn, *hints(scene), host_line(found)]:
+    for line in [*drawn, *hints(scene), *money_lines(found), host_line(found)]:
         print(render(fit(line, columns), wants_colour()))
     if found.batch is None:
         _print_batches(hv)

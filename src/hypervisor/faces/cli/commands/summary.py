@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from hypervisor.domain.agents.budgeting import money
 from hypervisor.domain.errors import EXIT_OK
 from hypervisor.domain.limits import size_text
 from hypervisor.domain.run import TaskReport
@@ -55,15 +56,23 @@ def _head(found: Summary) -> list[str]:
         f"CPU {duration(round(found.cpu_seconds * 1000))}",
         f"peak memory {size_text(found.peak_bytes)}" if found.peak_bytes else "",
         counted(found.attempts, "attempt"),
+    ]
+    spent = [
         f"{found.tokens:,} tokens" if found.tokens is not None else "",
-        f"cost {found.cost:.2f}" if found.cost is not None else "",
+        f"cost {cost_text(found)}" if found.cost is not None else "",
     ]
     return [
         f"batch {one_line(found.batch)} ({found.id}): {counted(found.total, 'task')}",
         "  " + (dot.join(states) or "nothing in it"),
         "  " + dot.join(cost for cost in costs if cost),
+        *(["  " + dot.join(each for each in spent if each)] if any(spent) else []),
         *_parts(found),
     ]
+
+
+def cost_text(found: Summary) -> str:
+    about = " (an estimate)" if found.estimated else ""
+    return money(round((found.cost or 0) * 1e6)) + about
 
 
 def _parts(found: Summary) -> list[str]:

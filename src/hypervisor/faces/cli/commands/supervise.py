@@ -17,7 +17,7 @@ from hypervisor.operations.run import status, supervise
 
 EXAMPLE = """hv supervise
   hv supervise --detach"""
-TOLD = ("governor", "overseer", "pause", "resume", "scale", "trouble", "leftovers", "gc")
+TOLD = ("governor", "learner", "overseer", "pause", "resume", "scale", "trouble", "leftovers", "gc")
 PAGE = 1_000
 ASKED = {
     "drain": "draining: what runs may finish; Ctrl-C again stops it",

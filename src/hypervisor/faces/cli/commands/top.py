@@ -16,11 +16,13 @@ from hypervisor.faces.cli.picture import (
     Scene,
     Span,
     clock,
+    doing_text,
     figures,
     fit,
     hints,
     host_line,
     memory_text,
+    money_lines,
     render,
 )
 from hypervisor.faces.cli.progress import count, running
@@ -60,7 +62,7 @@ def print_attempts(
         memory = "" if each.memory is None else memory_text(each.memory)
         batch = [names.get(each.batch, each.batch)] if with_batch else []
         rows.append(
-            (clock(now - each.since), memory, each.task, *batch, each.title, each.last_line)
+            (clock(now - each.since), memory, each.task, *batch, each.title, doing_text(each))
         )
     head = HEAD if with_batch else tuple(word for word in HEAD if word != "BATCH")
     if rows:
@@ -85,7 +87,7 @@ def _lines(hv: Context, columns: int, height: int) -> list[list[Span]]:
     found, now = status(hv), hv.now()
     names = _names(hv)
     scene = Scene(found, count(found.stats.states, found.attempts), now, batches=names)
-    head = [figures(scene), *hints(scene), host_line(found), []]
+    head = [figures(scene), *hints(scene), *money_lines(found), host_line(found), []]
     rows = _rows(names, _longest_first(found.attempts), now, columns - 1)
     room = height - len(head) - 1
     if len(rows) > room:
@@ -103,7 +105,7 @@ def _rows(
         (
             clock(now - each.since), "" if each.memory is None else memory_text(each.memory),
             each.task, one_line(names.get(each.batch, each.batch)), one_line(each.title),
-            one_line(each.last_line),
+            one_line(doing_text(each)),
         )
         for each in found
     ]  # fmt: skip

@@ -1,0 +1,59 @@
+"""hv branch"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.domain.errors import EXIT_OK, InvalidInput
+from hypervisor.domain.hive import Branch
+from hypervisor.faces.cli.output import one_line, print_json
+from hypervisor.operations.context import Context
+from hypervisor.operations.hive import branch, branches
+
+EXAMPLE = """hv branch
+  hv branch security-audit --parent main
+  hv branch login --git feature/login"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="make or change this one; without it, list all"
+    )
+    parser.add_argument(
+        "--parent", help="whose findings its agents see, too; an empty word takes it away"
+    )
+    parser.add_argument(
+        "--git", metavar="BRANCH",
+        help="who works on this git branch means this branch; an empty word unties it",
+    )  # fmt: skip
+
+
+def prepare(args: argparse.Namespace) -> None:
+    if args.name is None and (args.parent is not None or args.git is not None):
+        raise InvalidInput("--parent and --git need the name of a branch.")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.name is not None:
+        made = branch(hv, args.name, args.parent, args.git)
+        print_json(made) if args.json else print(_line(made))
+        return EXIT_OK
+    found = branches(hv)
+    if args.json:
+        print_json(found)
+        return EXIT_OK
+    names = {each.name for each in found}
+    _tree([each for each in found if each.parent not in names], found, 0)
+    return EXIT_OK
+
+
+def _tree(level: list[Branch], every: tuple[Branch, ...], depth: int) -> None:
+    for each in level:
+        print("  " * depth + _line(each._replace(parent="")))
+        _tree([child for child in every if child.parent == each.name], every, depth + 1)
+
+
+def _line(each: Branch) -> str:
+    parent = f"  below {each.parent}" if each.parent else ""
+    git = f"  git {each.git}" if each.git else ""
+    return one_line(each.name + parent + git)

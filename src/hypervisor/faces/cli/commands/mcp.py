@@ -1,0 +1,46 @@
+"""hv mcp"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, cast
+
+from hypervisor.domain.errors import EXIT_OK
+from hypervisor.operations.context import Context
+
+FOR_US_ALONE = (
+    "HV_TOKEN",
+    "HV_KEEPER_PID",
+    "HV_KEEPER_NAME",
+    "HV_PULL",
+    "HV_CAPABILITIES",
+    "HV_HIDE",
+)
+PROFILES = ("worker", "supervisor", "all")
+EXAMPLE = """hv mcp
+  hv mcp --tools worker"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tools", choices=PROFILES, default="all", metavar="PROFILE",
+        help="which tools: worker (few), supervisor, all (default)",
+    )  # fmt: skip
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    # The SDK takes most of a second to import: nobody else pays for it.
+    from hypervisor.faces.mcp.desk import Desk, given_by
+    from hypervisor.faces.mcp.server import build
+    from hypervisor.faces.mcp.stdio import serve
+
+    if not hv.has_store:
+        from hypervisor.faces.mcp.later import StoreLater
+
+        hv.store = cast(Any, StoreLater(lambda: args.make().store))
+    desk = Desk(hv, given_by(os.environ))
+    for name in FOR_US_ALONE:  # what we start is not that attempt, and must not act for it
+        os.environ.pop(name, None)
+    serve(build(args.tools, desk), desk)
+    return EXIT_OK

@@ -1,0 +1,46 @@
+"""hv serve"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from hypervisor.domain.errors import EXIT_OK
+from hypervisor.faces.cli.commands.mcp import PROFILES
+from hypervisor.faces.cli.output import print_json, say
+from hypervisor.operations.context import Context
+
+EXAMPLE = """hv serve
+  hv serve --port 8425 --tools supervisor"""
+PORT = 8424
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port", type=int, default=PORT, metavar="N",
+        help=f"on 127.0.0.1 (default {PORT}); 0: any that is free",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tools", choices=PROFILES, default="all", metavar="PROFILE",
+        help="which tools: worker (few), supervisor, all (default)",
+    )  # fmt: skip
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    from hypervisor.faces.mcp.desk import Desk
+    from hypervisor.faces.mcp.http import HOST, PATH, TOKEN_FILE, open_port, serve
+    from hypervisor.faces.mcp.server import build
+
+    assert hv.equipment.secret is not None, "the command line connects with all that is needed"
+    path, token = hv.equipment.secret(TOKEN_FILE)
+    listening = open_port(args.port)
+    url = f"http://{HOST}:{listening.getsockname()[1]}{PATH}"
+    desk = Desk(hv, pid=0)
+    server = build(args.tools, desk)
+    if args.json:
+        print_json({"url": url, "token_file": path})
+        sys.stdout.flush()
+    else:
+        say(f"MCP at {url}; the bearer token is in {path}; Ctrl-C ends it")
+    serve(server, desk, token, listening)
+    return EXIT_OK

@@ -1,0 +1,1 @@
+"""The MCP server: tools, prompts and resources over stdio and HTTP."""

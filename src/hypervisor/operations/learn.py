@@ -1,0 +1,172 @@
+"""What is known about running a type of task in parallel: learned here, and said by somebody.
+
+What was said counts as a few samples would; evidence overrides it. Both are shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hypervisor.domain import checks
+from hypervisor.domain.adapting import Choice, choose, levels
+from hypervisor.domain.errors import InvalidInput, NotFound
+from hypervisor.domain.learned import (
+    PLAIN,
+    Quantiles,
+    Record,
+    bottleneck,
+    cpu_alone,
+    quantiles,
+    record_from,
+    success,
+)
+from hypervisor.domain.scaling import Belief, Claimed, Range, believed
+from hypervisor.operations.context import Context
+
+PRIOR = "parallel prior "  # and a type, in the settings
+LEARNED = "learned "  # and a host, in the settings; then a bar and a kind of work
+SHOWN = (1, 2, 4, 8)
+LARGEST_PRIOR = 10_000
+
+
+class Gain(NamedTuple):
+    """What so many workers do, as a multiple of one, and the share of time that they save."""
+
+    workers: int
+    throughput: Range
+    benefit: Range
+
+
+class Learned(NamedTuple):
+    """What is believed about a type of task on this host. `parallel_benefit` is the share of
+    time that the best number of workers saves; `next` is what `adaptive` would do now."""
+
+    name: str
+    type: str
+    agent: str
+    samples: int
+    success: float | None
+    seconds: Quantiles | None
+    queued: Quantiles | None
+    peak_bytes: Quantiles | None
+    cpu: float | None  # the share of its time that one is on a CPU
+    tokens: int  # of the last samples, each …
+    cost_micros: int | None  # … on average
+    bottleneck: str
+    parallel_benefit: Range
+    gains: tuple[Gain, ...]
+    next: Choice
+    changes: int  # how often what was known turned out to be void
+    said: dict[str, Any] | None  # by learn_parallelization
+
+
+def learnings(hv: Context, task_type: str | None = None, workers: int = 8) -> tuple[Learned, ...]:
+    """What has been learned about running each type of task in parallel, and what follows."""
+    checks.number("the number of workers", workers, 1, 256)
+    known = records(hv, hv.probe.host())
+    said = hv.store.settings_like(PRIOR)
+    for name in said:
+        kind = name.removeprefix(PRIOR)
+        if not any(record.type == kind for record in known.values()):
+            known[kind] = Record(kind)
+    found = {
+        kind: record
+        for kind, record in known.items()
+        if task_type is None or task_type in (kind, record.type)
+    }
+    if task_type is not None and not found:
+        raise NotFound(
+            f"nothing is known about the type {task_type!r} yet. `hv learn` lists what is."
+        )
+    return tuple(
+        _told(kind, found[kind], said.get(PRIOR + found[kind].type), workers)
+        for kind in sorted(found)
+    )
+
+
+def learn_parallelization(
+    hv: Context, task_type: str, parallel_benefit: float, notes: str = "",
+    resource_cost: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Keep what you learned about running a type of task in parallel, for later runs."""
+    checks.name("the type", task_type)
+    if not -1 <= parallel_benefit <= 1:
+        raise InvalidInput(
+            "the benefit is the share of time saved: from 0 (none) to 1, below 0 if it harms."
+        )
+    prior = {
+        "benefit": parallel_benefit, "notes": checks.text("the notes", notes, 2_000),
+        "cost": checks.json_value("the cost", dict(resource_cost or {})), "by": hv.actor,
+        "at": hv.now(),
+    }  # fmt: skip
+    text = json.dumps(prior)
+    if len(text) > LARGEST_PRIOR:
+        raise InvalidInput("the cost says too much. Nothing was kept.")
+    hv.store.set(PRIOR + task_type, text)
+    return prior
+
+
+def prior_of(hv: Context, task_type: str) -> dict[str, Any] | None:
+    """What somebody has said about running a type of task in parallel."""
+    text = hv.store.setting(PRIOR + task_type)
+    return json.loads(text) if text else None
+
+
+def claimed(hv: Context, task_type: str) -> Claimed | None:
+    """The same, as a belief can use it."""
+    return _claim(prior_of(hv, task_type))
+
+
+# Where it is kept
+
+
+def where_kept(host: str, kind: str | None = None) -> str:
+    """The setting with what is known of a kind of work; without one, with the last event seen."""
+    return f"{LEARNED}{host}" if kind is None else f"{LEARNED}{host}|{kind}"
+
+
+def records(hv: Context, host: str) -> dict[str, Record]:
+    """What is known of each kind of work. What another version wrote is left out."""
+    prefix = where_kept(host, "")
+    found = {}
+    for name, text in hv.store.settings_like(prefix).items():
+        try:
+            found[name.removeprefix(prefix)] = record_from(json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return found
+
+
+def seen_up_to(hv: Context, host: str) -> int | None:
+    """The last event that was looked at, None if none ever was."""
+    text = hv.store.setting(where_kept(host))
+    return None if text is None else int(text)
+
+
+def _told(kind: str, record: Record, prior: str | None, workers: int) -> Learned:
+    said = json.loads(prior) if prior else None
+    belief = believed(record.evidence, _claim(said))
+    recent = record.recent
+    costs = [each.cost_micros for each in recent if each.cost_micros is not None]
+    peaks = [1024.0 * each.peak_kb for each in recent if each.peak_kb is not None]
+    top = max(levels(workers), key=lambda n: (belief.expected(n), -n))
+    return Learned(
+        kind, record.type or PLAIN, record.agent, record.done + record.failed, success(record),
+        quantiles([each.seconds for each in recent if each.outcome == "done"]),
+        quantiles([each.queued for each in recent]), quantiles(peaks), cpu_alone(record),
+        sum(each.tokens for each in recent) // len(recent) if recent else 0,
+        sum(costs) // len(costs) if costs else None, bottleneck(record, belief),
+        belief.benefit(max(top, min(2, workers))), _gains(belief, workers),
+        choose(belief, workers), record.evidence.changes, said,
+    )  # fmt: skip
+
+
+def _gains(belief: Belief, workers: int) -> tuple[Gain, ...]:
+    shown = sorted({*(n for n in SHOWN if n <= workers), *levels(workers)})
+    return tuple(Gain(n, belief.throughput(n), belief.benefit(n)) for n in shown)
+
+
+def _claim(prior: dict[str, Any] | None) -> Claimed | None:
+    return None if prior is None else Claimed(float(prior["benefit"]))

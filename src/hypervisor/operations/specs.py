@@ -1,0 +1,44 @@
+"""How a batch is to be run: whether what somebody asks for makes sense."""
+
+from hypervisor.domain import checks
+from hypervisor.domain.chunk import GATES
+from hypervisor.domain.errors import InvalidInput
+from hypervisor.domain.run import STRATEGIES, RunSpec
+from hypervisor.domain.settings import MOST_WORKERS
+from hypervisor.operations.agents import check_agent_spec
+
+CHOICES = {
+    "gate": GATES,
+    "result": ("none", "json"),
+    "write_back": ("none", "receipts", "status"),
+}
+FOR_AGENTS = (
+    "agents", "fallback", "prompt", "allow", "model", "turns", "task_budget", "budget",
+    "task_tokens", "tokens", "schema",
+)  # fmt: skip
+
+
+def check_spec(spec: RunSpec) -> RunSpec:
+    """The spec, if it makes sense."""
+    if sum(map(bool, (spec.command, spec.function, spec.agent))) != 1:
+        raise InvalidInput(
+            "say what to run: a command, a function with --fn, or an agent with --agent."
+        )
+    if spec.agent:
+        check_agent_spec(spec)
+    elif wrong := [name for name in FOR_AGENTS if getattr(spec, name)]:
+        raise InvalidInput(f"{wrong[0]} goes with an agent only.")
+    if spec.strategy not in STRATEGIES:
+        raise InvalidInput(f"unknown strategy: use one of {', '.join(STRATEGIES)}.")
+    for name, allowed in CHOICES.items():
+        if getattr(spec, name) not in allowed:
+            raise InvalidInput(f"{name} is unknown: use one of {', '.join(allowed)}.")
+    if spec.workers is not None:
+        checks.number("the number of workers", spec.workers, 1, MOST_WORKERS)
+    if spec.claim is not None:
+        checks.number("the number of tasks to claim at once", spec.claim, 1, 1000)
+    if spec.function is not None:
+        module, colon, function = spec.function.partition(":")
+        if not (colon and module and function):
+            raise InvalidInput(f"{spec.function!r} is no function: write package.module:function.")
+    return spec

@@ -1,0 +1,149 @@
+"""The list of tools: small, fully annotated, documented, and complete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp.client import Client
+
+from hypervisor.faces.mcp.desk import Desk
+from hypervisor.faces.mcp.server import PROFILES, build, offers_of
+from hypervisor.operations.registry import VERBS
+
+MOST = {"worker": 2_000, "supervisor": 6_000, "all": 6_000}
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "mcp.md"
+
+# Every verb has a tool, or a reason why it has none.
+TOOLS = {
+    "add": "create_task", "list_tasks": "list_tasks", "show": "get_task",
+    "claim": "claim_next_task", "heartbeat": "heartbeat", "complete": "complete_task",
+    "complete_and_claim": "complete_task", "block": "block_task", "fail": "fail_task",
+    "release": "release_task", "retry": "update_task", "cancel": "cancel_task",
+    "accept": "update_task", "take_back": "update_task", "update": "update_task",
+    "receipt": "append_receipt", "receipts": "get_task", "stats": "get_index_stats",
+    "batches": "get_index_stats", "events": "wait_for_events", "preflight": "preflight",
+    "run": "spawn_parallel_tasks", "supervise": "spawn_parallel_tasks",
+    "status": "get_task_stats", "attempts": "get_task_stats", "summary": "get_summary",
+    "output": "read_output", "pause": "steer_batch", "resume": "steer_batch",
+    "scale": "steer_batch", "stop_batch": "steer_batch", "kill": "cancel_task",
+    "chunks": "list_checkpoints", "awaiting": "list_checkpoints", "review": "list_checkpoints",
+    "decide": "decide_checkpoint", "retry_chunk": "decide_checkpoint",
+    "wait_for_events": "wait_for_events", "spawn_parallel_tasks": "spawn_parallel_tasks",
+    "learn_parallelization": "learn_parallelization", "propose": "propose_action",
+    "remember": "remember", "recall": "recall", "joined": "recall", "hive_report": "hive_report",
+    "branches": "hive_report",
+}  # fmt: skip
+NO_TOOL = {
+    "verify": "an auditor's check, by a person who does not ask the audited",
+    "write_receipts": "repairs task files, by hand after trouble",
+    "report": "a page for people",
+    "amend": "a person's correction of what an agent said",
+    "plan": "a person looks at it before they approve",
+    "apply": "only a person approves what was proposed",
+    "undo": "only a person takes back what was approved",
+    "gc": "deletes outputs: the supervisor does it by itself, else a person",
+    "sweep": "every claim and the supervisor do it",
+    "doctor": "about the installation",
+    **dict.fromkeys(
+        ("add_rule", "rules", "remove_rule", "try_rule", "send_notices", "dead_letters",
+         "retry_notices", "drop_notices"),
+        "a rule may run a command: a person says who is told, and how",
+    ),
+    **dict.fromkeys(
+        ("agents", "check_agent", "brakes", "lift_brake", "sessions", "spent"),
+        "about the agents of this host: get_task_stats and spawn_parallel_tasks tell what matters",
+    ),
+    "forget": "a person takes out what agents found, never an agent",
+    "learnings": "spawn_parallel_tasks and preflight tell what matters of them",
+    "branch": "a person says whose findings are seen where; a branch that is used exists",
+    **dict.fromkeys(
+        ("install", "uninstall", "clients"), "changes the configuration of clients, by a person"
+    ),
+}  # fmt: skip
+
+
+def listed(profile, hv):
+    async def ask():
+        async with Client(build(profile, Desk(hv))) as client:
+            return (await client.list_tools()).tools
+
+    return [tool.model_dump(by_alias=True, exclude_none=True) for tool in anyio.run(ask)]
+
+
+@pytest.fixture
+def hv(place):
+    with place.open() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_list_is_small(hv, profile, capsys):
+    text = json.dumps(listed(profile, hv), separators=(",", ":"), ensure_ascii=False)
+    tokens = len(text) / 4
+    with capsys.disabled():
+        print(f"\n{profile}: {len(listed(profile, hv))} tools, about {tokens:,.0f} tokens", end=" ")
+    assert tokens < MOST[profile]
+
+
+def test_every_tool_is_annotated_and_has_schemas(hv):
+    for tool in listed("all", hv):
+        hints = tool["annotations"]
+        assert {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} <= set(hints)
+        assert not (hints["readOnlyHint"] and hints["destructiveHint"])
+        assert tool["outputSchema"]["type"] == tool["inputSchema"]["type"] == "object"
+        assert tool["outputSchema"]["properties"], tool["name"]
+        assert tool["description"].endswith("."), tool["name"]
+        text = json.dumps(tool)
+        assert "$ref" not in text and '"title": "' not in json.dumps(tool["inputSchema"])
+
+
+def test_reading_tools_change_nothing_and_say_so(hv):
+    reading = {tool["name"] for tool in listed("all", hv) if tool["annotations"]["readOnlyHint"]}
+    assert reading == {
+        "get_task", "list_tasks", "get_task_stats", "get_index_stats", "get_summary",
+        "read_output", "preflight", "list_checkpoints", "recall", "hive_report",
+    }  # fmt: skip
+
+
+def test_profiles_add_up(hv):
+    names = {p: [offer.function.__name__ for offer in offers_of(p, Desk(hv))] for p in PROFILES}
+    assert len(set(names["all"])) == len(names["all"])
+    assert set(names["worker"]) | set(names["supervisor"]) == set(names["all"])
+    assert "claim_next_task" not in names["supervisor"]
+
+
+def test_the_founding_names_are_there(hv):
+    names = {tool["name"] for tool in listed("all", hv)}
+    assert names >= {
+        "list_tasks", "get_task", "create_task", "update_task", "claim_next_task",
+        "complete_task", "get_index_stats", "spawn_parallel_tasks", "get_task_stats",
+        "learn_parallelization",
+    }  # fmt: skip
+
+
+def test_every_verb_has_a_tool_or_a_reason(hv):
+    names = {tool["name"] for tool in listed("all", hv)}
+    assert set(TOOLS.values()) <= names
+    assert not set(TOOLS) & set(NO_TOOL)
+    assert set(VERBS) - set(TOOLS) - set(NO_TOOL) == set()
+    assert set(TOOLS) <= set(VERBS)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_reference_tells_every_tool_and_its_arguments(hv, profile):
+    page = DOCS.read_text(encoding="utf-8")
+    for tool in listed(profile, hv):
+        assert f"\n### {tool['name']}\n" in page, tool["name"]
+        section = page.split(f"\n### {tool['name']}\n")[1].split("\n#")[0]
+        assert tool["description"] in section, tool["name"]
+        for argument in tool["inputSchema"].get("properties", {}):
+            assert f"`{argument}`" in section, (tool["name"], argument)
+
+
+def test_the_reference_tells_no_tool_that_is_not_there(hv):
+    names = {tool["name"] for tool in listed("all", hv)}
+    page = DOCS.read_text(encoding="utf-8").split("\n## Tools\n")[1].split("\n## ")[0]
+    assert {line[4:] for line in page.splitlines() if line.startswith("### ")} == names
