@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-long lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage clean dev bench-deps
+.PHONY: help test test-long test-agents lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage bench-hive clean dev bench-deps
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
@@ -14,6 +14,9 @@ test: dev ## Run all tests, PostgreSQL included
 
 test-long: dev ## Run all tests, the ones that take minutes included
 	$(PY) -m pytest --long
+
+test-agents: dev ## Run the real agent CLIs (pinned, from npm) against a scripted model
+	@sh scripts/agents.sh $(PY) -m pytest tests/agents --agents
 
 lint: dev ## Check style, types and import rules
 	$(PY) -m ruff check .
@@ -27,8 +30,9 @@ check: lint ## Everything a change must pass: lint, and test unless that has pas
 docs: dev ## Write the generated parts of the documentation anew
 	$(PY) scripts/cli_reference.py
 	$(PY) scripts/lifecycle_diagram.py
+	$(PY) scripts/mcp_reference.py
 
-bench: bench-queue bench-start bench-flat bench-dispatch bench-triage ## Run all benchmarks
+bench: bench-queue bench-start bench-flat bench-dispatch bench-triage bench-hive ## Run all benchmarks
 
 # -m: run as a file, bench/queue.py would stand in for the standard library's queue.
 bench-queue: bench-deps ## Claim and complete, against other queues
@@ -45,6 +49,12 @@ bench-dispatch: bench-deps ## Short commands by the thousand, against xargs, par
 
 bench-triage: bench-deps ## Task files by the thousand, against a script with lock folders
 	$(PY) -m bench.triage
+
+bench-learn: bench-deps ## The strategy adaptive, against every fixed number of workers
+	$(PY) -m bench.learn
+
+bench-hive: bench-deps ## Recall among 100,000 findings
+	$(PY) -m bench.hive
 
 clean: ## Remove .venv, caches and build output
 	rm -rf .venv .venv.lock .venv.log .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -11,6 +11,7 @@ from tests.support.databases import DATABASES, Postgres, PostgresServer, Sqlite
 
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also run what takes minutes")
+    parser.addoption("--agents", action="store_true", help="also run the real agent CLIs")
     parser.addoption("--machine-seed", type=int, help="repeat the state machine from this seed")
 
 
@@ -21,10 +22,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--long"):
-        for item in items:
-            if item.get_closest_marker("long"):
-                item.add_marker(pytest.mark.skip(reason="runs with --long only"))
+    for option in ("long", "agents"):
+        if not config.getoption(f"--{option}"):
+            for item in items:
+                if item.get_closest_marker(option):
+                    item.add_marker(pytest.mark.skip(reason=f"runs with --{option} only"))
 
 
 @pytest.fixture(scope="session")

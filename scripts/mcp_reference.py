@@ -1,0 +1,74 @@
+"""Writes the reference of the MCP tools in docs/mcp.md from the tools themselves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, cast
+
+from marked import keep
+
+from hypervisor.faces.mcp.desk import Desk
+from hypervisor.faces.mcp.server import ALL, SUPERVISOR, WORKER, offers_of
+from hypervisor.faces.mcp.tool import Offer, made
+from hypervisor.operations.context import Context
+
+HINTS = {
+    "read_only_hint": "only reads", "destructive_hint": "may end or undo something",
+    "idempotent_hint": "may be repeated", "open_world_hint": "what it starts may do anything",
+}  # fmt: skip
+
+
+def page_part() -> str:
+    desk = Desk(cast("Context", None))  # the tools are only looked at, never called
+    found = {profile: _names(profile, desk) for profile in (WORKER, SUPERVISOR)}
+    lines = (line for offer in offers_of(ALL, desk) for line in _tool(offer, found))
+    return "\n".join(lines)
+
+
+def _names(profile: str, desk: Desk) -> set[str]:
+    return {offer.function.__name__ for offer in offers_of(profile, desk)}
+
+
+def _tool(offer: Offer, profiles: dict[str, set[str]]) -> Iterator[str]:
+    tool = made(offer)
+    in_profiles = [profile for profile, names in profiles.items() if tool.name in names]
+    hints = [said for hint, said in HINTS.items() if getattr(offer.hints, hint)]
+    yield from (f"### {tool.name}", "", tool.description, "")
+    yield from (f"In {' and '.join(in_profiles)}; {', '.join(hints) or 'adds something'}.", "")
+    properties = tool.parameters.get("properties", {})
+    if properties:
+        yield from ("| argument | |", "|---|---|")
+    needed = tool.parameters.get("required", [])
+    for name, schema in properties.items():
+        yield f"| `{name}` | {_escaped(_meaning(schema, name in needed))} |"
+    answer = ", ".join(f"`{name}`" for name in (tool.output_schema or {})["properties"])
+    yield from ("", f"Answers with {answer}.", "")
+
+
+def _meaning(schema: dict[str, Any], needed: bool) -> str:
+    bounds = [schema.get("minimum"), schema.get("maximum")]
+    told = [
+        _kind(schema), schema.get("description", ""), "required" if needed else "",
+        f"default {schema['default']}" if "default" in schema else "",
+        f"{bounds[0]} to {bounds[1]}" if None not in bounds else "",
+    ]  # fmt: skip
+    return "; ".join(part for part in told if part)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " / ".join(str(each) or '""' for each in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_kind(each) for each in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return str(schema.get("type", "anything"))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+if __name__ == "__main__":
+    sys.exit(keep("docs/mcp.md", __file__, page_part(), sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""The scripted model itself: what it answers on each wire, how faults look, what it counts."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+import pytest
+
+from tests.agents.model_server import ModelServer
+from tests.agents.moves import broken, call, drop, refuse, result, say, shell
+
+TOOL = {"type": "object", "properties": {"token": {}}}
+ASKED: dict[str, tuple[str, dict[str, Any]]] = {
+    "messages": (
+        "/v1/messages",
+        {
+            "messages": [{"role": "user", "content": "see item-7"}],
+            "tools": [{"name": "mcp__hypervisor__complete_task", "input_schema": TOOL}],
+        },
+    ),
+    "responses": (
+        "/v1/responses",
+        {
+            "input": [{"type": "message", "role": "user", "content": "see item-7"}],
+            "tools": [
+                {
+                    "type": "namespace",
+                    "name": "mcp__hypervisor",
+                    "tools": [{"type": "function", "name": "complete_task", "parameters": TOOL}],
+                }
+            ],
+        },
+    ),
+    "gemini": (
+        "/v1beta/models/gemini-x:streamGenerateContent?alt=sse",
+        {
+            "contents": [{"role": "user", "parts": [{"text": "see item-7"}]}],
+            "tools": [{"functionDeclarations": [{"name": "mcp_hypervisor_complete_task"}]}],
+        },
+    ),
+    "chat": (
+        "/v1/chat/completions",
+        {
+            "messages": [{"role": "user", "content": "see item-7"}],
+            "tools": [{"type": "function", "function": {"name": "hypervisor-complete_task"}}],
+        },
+    ),
+}
+
+
+def ask(server: ModelServer, wire: str, **more: Any) -> tuple[int, dict[str, str], str]:
+    path, body = ASKED[wire]
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    try:
+        connection.request("POST", path, json.dumps({"stream": True, **body, **more}))
+        answer = connection.getresponse()
+        return answer.status, dict(answer.headers), answer.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("wire", ASKED)
+class TestEachWire:
+    def test_calls_the_tool_that_is_offered_under_another_name(self, model, wire):
+        model.script("item-[0-9]+", [call("complete_task", {"token": "abc"})])
+        status, _, text = ask(model, wire)
+        assert status == 200
+        assert "complete_task" in text
+        assert "abc" in text
+        assert model.asked[0].key == "item-7"
+        assert model.dealt("item-7") == (1000, 20, 0, 1)
+
+    def test_says_what_it_cannot_call(self, model, wire):
+        model.script("item-7", [shell("ls")])
+        assert "NO SUCH TOOL: shell" in ask(model, wire)[2]
+
+    def test_gives_a_structured_result_as_text_where_no_tool_is_made_for_it(self, model, wire):
+        model.script("item-7", [result({"status": "completed"})])
+        assert "completed" in ask(model, wire)[2]
+
+    def test_refuses_so_many_times_and_counts_nothing(self, model, wire):
+        model.script("item-7", [refuse(429, times=2, retry_after=5), say("well")])
+        assert [ask(model, wire)[0] for _ in range(3)] == [429, 429, 200]
+        assert model.dealt().replies == 1
+        assert [asked.move.status for asked in model.asked] == [429, 429, 0]
+
+    def test_tells_when_to_come_again(self, model, wire):
+        model.script("item-7", [refuse(429, retry_after=5)])
+        assert ask(model, wire)[1]["retry-after"] == "5"
+
+    def test_breaks_off(self, model, wire):
+        model.script("item-7", [drop(), say("well")])
+        with pytest.raises((http.client.HTTPException, OSError)):
+            ask(model, wire)
+        assert "well" in ask(model, wire)[2]
+
+    def test_fails_inside_an_answer_that_began_well(self, model, wire):
+        model.script("item-7", [broken(), say("well")])
+        status, _, text = ask(model, wire)
+        assert status == 200
+        assert "error" in text
+        assert "well" not in text
+
+
+def test_goes_on_from_the_history(model):
+    """A resumed session is not at its beginning."""
+    model.script("item-7", [shell("ls"), say("the second")])
+    history = [
+        {"role": "user", "content": "see item-7"},
+        {"role": "assistant", "content": [{"type": "text", "text": "the first"}]},
+        {"role": "user", "content": "go on"},
+    ]
+    assert "the second" in ask(model, "messages", messages=history)[2]
+
+
+def test_reads_the_answers_of_tools(model):
+    model.script("item-7", lambda turn: say(f"{turn.calls[-1].name} told {turn.last}"))
+    history = [
+        {"role": "user", "content": "see item-7"},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "1", "name": "x", "input": {}}],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "42"}]},
+    ]
+    assert "x told 42" in ask(model, "messages", messages=history)[2]
+
+
+def test_requests_without_tools_are_no_part_of_a_conversation(model):
+    model.script("item-7", [say("well")])
+    assert "ok" in ask(model, "messages", tools=[])[2]
+    assert not model.asked
+
+
+def test_a_websocket_is_refused(model):
+    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=10)
+    connection.request("GET", "/v1/responses", headers={"Upgrade": "websocket"})
+    assert connection.getresponse().status == 426
+    connection.close()

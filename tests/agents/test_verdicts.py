@@ -1,0 +1,123 @@
+"""When things go wrong for real agents, the verdict is right, whatever their exit code is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.agents.fleet import AgentProject
+from tests.agents.moves import Move, broken, call, drop, refuse, result, say, shell
+
+pytestmark = pytest.mark.agents
+MAIN = ("claude", "codex", "gemini")
+DONE = [
+    call("complete_task", {"summary": "done"}),
+    result({"status": "completed", "summary": "done"}),
+]
+BLOCKED = {
+    "status": "blocked",
+    "summary": "stopped",
+    "reason": "the file is not there",
+    "evidence": "a.py: No such file",
+    "next_step": "add a.py",
+}
+
+# What the model does, by item.
+SCRIPTS: dict[str, list[Move]] = {
+    "item-settled": DONE,
+    "item-reported": [result({"status": "completed", "summary": "done"})],
+    "item-blocked": [result(BLOCKED)],
+    "item-failed": [result({**BLOCKED, "status": "failed"})],
+    "item-idle": [say("I could look at this, if you want.")],
+    "item-refused": [refuse(400, error="messages: text content blocks must be non-empty")],
+    "item-broken": [broken(10**6)],
+    "item-server": [refuse(500, error="Internal server error")],
+    "item-dropped": [drop(), *DONE],
+    "item-once": [broken(), *DONE],
+}
+# Item → state of its task and outcome of its last run, where nothing is tried again.
+EXPECTED: dict[str, dict[str, tuple[str, ...]]] = {
+    "item-settled": dict.fromkeys(MAIN, ("done", "settled")),
+    "item-reported": dict.fromkeys(MAIN, ("done", "completed")),
+    "item-blocked": dict.fromkeys(MAIN, ("blocked", "blocked")),
+    "item-failed": dict.fromkeys(MAIN, ("failed", "refused")),
+    "item-idle": dict.fromkeys(MAIN, ("failed", "nothing_done")),
+    "item-refused": dict.fromkeys(MAIN, ("failed", "bad_request")),
+    "item-broken": {
+        # It answers the error inside the stream with a plain request, and that is refused too.
+        "claude": ("active", "overload"),
+        "codex": ("failed", "stream_error"),
+        "gemini": ("failed", "stream_error"),
+    },
+    "item-server": {
+        **dict.fromkeys(MAIN, ("failed", "server_error")),
+        # It tells any 5xx as high demand.
+        "codex": ("active", "overload"),
+    },
+    "item-dropped": {**dict.fromkeys(MAIN, ("done", "settled")), "gemini": ("failed", "network")},
+    "item-once": dict.fromkeys(MAIN, ("done", "settled")),
+}
+
+
+@pytest.mark.parametrize("agent", MAIN)
+def test_what_came_of_it_is_told_by_evidence(project: AgentProject, agent: str) -> None:
+    for item, moves in SCRIPTS.items():
+        project.model.script(item + r"\b", moves)
+    items = [item for item in SCRIPTS if EXPECTED[item][agent][1] != "overload"]
+    project.run(*project.words(agent, "--workers", "4"), items=items, seconds=400)
+    project.wait_until_left(120)
+    found = {item: _verdict(project, item) for item in items}
+    assert found == {item: EXPECTED[item][agent] for item in items}, project.story()
+    task = project.task("item-blocked")
+    assert "the file is not there" in task.reason
+    assert task.unblock == "add a.py"
+
+
+@pytest.mark.parametrize("agent", MAIN)
+def test_a_lost_connection_costs_one_attempt_at_most(project: AgentProject, agent: str) -> None:
+    project.model.script("item-dropped", SCRIPTS["item-dropped"])
+    words = project.words(agent, "--retries", "1")
+    ended = project.run(*words, items=["item-dropped"], seconds=200)
+    assert ended.code == 0, ended.err + project.story()
+    assert project.task("item-dropped").state == "done"
+
+
+@pytest.mark.parametrize("agent", MAIN)
+def test_without_a_key_the_batch_stops_and_says_so(project: AgentProject, agent: str) -> None:
+    """One refused key is refused for all: the tasks wait, unharmed, and the pause tells why."""
+    project.model.script("item-", [refuse(401, error="invalid x-api-key")])
+    client = project.start(
+        "run", *project.words(agent, "--workers", "2", "--detach"), items=project.items(4)
+    )
+    started = project.ended(client)
+    assert started.code == 0, started.err
+    paused = project.pause()
+    assert agent in paused.reason
+    project.wait_until_left(120)
+    assert set(project.states()) == {"active"}, project.story()
+    assert all(task.failures == 0 for task in project.tasks())
+
+
+def test_refused_tools_block_the_task(project: AgentProject) -> None:
+    """claude denies what is not allowed, tells the model, and ends with 0."""
+    project.model.script("item-1", [shell("touch forbidden"), say("I could not do it.")])
+    project.run(
+        *project.words("claude", "--permissions", "read-only"), items=["item-1"], seconds=200
+    )
+    project.wait_until_left(120)
+    assert _verdict(project, "item-1") == ("blocked", "tools_denied"), project.story()
+    assert "Bash" in project.task("item-1").reason
+    assert not (project.folder / "forbidden").exists()
+
+
+def test_turns_end_an_agent_that_goes_round_in_circles(project: AgentProject) -> None:
+    project.model.script("item-1", [shell("echo again")])
+    words = project.words("claude", "--permissions", "full", "--turns", "2")
+    project.run(*words, items=["item-1"], seconds=200)
+    project.wait_until_left(120)
+    assert _verdict(project, "item-1") == ("failed", "max_turns"), project.story()
+
+
+def _verdict(project: AgentProject, item: str) -> tuple[str, str]:
+    task = project.task(item)
+    last = next(session for session in project.sessions() if session.task == task.id)
+    return task.state, last.outcome
