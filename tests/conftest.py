@@ -5,8 +5,13 @@ from __future__ import annotations
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.databases import DATABASES, Postgres, PostgresServer, Sqlite
+
+# How quick anything is depends on who else works on this machine.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("here")
 
 
 def pytest_addoption(parser):

@@ -10,9 +10,11 @@ import sys
 import pytest
 
 from hypervisor.adapters import notifying
+from hypervisor.adapters.host import LocalHost
 from hypervisor.adapters.notifying import Courier
 from hypervisor.domain.notice import Notice, Rule
 from tests.support.receiver import Receiver
+from tests.torture.fleet import wait_for
 
 HOSTILE = "$(touch pwned) `touch pwned`; touch pwned #\n' \" \\ & | > pwned \x1b[2J"
 DATA = {"what": "failed", "said": HOSTILE, "rule": "log", "number": 7, "task": "t1", "batch": "b"}
@@ -84,11 +86,7 @@ class TestCommand:
         rule = to_command(tmp_path, "sh", "-c", "sleep 1000 & echo $! > pid; wait")
         assert "was ended" in str(courier.deliver(rule, NOTICE))
         pid = int((tmp_path / "pid").read_text())
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                assert file.read().rpartition(")")[2].split()[0] == "Z"
-        except FileNotFoundError:
-            pass
+        wait_for(lambda: LocalHost().process_start(pid) is None, "the end of the child")
 
     def test_one_that_does_not_read_has_it_still(self, courier, tmp_path):
         notice = NOTICE._replace(data={**DATA, "data": "x" * 200_000})

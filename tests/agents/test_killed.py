@@ -26,7 +26,7 @@ ESCAPE = (
 )
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("agent", MAIN)
 def test_a_killed_agent_resumes_its_session(project: AgentProject, agent: str, signum: int) -> None:
     """It is killed while it waits for the model, after its first command."""

@@ -109,9 +109,10 @@ def test_refused_tools_block_the_task(project: AgentProject) -> None:
     assert not (project.folder / "forbidden").exists()
 
 
-def test_turns_end_an_agent_that_goes_round_in_circles(project: AgentProject) -> None:
+@pytest.mark.parametrize("agent", ["claude", "gemini"])
+def test_turns_end_an_agent_that_goes_round_in_circles(project: AgentProject, agent: str) -> None:
     project.model.script("item-1", [shell("echo again")])
-    words = project.words("claude", "--permissions", "full", "--turns", "2")
+    words = project.words(agent, "--permissions", "full", "--turns", "2")
     project.run(*words, items=["item-1"], seconds=200)
     project.wait_until_left(120)
     assert _verdict(project, "item-1") == ("failed", "max_turns"), project.story()

@@ -10,7 +10,9 @@ import pytest
 from hypervisor.faces.cli.output import width
 from tests.cli.conftest import until
 
+# It takes its time to end when told to: long enough for that to be seen.
 WORK = """
+trap 'sleep 1; exit 143' TERM
 echo "$1: started"
 case $1 in *fails*) sleep 0.1; exit 3 ;; *waits*) while [ ! -e open ]; do sleep 0.05; done ;; esac
 """

@@ -325,7 +325,10 @@ def test_names_that_are_none_are_refused(key):
         with_fields(b"---\na: 1\n---\n", {key: 1})
 
 
-ANY_PARSER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+# How quick values are made depends on who else works here.
+ANY_PARSER = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 VALUES = st.recursive(
     st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: (

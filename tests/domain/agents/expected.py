@@ -146,7 +146,7 @@ EXPECTED = {
     "qwen/max-turns": E("max_turns", (2000, 40, 0), None, 2, (), "ready", "turns"),
     "qwen/nothing-done": E("nothing_done", (2000, 40, 0), None, 0, (), "ready"),
     "qwen/resume": E("completed", (5000, 100, 0), None, 0, (), "ready"),
-    "qwen/sigterm": E("completed", (2000, 40, 0), None, 0, (), "ready"),
+    "qwen/sigterm": E("crashed", (1000, 20, 0), None, 0, (), "ready"),
     "qwen/sigterm-waiting": E("crashed", (1000, 20, 0), None, 1, (), "ready"),
     "qwen/structured": E("completed", (2000, 40, 0), None, 1, (), "ready"),
     "qwen/success": E("completed", (3000, 60, 0), None, 2, (), "ready"),

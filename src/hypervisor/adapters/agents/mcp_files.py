@@ -105,9 +105,9 @@ def _copilot(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
 
 
 def _gemini(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
-    return ".gemini/settings.json", _servers(
-        _entry(env, trust=True), general={"maxAttempts": 3, "enableAutoUpdate": False}
-    )
+    turns = {"model": {"maxSessionTurns": spec.turns}} if spec.turns else {}
+    general = {"maxAttempts": 3, "enableAutoUpdate": False}
+    return ".gemini/settings.json", _servers(_entry(env, trust=True), general=general, **turns)
 
 
 def _gemini_login(given: Mapping[str, str]) -> dict[str, Any]:
