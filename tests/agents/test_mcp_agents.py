@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import time
@@ -25,7 +26,8 @@ class Session:
     def __init__(self, place, model, agent, monkeypatch):
         server = place.folder / "server"
         settings = "\n".join(f"export {k}='{v}'" for k, v in place.env.items() if k != "PATH")
-        server.write_text(f"#!/bin/sh\n{settings}\nexec {PROGRAM[0]} -I -c '{PROGRAM[-1]}' mcp\n")
+        words = shlex.join([PROGRAM[0], "-I", "-c", PROGRAM[-1], "mcp"])
+        server.write_text(f"#!/bin/sh\n{settings}\nexec {words}\n")
         server.chmod(0o755)
         monkeypatch.setattr(clis, "_server", lambda asking: {"command": str(server), "args": []})
         asking = clis.Asking(model.url, place.folder / "agent", PROMPT, mode="full")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import http.server
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -114,7 +115,8 @@ def test_the_inspector_lists_and_calls(request, place, how):
 def starter(place):
     """The Inspector takes the server's options for its own: a file without any."""
     path = place.folder / "server"
-    path.write_text(f"#!/bin/sh\nexec {sys.executable} -I -c '{PROGRAM[-1]}' mcp\n")
+    words = shlex.join([sys.executable, "-I", "-c", PROGRAM[-1], "mcp"])
+    path.write_text(f"#!/bin/sh\nexec {words}\n")
     path.chmod(0o755)
     return [str(path)]
 

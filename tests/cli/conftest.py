@@ -126,16 +126,19 @@ class Cli:
         return result.err
 
     def content(self) -> dict[str, list[Any]]:
-        """Every row of the store, to see that nothing changed."""
+        """Every row of the store, to see that nothing changed; but for what the supervisor of a
+        run learns from it afterwards."""
         if not self.store.exists():
             return {}
         connection = apsw.Connection(str(self.store), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            return {
+            found = {
                 str(name): connection.execute(f'SELECT * FROM "{name}"').fetchall()
                 for (name,) in tables.fetchall()
             }
+            found["settings"] = [r for r in found["settings"] if not r[0].startswith("learned")]
+            return found
         finally:
             connection.close()
 

@@ -10,11 +10,8 @@ def task(hv, path, head, body=""):
 
 
 def kept(project):
-    """The store without its workers, one of which may still be coming up or going home, and
-    without what the supervisor learns from them."""
-    found = {table: rows for table, rows in project.content().items() if table != "workers"}
-    found["settings"] = [row for row in found["settings"] if not row[0].startswith("learned")]
-    return found
+    """The store without its workers: one may still be coming up or going home."""
+    return {table: rows for table, rows in project.content().items() if table != "workers"}
 
 
 def test_without_a_store_it_looks_and_makes_none(bare):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -34,7 +35,8 @@ def install(folder: Path) -> dict[str, str]:
     made = {}
     for kind in KINDS:
         path = folder / f"fake-{kind}"
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {__file__} {kind} "$@"\n')
+        words = shlex.join([sys.executable, "-I", "-S", __file__, kind])
+        path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         path.chmod(0o755)
         made[kind] = str(path)
     return made
