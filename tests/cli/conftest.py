@@ -137,7 +137,9 @@ class Cli:
                 str(name): connection.execute(f'SELECT * FROM "{name}"').fetchall()
                 for (name,) in tables.fetchall()
             }
-            found["settings"] = [r for r in found["settings"] if not r[0].startswith("learned")]
+            found["settings"] = [
+                r for r in found["settings"] if not str(r[0]).startswith("learned")
+            ]
             return found
         finally:
             connection.close()
