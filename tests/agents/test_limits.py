@@ -15,7 +15,6 @@ from tests.agents.moves import Move, Turn, call, refuse, result
 from tests.torture.fleet import wait_for
 
 pytestmark = pytest.mark.agents
-FLEET = 20
 RESET = 30.0
 DONE = [
     call("complete_task", {"summary": "done"}),
@@ -45,14 +44,16 @@ class Limited:
         return DONE[min(turn.replies, 1)]
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_one_limit_stops_the_fleet_until_it_is_over(project: AgentProject, agent: str) -> None:
-    limited = Limited(FLEET)
+@pytest.mark.parametrize(("agent", "fleet"), [("claude", 20), ("codex", 20), ("gemini", 4)])
+def test_one_limit_stops_the_fleet_until_it_is_over(
+    project: AgentProject, agent: str, fleet: int
+) -> None:
+    limited = Limited(fleet)
     project.model.script(ITEM, limited)
-    ended = project.work(agent, FLEET, "--workers", str(FLEET), seconds=560)
+    ended = project.work(agent, fleet, "--workers", str(fleet), seconds=560)
     assert ended.code == 0, ended.err + project.story()
     project.wait_until_left(120)
-    assert project.states() == {"done": FLEET}
+    assert project.states() == {"done": fleet}
     assert all(task.failures == 0 for task in project.tasks())
     assert set(project.attempts()) <= {"done", "released"}
     assert limited.since is not None
