@@ -6,7 +6,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from hypervisor.domain.agents.braking import next_brake
-from hypervisor.domain.agents.budgeting import near, over, over_task
+from hypervisor.domain.agents.budgeting import limits, near, over, task_limits, uncounted
 from hypervisor.domain.agents.heard import Trouble
 from hypervisor.domain.run import BATCH, Pause, RunSpec
 
@@ -36,14 +36,14 @@ class Purse:
         """Whether nothing more may be started; the batch then waits, and says why."""
         if not self._has_limits:
             return False
-        spent, day = self._store.spent(batch=self._batch), self._day()
-        limits = (self._settings.day_budget, self._settings.day_tokens)
-        why = over(spent, self._spec, day, *limits)
+        spent, settings = self._store.spent(batch=self._batch), self._settings
+        found = limits(spent, self._spec, self._day(), settings.day_budget, settings.day_tokens)
+        why = over(found)
         if why is not None:
             self.is_closed = True
             self._close(why)
             return True
-        if warning := near(spent, self._spec, day, *limits):
+        if warning := near(found) or uncounted(spent, self._spec):
             self._warn(warning)
         return False
 
@@ -51,7 +51,7 @@ class Purse:
         """Why the agent at work on a task must stop."""
         if self._spec.task_budget is None and self._spec.task_tokens is None:
             return None
-        return over_task(self._store.spent(task=task), self._spec)
+        return over(task_limits(self._store.spent(task=task), self._spec))
 
     def left_for(self, task: str) -> int | None:
         """The money that one agent may spend on a task, None where nobody said."""

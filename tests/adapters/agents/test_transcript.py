@@ -9,7 +9,8 @@ import random
 import pytest
 
 from hypervisor.adapters.agents import transcript
-from hypervisor.adapters.agents.transcript import HIDDEN, Redactor, Transcript, secrets_in
+from hypervisor.adapters.agents.transcript import Redactor, Transcript, secrets_in
+from hypervisor.domain.agents.hiding import HIDDEN
 
 KEY = "sk-ant-0123456789"
 ODD = 'a "key" / with\\odd signs'

@@ -4,11 +4,13 @@ import pytest
 
 from hypervisor.domain.agents.budgeting import (
     cost_micros,
+    limits,
     money,
     near,
     over,
-    over_task,
     price_of,
+    task_limits,
+    uncounted,
 )
 from hypervisor.domain.agents.builtin import CLAUDE, CODEX, COPILOT
 from hypervisor.domain.agents.heard import Heard, Tokens
@@ -17,6 +19,19 @@ from hypervisor.domain.agents.session import AgentSession, Spent, resumed
 from hypervisor.domain.run import RunSpec
 
 SPEC = RunSpec("/")
+NOTHING = Spent()
+
+
+def over_batch(spent, spec, day=NOTHING, day_budget=None, day_tokens=None):
+    return over(limits(spent, spec, day, day_budget, day_tokens))
+
+
+def near_batch(spent, spec):
+    return near(limits(spent, spec, NOTHING, None, None))
+
+
+def over_task(spent, spec):
+    return over(task_limits(spent, spec))
 
 
 def test_what_the_stream_tells_is_no_estimate():
@@ -46,34 +61,36 @@ def test_the_table_comes_before_the_profile_and_the_model_before_the_agent():
 
 def test_a_budget_is_used_up():
     spec = SPEC._replace(budget=1_000_000)
-    assert over(Spent(0, 999_999), spec) is None
-    assert over(Spent(0, 1_000_000), spec) == (
+    assert over_batch(Spent(0, 999_999), spec) is None
+    assert over_batch(Spent(0, 1_000_000), spec) == (
         "the batch's budget is used up: 1.00 of 1.00. "
         "Run it again with a larger one to go on; nothing is lost."
     )
-    assert "1.20 of 1.00 (an estimate)" in str(over(Spent(0, 1_200_000, True), spec))
-    assert over(Spent(10**9, 10**12), SPEC) is None
+    assert "1.20 of 1.00 (an estimate)" in str(over_batch(Spent(0, 1_200_000, True), spec))
+    assert over_batch(Spent(10**9, 10**12), SPEC) is None
 
 
 def test_tokens_and_days():
     assert "number of tokens is used up: 5,000 of 5,000" in str(
-        over(Spent(5_000), SPEC._replace(tokens=5_000))
+        over_batch(Spent(5_000), SPEC._replace(tokens=5_000))
     )
-    assert "today's budget" in str(over(Spent(), SPEC, Spent(0, 7), 7))
-    assert "[budget]" in str(over(Spent(), SPEC, Spent(7), None, 7))
-    assert over(Spent(), SPEC, Spent(6, 6), 7, 7) is None
+    assert "today's budget" in str(over_batch(Spent(), SPEC, Spent(0, 7), 7))
+    assert "[budget]" in str(over_batch(Spent(), SPEC, Spent(7), None, 7))
+    assert over_batch(Spent(), SPEC, Spent(6, 6), 7, 7) is None
 
 
 def test_a_warning_at_four_fifths():
     spec = SPEC._replace(budget=1_000_000)
-    assert near(Spent(0, 799_999), spec) is None
-    assert near(Spent(0, 800_000), spec) == "the batch's budget is nearly used up: 0.80 of 1.00."
-    assert "no known price" in str(near(Spent(unpriced=2), spec))
-    assert near(Spent(unpriced=2), SPEC) is None
+    assert near_batch(Spent(0, 799_999), spec) is None
+    assert (
+        near_batch(Spent(0, 800_000), spec) == "the batch's budget is nearly used up: 0.80 of 1.00."
+    )
+    assert "no known price" in str(uncounted(Spent(unpriced=2), spec))
+    assert uncounted(Spent(unpriced=2), SPEC) is None
 
 
 def test_a_budget_of_nothing_lets_nothing_start():
-    assert over(Spent(), SPEC._replace(budget=0)) is not None
+    assert over_batch(Spent(), SPEC._replace(budget=0)) is not None
     assert over_task(Spent(), SPEC._replace(task_tokens=0)) is not None
 
 

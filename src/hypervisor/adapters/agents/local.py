@@ -6,11 +6,11 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from hypervisor.adapters import tree
 from hypervisor.adapters.agents import finding
-from hypervisor.adapters.agents.equipping import Prompt, equip, secrets_of, used
+from hypervisor.adapters.agents.equipping import Prompt, equip, used
 from hypervisor.adapters.agents.homes import Home
 from hypervisor.adapters.agents.mcp_files import McpAccess
 from hypervisor.adapters.agents.prompts import Prompts
@@ -82,24 +82,24 @@ class LocalAgents:
             ready.argv, env=ready.env, cwd=ready.cwd, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        question = QUESTION.encode() if profile.prompt == "stdin" else b""
         try:
-            said, _ = agent.communicate(question, seconds)
+            said, _ = agent.communicate(ready.stdin or b"", seconds)
             code, error = agent.returncode, None
         except subprocess.TimeoutExpired as late:
             said, code, error = late.stdout or b"", None, f"no answer within {seconds:.0f} s"
         finally:
             tree.stop_descendants(GRACE)
             agent.poll()
-        heard = used(profile, home, self._heard(profile, said))
+        heard = used(profile, home, _heard(profile, said, ready.secrets))
         return heard, Ended(code, None, 0.0, 0, error=error)
 
-    def _heard(self, profile: AgentProfile, said: bytes) -> Heard:
-        heard, hear = Heard(), hearing(profile.stream)
-        clean = Redactor(secrets_of(profile, self._given)).clean(said.decode("utf-8", "replace"))
-        for line in clean.splitlines():
-            heard = hear(heard, line)
-        return heard
+
+def _heard(profile: AgentProfile, said: bytes, secrets: Collection[str]) -> Heard:
+    heard, hear = Heard(), hearing(profile.stream)
+    clean = Redactor(secrets).clean(said.decode("utf-8", "replace"))
+    for line in clean.splitlines():
+        heard = hear(heard, line)
+    return heard
 
 
 def _why(reason: str, evidence: str) -> str:

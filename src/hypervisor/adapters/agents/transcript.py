@@ -15,19 +15,15 @@ from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 from hypervisor.adapters.commands import WRITE
+from hypervisor.domain.agents.hiding import HIDDEN, LONGEST_TOKEN, SHORTEST, TOKEN, cleaned
 from hypervisor.domain.task import Json
 
-SHORTEST_SECRET = 6  # a shorter one is in every second word
 HELD = 1 << 16  # bytes of an unfinished line that wait for the rest
 LONGEST_LINE = 8 << 20
 PIECE = 1 << 16
 MOST_PIECES = 64  # at once: between them others get their turn
 PIPE_SIZE = 1 << 20
 LEVELS = 4  # of JSON: a report within a message within a line of the stream
-HIDDEN = "[hidden]"
-ID = "[0-9a-hjkmnp-tv-z]"
-TOKEN = rf"(?<![0-9a-z])(?P<claim>{ID}{{12}}\.[0-9]{{1,9}}\.){ID}{{4}}(?![0-9a-z])"
-LONGEST_TOKEN = 12 + 1 + 9 + 1 + 4 + 1
 
 
 class Redactor:
@@ -37,7 +33,7 @@ class Redactor:
         forms = sorted({form for each in secrets for form in _forms(each)}, key=len, reverse=True)
         words = [re.escape(form) for form in forms]
         self._pattern = re.compile("|".join([*words, TOKEN]).encode())
-        self._longest = max([LONGEST_TOKEN, *(len(form.encode()) for form in forms)])
+        self._longest = max([LONGEST_TOKEN + 1, *(len(form.encode()) for form in forms)])
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -65,11 +61,7 @@ class Redactor:
 
     def clean_value(self, value: Json) -> Json:
         """JSON without secrets in any of its texts."""
-        if isinstance(value, str):
-            return self.clean(value)
-        if isinstance(value, dict):
-            return {self.clean(str(name)): self.clean_value(each) for name, each in value.items()}
-        return [self.clean_value(each) for each in value] if isinstance(value, list) else value
+        return cleaned(value, self.clean)
 
     def _give_way(self, held: bytes) -> bytes:
         """All but so much of a line without an end as a secret could begin in."""
@@ -191,7 +183,7 @@ def _forms(secret: str) -> set[str]:
             for _ in range(LEVELS):
                 forms.add(form)
                 form = json.dumps(form, ensure_ascii=ascii_only)[1:-1]
-    return {form for form in forms if len(form) >= SHORTEST_SECRET and "\n" not in form}
+    return {form for form in forms if len(form) >= SHORTEST and "\n" not in form}
 
 
 def _hide(match: re.Match[bytes]) -> bytes:

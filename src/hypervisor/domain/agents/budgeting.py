@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from hypervisor.domain.agents.heard import Heard
@@ -12,7 +12,6 @@ from hypervisor.domain.run import RunSpec
 
 MICROS = 1_000_000
 WARN_AT = 0.8
-NOTHING = Spent()
 
 
 class Limit(NamedTuple):
@@ -44,72 +43,65 @@ def price_of(profile: AgentProfile, model: str, prices: Mapping[str, Price]) -> 
     return prices.get(name) or prices.get(profile.name) or profile.price
 
 
-def over(
-    spent: Spent,
-    spec: RunSpec,
-    day: Spent = NOTHING,
-    day_budget: int | None = None,
-    day_tokens: int | None = None,
-) -> str | None:
-    """Why nothing more of the batch may be started, None if it may."""
-    for each in limits(spent, spec, day, day_budget, day_tokens):
-        if each.used >= each.limit:
-            return f"{each.what} is used up: {_figures(each)}. {each.raise_it}"
-    return None
-
-
-def near(
-    spent: Spent,
-    spec: RunSpec,
-    day: Spent = NOTHING,
-    day_budget: int | None = None,
-    day_tokens: int | None = None,
-) -> str | None:
-    """A warning once four fifths of a budget are used up, or where money cannot be counted."""
-    for each in limits(spent, spec, day, day_budget, day_tokens):
-        if each.used >= each.limit * WARN_AT:
-            return f"{each.what} is nearly used up: {_figures(each)}."
-    if spec.budget is not None and spent.unpriced:
-        return (
-            f"{spent.unpriced} runs of agents have no known price, so the budget does not count "
-            "them: set a price in [prices.AGENT] of config.toml."
-        )
-    return None
-
-
-def over_task(spent: Spent, spec: RunSpec) -> str | None:
-    """Why the agent at work on a task must stop; `spent` is all that the task has cost."""
-    found = (
-        Limit("the task's budget", spent.cost_micros, spec.task_budget or 0, True,
-              spent.estimated, "Give it more with --task-budget, or make the task smaller.")
-        if spec.task_budget is not None else None,
-        Limit("the task's number of tokens", spent.tokens, spec.task_tokens or 0, False, False,
-              "Give it more with --task-tokens, or make the task smaller.")
-        if spec.task_tokens is not None else None,
-    )  # fmt: skip
-    for each in found:
-        if each is not None and each.used >= each.limit:
-            return f"{each.what} is used up: {_figures(each)}. {each.raise_it}"
-    return None
-
-
 def limits(
     spent: Spent, spec: RunSpec, day: Spent, day_budget: int | None, day_tokens: int | None
 ) -> list[Limit]:
     """All budgets that hold for a batch."""
     more = "Run it again with a larger one to go on; nothing is lost."
     tomorrow = "Resume it tomorrow (UTC), or once [budget] of config.toml gives more."
-    asked = (
-        ("the batch's budget", spent.cost_micros, spec.budget, True, spent.estimated, more),
-        ("the batch's number of tokens", spent.tokens, spec.tokens, False, False, more),
-        ("today's budget", day.cost_micros, day_budget, True, day.estimated, tomorrow),
-        ("today's number of tokens", day.tokens, day_tokens, False, False, tomorrow),
-    )
     return [
-        Limit(what, used, limit, is_money, estimated, how)
-        for what, used, limit, is_money, estimated, how in asked
-        if limit is not None
+        *_money("the batch's budget", spent, spec.budget, more),
+        *_tokens("the batch's number of tokens", spent, spec.tokens, more),
+        *_money("today's budget", day, day_budget, tomorrow),
+        *_tokens("today's number of tokens", day, day_tokens, tomorrow),
     ]
+
+
+def task_limits(spent: Spent, spec: RunSpec) -> list[Limit]:
+    """The budgets of one task; `spent` is all that it has cost."""
+    more = "Give it more with {}, or make the task smaller."
+    return [
+        *_money("the task's budget", spent, spec.task_budget, more.format("--task-budget")),
+        *_tokens(
+            "the task's number of tokens", spent, spec.task_tokens, more.format("--task-tokens")
+        ),
+    ]
+
+
+def over(found: Iterable[Limit]) -> str | None:
+    """Why nothing more may be spent, None if it may."""
+    for each in found:
+        if each.used >= each.limit:
+            return f"{each.what} is used up: {_figures(each)}. {each.raise_it}"
+    return None
+
+
+def near(found: Iterable[Limit]) -> str | None:
+    """A warning once four fifths of a budget are used up."""
+    for each in found:
+        if each.used >= each.limit * WARN_AT:
+            return f"{each.what} is nearly used up: {_figures(each)}."
+    return None
+
+
+def uncounted(spent: Spent, spec: RunSpec) -> str | None:
+    """A warning where there is a budget and money cannot be counted."""
+    if spec.budget is None or not spent.unpriced:
+        return None
+    return (
+        f"{spent.unpriced} runs of agents have no known price, so the budget does not count "
+        "them: set a price in [prices.AGENT] of config.toml."
+    )
+
+
+def _money(what: str, spent: Spent, limit: int | None, how: str) -> list[Limit]:
+    if limit is None:
+        return []
+    return [Limit(what, spent.cost_micros, limit, True, spent.estimated, how)]
+
+
+def _tokens(what: str, spent: Spent, limit: int | None, how: str) -> list[Limit]:
+    return [] if limit is None else [Limit(what, spent.tokens, limit, False, False, how)]
 
 
 def money(micros: int) -> str:

@@ -38,24 +38,16 @@ def words(profile: AgentProfile, asked: Asked) -> list[str]:
         "{schema}": _fill(profile.schema, asked.schema, {"{file}": asked.schema_file}),
     }
     template = profile.resume if asked.session and profile.resume else profile.argv
+    values = {"{prompt}": asked.prompt, "{session}": asked.session}
     filled: list[str] = []
     for word in template:
-        filled += found[word] if word in found else [_put(word, asked)]
+        filled += found[word] if word in found else [_replaced(word, values)]
     return filled
 
 
 def money(micros: int) -> str:
     """An amount as programs take it: 0.5, never 5e-1."""
     return f"{micros / 1e6:.6f}".rstrip("0").rstrip(".")
-
-
-def _put(word: str, asked: Asked) -> str:
-    # In one pass over the template's word: what is put in is never looked at again.
-    for name, value in (("{prompt}", asked.prompt), ("{session}", asked.session)):
-        before, found, after = word.partition(name)
-        if found:
-            return before + value + after
-    return word
 
 
 def _fill(field: tuple[str, ...], value: str, more: Mapping[str, str] | None = None) -> list[str]:
@@ -65,6 +57,7 @@ def _fill(field: tuple[str, ...], value: str, more: Mapping[str, str] | None = N
 
 
 def _replaced(word: str, values: Mapping[str, str]) -> str:
+    # In one pass over the template's word: what is put in is never looked at again.
     for name, value in values.items():
         before, found, after = word.partition(name)
         if found:

@@ -7,20 +7,36 @@ cleaned by them before it is kept: a key that it repeats in a receipt does not s
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 
+from hypervisor.domain.ids import ALPHABET, LENGTH
 from hypervisor.domain.task import Json
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # a shorter one is in every second word
-TOKEN = re.compile(r"\b([0-9a-hjkmnp-tv-z]{12}\.\d{1,9})\.[0-9a-hjkmnp-tv-z]{4}\b")
+# A claim's token, of which what is named "claim" may be shown.
+TOKEN = (
+    rf"(?<![0-9a-z])(?P<claim>[{ALPHABET}]{{{LENGTH}}}\.[0-9]{{1,9}}\.)[{ALPHABET}]{{4}}"
+    r"(?![0-9a-z])"
+)
+LONGEST_TOKEN = LENGTH + 1 + 9 + 1 + 4
+_TOKEN = re.compile(TOKEN)
 WORD = re.compile(r"(?<![0-9A-Za-z])[^\s]")  # where a secret may begin
 
 
 def without_codes(text: str) -> str:
     """The text, with whatever looks like a claim's token naming only task and attempt."""
-    return TOKEN.sub(r"\1.…", text)
+    return _TOKEN.sub(r"\g<claim>…", text)
+
+
+def cleaned(value: Json, clean: Callable[[str], str]) -> Json:
+    """JSON of which every text has been cleaned."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(name)): cleaned(each, clean) for name, each in value.items()}
+    return [cleaned(each, clean) for each in value] if isinstance(value, list) else value
 
 
 def marks_of(secrets: Collection[str], salt: bytes) -> str:
@@ -54,13 +70,7 @@ class Hider:
 
     def clean_value(self, value: Json) -> Json:
         """JSON without secrets in any of its texts."""
-        if not self._known:
-            return value
-        if isinstance(value, str):
-            return self.clean(value)
-        if isinstance(value, dict):
-            return {self.clean(str(name)): self.clean_value(each) for name, each in value.items()}
-        return [self.clean_value(each) for each in value] if isinstance(value, list) else value
+        return cleaned(value, self.clean) if self._known else value
 
     def _end_of_secret(self, text: str, start: int) -> int:
         """0 if none begins there."""

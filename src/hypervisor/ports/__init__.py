@@ -1,0 +1,26 @@
+"""What the core needs from the outside world, as Protocols.
+
+`store/` and `adapters/` implement them; `bootstrap` puts them together.
+"""
+
+from hypervisor.ports.agents import AgentAdapter, AgentHomes
+from hypervisor.ports.attempts import Journal, Outputs, Runner
+from hypervisor.ports.courier import Courier
+from hypervisor.ports.files import ActionFiles, BatchFiles, TaskFiles
+from hypervisor.ports.host import HostProbe, Launcher
+from hypervisor.ports.store import Store
+
+__all__ = [
+    "ActionFiles",
+    "AgentAdapter",
+    "AgentHomes",
+    "BatchFiles",
+    "Courier",
+    "HostProbe",
+    "Journal",
+    "Launcher",
+    "Outputs",
+    "Runner",
+    "Store",
+    "TaskFiles",
+]

@@ -1,0 +1,94 @@
+"""The host: its processes, and those that the program starts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Protocol
+
+from hypervisor.domain.agents.profile import AgentProfile
+from hypervisor.domain.lease import Worker
+from hypervisor.domain.run import Remains
+
+
+class HostProbe(Protocol):
+    """This host and its processes."""
+
+    def host(self) -> str:
+        """The host's name, for people."""
+        ...
+
+    def boot(self) -> str:
+        """Names this boot and process namespace: pids are only comparable within one."""
+        ...
+
+    def process_start(self, pid: int) -> int | None:
+        """When that process started (in any steady unit), None if there is none alive."""
+        ...
+
+    def is_gone(self, worker: Worker) -> bool | None:
+        """True if the worker's process is proven gone, False if it lives, None if unknown."""
+        ...
+
+
+class Launcher(Protocol):
+    """Starts supervisors and workers on this host, and deals with what dead ones left."""
+
+    def supervisor(self) -> int | None:
+        """The pid of this store's supervisor here, 0 while it comes up, None if there is none."""
+        ...
+
+    def start_supervisor(self) -> None:
+        """Start one in the background. If another is quicker, that one stays."""
+        ...
+
+    def start_worker(self, batch: str, agent: str = "") -> int: ...
+    def account(self, batch: str, profile: AgentProfile) -> str:
+        """What the limits of an agent belong to, in the environment that the batch was given."""
+        ...
+
+    def start_notifier(self) -> None:
+        """Start, in the background, a process that delivers notices; none if there is one."""
+        ...
+
+    def hold_notifier(self) -> int | None:
+        """Become the one who delivers notices of this store here. None if there is one."""
+        ...
+
+    def keep_environment(self, batch: str) -> None:
+        """Hand our environment to the workers of a batch, without it reaching the disk."""
+        ...
+
+    def forget_environment(self, batch: str) -> None: ...
+    def remains(self, worker: Worker) -> Remains | None:
+        """What a dead worker left behind, None if it left no word."""
+        ...
+
+    def end_leftovers(self, worker: Worker, remains: Remains) -> int | None:
+        """End the processes that a dead worker left running. Returns how many there were,
+        None if one of them cannot be ended."""
+        ...
+
+    def forget_remains(self, worker: Worker, remains: Remains) -> None: ...
+    def ask(self, worker: Worker, what: str) -> None:
+        """Ask a worker to "drain" (finish what it runs, then end) or to "stop" at once."""
+        ...
+
+    def reap(self) -> list[tuple[int, int]]:
+        """Our own workers that have ended since: pid and exit code (negative: a signal)."""
+        ...
+
+    def reading(self) -> dict[str, Any] | None:
+        """What the supervisor last thought of this host, None if there is no word."""
+        ...
+
+    def tell(self, reading: dict[str, Any]) -> None:
+        """Leave word of what the supervisor thinks of this host."""
+        ...
+
+    def tidy(self) -> None:
+        """Remove what nobody needs once no supervisor is left."""
+        ...
+
+    def memory(self, workers: Collection[int]) -> dict[int, int]:
+        """How much memory these workers' trees use now, in bytes by pid."""
+        ...
