@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-long test-agents lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage bench-hive clean dev bench-deps
+.PHONY: help test test-long test-agents lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage bench-learn bench-hive clean dev bench-deps
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16

@@ -28,8 +28,30 @@ MARK = "BENCH_DISPATCH"
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 OURS, XARGS, PARALLEL = "hv run", "xargs -P", "parallel --joblog --results"
+LEAST = "bare Python loop"
+QUICK = (OURS, XARGS, PARALLEL, LEAST)
 BARS = ((PARALLEL, 5.0), (XARGS, 0.7))
+MANY = 100_000
 FLAT = 1.2  # how much more memory a hundred times the items may take
+
+# The least that a dispatcher in Python can do: no record, no queue, an output file for each.
+BARE = """
+import os, shutil, sys
+jobs, at_once, folder, *argv = sys.argv[1:]
+program, write = shutil.which(argv[0]), os.O_WRONLY | os.O_CREAT | os.O_APPEND
+for lane in range(int(at_once)):
+    if os.fork():
+        continue
+    os.mkdir(f"{folder}/{lane}")
+    for number in range(lane, int(jobs), int(at_once)):
+        actions = [(os.POSIX_SPAWN_OPEN, 1, f"{folder}/{lane}/{number}", write, 0o600),
+                   (os.POSIX_SPAWN_DUP2, 1, 2)]
+        os.wait4(os.posix_spawn(program, [*argv, str(number)], os.environ,
+                                file_actions=actions, setsid=True), 0)
+    os._exit(0)
+for lane in range(int(at_once)):
+    os.wait()
+"""
 
 HYPERQUEUE = """
 import sys
@@ -86,6 +108,11 @@ def make(load: Load, at_once: int, folder: Path) -> list[str]:
     return ["make", "-j", str(at_once), "-f", str(makefile)]
 
 
+def bare(load: Load, at_once: int, folder: Path) -> list[str]:
+    numbers = [str(load.jobs), str(at_once)]
+    return [str(PYTHON), "-I", "-c", BARE, *numbers, str(folder), *load.argv]
+
+
 def hyperqueue(load: Load, at_once: int, folder: Path) -> list[str]:
     return [str(PYTHON), "-c", HYPERQUEUE, str(load.jobs), str(at_once), *load.argv]
 
@@ -94,6 +121,7 @@ DISPATCHERS: dict[str, Command] = {
     OURS: hypervisor,
     XARGS: xargs,
     PARALLEL: parallel_with_logs,
+    LEAST: bare,
     "make -j": make,
     "HyperQueue": hyperqueue,
 }
@@ -194,12 +222,15 @@ def _wait_until_gone(observer: Observer) -> None:
 
 def main() -> int:
     args = _arguments()
+    if args.flat:
+        return _only_flat(args)
     loads = [
         Load("true", args.jobs, ("true",)),
         Load("with output", args.jobs * 2 // 5, ("echo", "a line of output for item")),
     ]
-    names = [name for name in DISPATCHERS if _is_there(name)]
-    for missing in sorted(set(DISPATCHERS) - set(names)):
+    wanted = QUICK if args.quick else tuple(DISPATCHERS)
+    names = [name for name in wanted if _is_there(name)]
+    for missing in sorted(set(wanted) - set(names)):
         progress(f"{missing} is not installed: left out")
     figures: list[dict[str, Any]] = []
     judged: list[tuple[str, str, str, str]] = []
@@ -209,8 +240,16 @@ def main() -> int:
                 turns = _turns(names, load, at_once, folder, args.rounds)
                 figures += _figures(load, at_once, turns)
                 judged += _judge(load, at_once, turns)
-        flat = _flatness(folder, args) if args.flat else []
+        flat = [] if args.quick else _flatness(folder, MANY, args.at_once[0])
     _report(figures, judged, flat, args)
+    return 0
+
+
+def _only_flat(args: argparse.Namespace) -> int:
+    with scratch(args.dir) as folder:
+        flat = _flatness(folder, args.flat, args.at_once[0])
+    print(table(("bar", "wanted", "measured", ""), flat))
+    print(f"\nwritten to {save(args.json, 'dispatch-flat', {'bars': flat})}")
     return 0
 
 
@@ -256,12 +295,12 @@ def _judge(
     return cells
 
 
-def _flatness(folder: Path, args: argparse.Namespace) -> list[tuple[str, str, str, str]]:
-    few, many = Load("true", 1_000, ("true",)), Load("true", args.flat, ("true",))
+def _flatness(folder: Path, items: int, at_once: int) -> list[tuple[str, str, str, str]]:
+    few, many = Load("true", 1_000, ("true",)), Load("true", items, ("true",))
     memory = []
     for load in (few, many):
         progress(f"memory with {load.jobs:,} items")
-        memory.append(measure(OURS, load, args.at_once[0], folder).memory)
+        memory.append(measure(OURS, load, at_once, folder).memory)
     ratio = memory[1] / memory[0]
     what = f"memory with {many.jobs:,} items / with {few.jobs:,} ({memory[0] / 1e6:.0f} MB)"
     return [(what, f"≤ {FLAT}×", f"{ratio:.2f}×", verdict(ratio <= FLAT))]
@@ -272,7 +311,7 @@ def _is_there(name: str) -> bool:
         from importlib.util import find_spec
 
         return find_spec("hyperqueue") is not None
-    return name == OURS or shutil.which(name.split()[0]) is not None
+    return name in (OURS, LEAST) or shutil.which(name.split()[0]) is not None
 
 
 def _report(
@@ -289,19 +328,27 @@ def _report(
     print()
     print(table(("bar", "wanted", "measured", ""), [*judged, *flat]))
     answer = {"rounds": args.rounds, "figures": figures, "bars": [*judged, *flat]}
-    print(f"\nwritten to {save(args.json, 'dispatch', answer)}")
+    name = "dispatch-quick" if args.quick else "dispatch"
+    print(f"\nwritten to {save(args.json, name, answer)}")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.dispatch", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=5_000, help="how many `true`")
+    parser.add_argument("--jobs", type=int, default=5_000,
+                        help="how many `true`; two fifths of it with output")  # fmt: skip
     parser.add_argument("--at-once", type=int, nargs="+", default=[2, 8], metavar="N")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--flat", type=int, default=100_000, metavar="ITEMS",
-                        help="compare memory with so many items; 0: do not")  # fmt: skip
+    parser.add_argument("--quick", action="store_true",
+                        help="only those that the bars name, 2 at once, no look at memory: "
+                             "about a minute")  # fmt: skip
+    parser.add_argument("--flat", type=int, nargs="?", const=MANY, metavar="ITEMS",
+                        help=f"only compare memory with so many items ({MANY:,})")  # fmt: skip
     parser.add_argument("--dir", help="where to work (bench/results)")
     parser.add_argument("--json", metavar="FILE", help="default: bench/results/dispatch.json")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.quick:
+        args.at_once = args.at_once[:1]
+    return args
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from hypervisor.operations import hive as _hive
 from hypervisor.operations import learn as _learn
 from hypervisor.operations import look as _look
 from hypervisor.operations import notify as _notify
+from hypervisor.operations import patterns as _patterns
 from hypervisor.operations import plan as _plan
 from hypervisor.operations import preflight as _preflight
 from hypervisor.operations import proposing as _proposing
@@ -24,6 +25,8 @@ from hypervisor.operations import report as _report
 from hypervisor.operations import retention as _retention
 from hypervisor.operations import review as _review
 from hypervisor.operations import run as _run
+from hypervisor.operations import skill_making as _skill_making
+from hypervisor.operations import skills as _skills
 from hypervisor.operations import spawn as _spawn
 from hypervisor.operations import steer as _steer
 from hypervisor.operations import sweep as _sweep
@@ -57,6 +60,11 @@ class Hypervisor(Context):
     batches = _look.batches
     events = _look.events
     run = _run.run
+    run_pattern = _patterns.run_pattern
+    pattern = _patterns.pattern
+    skills = _skills.skills
+    skill = _skills.skill
+    new_skill = _skill_making.new_skill
     preflight = _preflight.preflight
     agents = _agents.agents
     check_agent = _agents.check_agent

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hypervisor.adapters.cgroup import Group
     from hypervisor.adapters.journal import Journal
+    from hypervisor.adapters.nursery import Nursery
     from hypervisor.adapters.places import Places
     from hypervisor.domain.lease import Worker as Identity
     from hypervisor.domain.run import RunSpec
@@ -27,6 +28,12 @@ WAITING_TICK = 0.05
 STORE_PATIENCE = 300.0
 FOLDER = ".hypervisor"
 FILE = "store.db"
+WORKER_NEEDS = (
+    "services.worker", "adapters.runner", "adapters.environment", "adapters.host",
+    "adapters.launch", "adapters.outputs", "adapters.batchfiles", "adapters.taskfiles",
+    "adapters.notifying", "adapters.agents.homes", "operations.claim", "store.ledger",
+    "store.sqlite",
+)  # fmt: skip
 
 
 def connect(
@@ -79,6 +86,7 @@ def supervise(
     """
     import time
 
+    nursery = _nursery() if detached else None  # before the store is opened
     from hypervisor.adapters.launch import LocalLauncher
     from hypervisor.adapters.load import HostLoad
     from hypervisor.adapters.signals import Signals
@@ -92,7 +100,7 @@ def supervise(
         return 0  # there is one
     signals = Signals()
     signals.wake_for_children()
-    launcher.adopt()
+    launcher.adopt(nursery)
     governor = Governor(
         HostLoad(memory_limit=hv.settings.memory_limit), hv.settings.thresholds,
         hv.settings.strategy,
@@ -116,6 +124,19 @@ def supervise(
     launcher.tidy()
     hv.close()
     return 0
+
+
+def _nursery() -> Nursery | None:
+    """Where workers come from while this supervisor lives: all that they need is loaded."""
+    if sys.platform != "linux":
+        return None  # nobody would adopt them there
+    from importlib import import_module
+
+    from hypervisor.adapters.nursery import Nursery
+
+    for name in WORKER_NEEDS:
+        import_module(f"hypervisor.{name}")
+    return Nursery(work)
 
 
 def work(batch: str, agent: str = "") -> None:
@@ -338,8 +359,11 @@ def _make_folder(folder: str) -> None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         _sync_folder(os.path.dirname(folder))
         if os.path.basename(folder) == FOLDER:
-            with suppress(FileExistsError), open(os.path.join(folder, ".gitignore"), "x") as file:
-                file.write("*\n")
+            from hypervisor.operations import git_view
+
+            os.chmod(folder, 0o700)  # git may have made it, for the skills in it
+            with suppress(FileExistsError), open(os.path.join(folder, git_view.FILE), "x") as file:
+                file.write(git_view.SKILLS_ONLY)
     except OSError as error:
         raise StoreUnavailable(
             f"{folder} cannot be made ({error.strerror}). Nothing was changed; "

@@ -53,6 +53,21 @@ def test_a_worker_that_never_began_left_no_word(runtime):
     assert remains(runtime, WORKER) is None and os.listdir(runtime) == []
 
 
+def test_the_short_way_of_writing_an_end_says_the_same(runtime, book):
+    """Those that succeed by the thousand are not encoded the general way."""
+    plain = Verdict(ONE, "complete", usage=Usage(0, 12, None, 345))
+    others = [
+        plain._replace(result=""), plain._replace(reason=""), plain._replace(event="fail"),
+        plain._replace(receipts=("r",)), plain._replace(usage=None), plain._replace(retry_at=0),
+    ]  # fmt: skip
+    assert json.loads(journal._plain_end(plain)) == json.loads(
+        journal._line(["end", str(ONE), *plain[1:]])
+    )
+    assert {journal._plain_end(each) for each in others} == {b""}
+    book.ended(plain)
+    assert told(runtime) == left([plain])
+
+
 def test_the_word_of_a_worker_is_for_its_owner_only(runtime, book):
     [name] = os.listdir(runtime)
     assert os.stat(os.path.join(runtime, name)).st_mode & 0o777 == 0o600

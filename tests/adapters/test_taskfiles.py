@@ -401,11 +401,12 @@ def step(name, real):
     return call
 for module, names in (
     (os, "open write fsync fchmod rename unlink ftruncate pwrite close".split()),
-    (swapping, "_exchange _mark_of".split()),
+    (swapping, "_exchange _content_of".split()),
 ):
     for name in names:
         setattr(module, name, step(name, getattr(module, name)))
-TaskFiles(locks).change(path, lambda data: data + b"+")
+other = os.path.join(os.path.dirname(path), "second.md")
+TaskFiles(locks).change_all([(path, lambda data: data + b"+"), (other, lambda data: data + b"+")])
 print(calls)
 """
 
@@ -419,28 +420,41 @@ def test_killed_at_every_step_nothing_is_lost_or_left(path, folder, tmp_path, sa
         for name in names(folder):
             os.unlink(folder / name)
         path.write_bytes(b"old")
+        second = folder / "second.md"
+        second.write_bytes(b"two")
         command = [sys.executable, "-c", STEPPING, str(path), str(tmp_path / "locks")]
         run = subprocess.run([*command, str(stop), save], capture_output=True, timeout=60)
         ended = run.returncode == 0
         assert ended or run.returncode == -signal.SIGKILL, run.stderr
         saved = (folder / "task.md.other").exists()
         assert path.read_bytes() in (b"old", b"old+", b"theirs", b"theirs+")
-        TaskFiles(str(tmp_path / "locks")).change(str(path), add(b"!"))
+        assert second.read_bytes() in (b"two", b"two+")
+        for each in (path, second):
+            TaskFiles(str(tmp_path / "locks")).change(str(each), add(b"!"))
         wanted = {b"theirs!", b"theirs+!"} if saved else {b"old!", b"old+!"}
         assert path.read_bytes() in wanted, stop
-        assert names(folder) == ["task.md", *(["task.md.other"] if saved else [])], stop
-    assert stop > 15
+        assert second.read_bytes() in (b"two!", b"two+!")
+        left = ["second.md", "task.md", *(["task.md.other"] if saved else [])]
+        assert names(folder) == left, stop
+    assert stop > 25
 
 
 def test_a_spare_that_nobody_knows_of_is_kept(files, path, folder, tmp_path):
     """As after a power cut that took the note about it along."""
     spare = swapping.spare_of(str(path), swapping.Lock(0, str(tmp_path / "locks" / "here")))
-    Path(spare.part).write_bytes(b"half")
-    Path(spare.ready).write_bytes(b"whose?")
+    Path(spare).write_bytes(b"whose?")
     assert files.change(str(path), add(b"+"))
     kept, task = sorted(names(folder), key=lambda name: name == "task.md")
     assert path.read_bytes() == b"old+" and task == "task.md"
     assert kept.startswith("task.md.kept-") and (folder / kept).read_bytes() == b"whose?"
+
+
+@pytest.mark.parametrize("left", [b"", b"old"])
+def test_a_spare_with_nothing_of_its_own_goes(files, path, folder, tmp_path, left):
+    spare = swapping.spare_of(str(path), swapping.Lock(0, str(tmp_path / "locks" / "here")))
+    Path(spare).write_bytes(left)
+    assert files.change(str(path), add(b"+"))
+    assert (path.read_bytes(), names(folder)) == (b"old+", ["task.md"])
 
 
 def replace(path, data):
@@ -453,3 +467,89 @@ def replace(path, data):
 def test_errors_that_are_not_about_the_file_stay_what_they_are():
     error = swapping.explained("x", OSError(errno.EIO, "bad disk"))
     assert isinstance(error, OSError) and error.errno == errno.EIO
+
+
+class TestMany:
+    """Files that are changed together: each as if it were alone."""
+
+    @pytest.fixture
+    def paths(self, folder):
+        made = [folder / f"{number:02}.md" for number in range(40)]
+        for number, each in enumerate(made):
+            each.write_bytes(b"%d" % number)
+        return made
+
+    def test_all_are_changed(self, files, paths, folder):
+        before = names(folder)
+        outcomes = files.change_all([(str(path), add(b"+")) for path in paths])
+        assert outcomes == [True] * len(paths)
+        assert [path.read_bytes() for path in paths] == [b"%d+" % n for n in range(len(paths))]
+        assert names(folder) == before
+
+    def test_one_that_fails_keeps_no_other(self, files, paths, folder):
+        def fail(data):
+            raise InvalidInput("no")
+
+        paths[3].unlink()
+        edits = [(str(path), add(b"+")) for path in paths]
+        edits[5] = (str(paths[5]), fail)
+        edits[7] = (str(paths[7]), lambda data: data)
+        outcomes = files.change_all(edits)
+        assert [type(each) for each in outcomes[:8]] == [
+            bool, bool, bool, InvalidInput, bool, InvalidInput, bool, bool,
+        ]  # fmt: skip
+        assert outcomes[7] is False and outcomes[8:] == [True] * 32
+        assert paths[5].read_bytes() == b"5" and paths[6].read_bytes() == b"6+"
+        assert len(names(folder)) == len(paths) - 1
+
+    def test_the_same_file_twice(self, files, path):
+        assert files.change_all([(str(path), add(b"+")), (str(path), add(b"!"))]) == [True, True]
+        assert path.read_bytes() == b"old+!"
+
+    def test_a_link_is_followed(self, files, path, tmp_path):
+        link = tmp_path / "link.md"
+        link.symlink_to(path)
+        assert files.change_all([(str(link), add(b"+")), (str(path), add(b"!"))]) == [True, True]
+        assert link.is_symlink() and path.read_bytes() == b"old+!"
+
+    def test_who_saves_meanwhile_is_merged(self, files, paths, folder):
+        """The owner saves the first file while the last one is being edited."""
+        before = names(folder)
+        saved: list[bool] = []
+
+        def late(data):
+            if not saved:
+                saved.append(True)
+                replace(paths[0], b"theirs")
+            return data + b"+"
+
+        edits = [(str(path), add(b"+")) for path in paths[:9]] + [(str(paths[9]), late)]
+        assert files.change_all(edits) == [True] * 10
+        assert paths[0].read_bytes() == b"theirs+" and paths[9].read_bytes() == b"9+"
+        assert names(folder) == before
+
+    def test_who_holds_a_lock_is_waited_for_last(self, files, paths):
+        """Nobody waits for a lock while holding one, so two who need each other's go on."""
+        held, go, order = threading.Event(), threading.Event(), []
+
+        def slow(data):
+            held.set()
+            assert go.wait(30)
+            return data + b"!"
+
+        def noted(number):
+            def edit(data):
+                order.append(number)
+                if number == 9:
+                    go.set()
+                return data + b"+"
+
+            return edit
+
+        other = threading.Thread(target=files.change, args=(str(paths[0]), slow))
+        other.start()
+        assert held.wait(30)
+        edits = [(str(path), noted(number)) for number, path in enumerate(paths[:10])]
+        assert files.change_all(edits) == [True] * 10
+        other.join(30)
+        assert order[-1] == 0 and paths[0].read_bytes() == b"0!+"

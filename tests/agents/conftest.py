@@ -7,6 +7,8 @@ import pytest
 from tests.agents import clis
 from tests.agents.fleet import AgentProject
 from tests.agents.model_server import ModelServer
+from tests.mcp.conftest import place as place
+from tests.mcp.conftest import served as served
 
 
 @pytest.fixture

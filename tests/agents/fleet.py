@@ -13,7 +13,8 @@ import hypervisor
 from hypervisor.domain.task import TaskFilter
 from tests.agents import clis
 from tests.agents.model_server import ModelServer
-from tests.torture.fleet import UNGOVERNED, Project, command_line, wait_for
+from tests.support.ungoverned import UNGOVERNED
+from tests.torture.fleet import Project, command_line, wait_for
 
 KEY = "sk-planted-7d1f0c55e2a94b03"  # stands in all variables for keys; nobody may ever see it
 ITEM = r"item-[0-9]+"

@@ -15,7 +15,7 @@ import pytest
 
 from hypervisor import NewTask
 from tests.agents import clis
-from tests.mcp.conftest import DEADLINE, PROGRAM, Place, Served, end_supervisor
+from tests.mcp.conftest import DEADLINE, PROGRAM
 
 pytestmark = pytest.mark.agents
 HERE = Path(__file__).resolve().parent
@@ -48,20 +48,6 @@ def programs():
     for name in ("client", "conformance", "inspector", "sdk"):
         if not (modules() / "@modelcontextprotocol" / name).exists():
             pytest.skip(f"@modelcontextprotocol/{name} is not installed: make test-agents")
-
-
-@pytest.fixture
-def place(tmp_path):
-    made = Place(tmp_path)
-    yield made
-    end_supervisor(made)
-
-
-@pytest.fixture
-def served(place):
-    made = Served(place)
-    yield made
-    made.stop()
 
 
 def check_crowd(place, ended):

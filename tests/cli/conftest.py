@@ -29,24 +29,18 @@ from hypervisor.bootstrap import connect
 from hypervisor.faces.cli.main import make_parser, run
 from hypervisor.faces.cli.table import COMMANDS
 from tests.cli.terminal import Terminal
+from tests.support.ungoverned import UNGOVERNED
 
 for command in COMMANDS.values():  # imported once here, so that no child has to
     make_parser(command)
 
 DEADLINE = 30.0
-CONFIG = """
+CONFIG = f"""
 [store]
 durability = "relaxed"
 [run]
 grace = 1
-[governor]
-strategy = "parallel"
-cpu_warning = 1.0
-cpu_danger = 1.0
-ram_warning = 1.0
-ram_danger = 1.0
-ram_emergency = 1.0
-stall = 100
+{UNGOVERNED}
 """
 PROGRAM = (
     sys.executable,
@@ -126,8 +120,8 @@ class Cli:
         return result.err
 
     def content(self) -> dict[str, list[Any]]:
-        """Every row of the store, to see that nothing changed; but for what the supervisor of a
-        run learns from it afterwards."""
+        """Every row of the store, to see that nothing changed; but for what happens after the
+        last task of a run: its workers retire, its supervisor learns."""
         if not self.store.exists():
             return {}
         connection = apsw.Connection(str(self.store), flags=apsw.SQLITE_OPEN_READONLY)
@@ -140,6 +134,7 @@ class Cli:
             found["settings"] = [
                 r for r in found["settings"] if not str(r[0]).startswith("learned")
             ]
+            found["workers"] = [row[:1] for row in found["workers"]]
             return found
         finally:
             connection.close()

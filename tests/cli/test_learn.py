@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import hypervisor
+from hypervisor.domain.learned import Record, Sample, learned, record_data
+from hypervisor.domain.run import RunSpec
+from hypervisor.operations.learn import gain_of_skill, learned_about, where_kept
 from tests.cli.conftest import until
+from tests.domain.test_scaling import evidence_of
+from tests.support.workloads import WORLDS
 
 
 def test_nothing_yet(hv):
@@ -35,3 +44,48 @@ def test_what_makes_no_sense_is_refused(hv):
     hv.refused(2, "learn", "--benefit", "1")
     hv.refused(2, "learn", "x", "--notes", "n")
     hv.refused(2, "learn", "--workers", "0")
+
+
+def keep(hv, kind, record):
+    """As the learner would have kept it."""
+    hv.add()
+    with hypervisor.open(str(hv.folder / ".hypervisor" / "store.db")) as opened:
+        host = opened.probe.host()
+        opened.store.keep_settings({where_kept(host, kind): json.dumps(record_data(record))})
+
+
+class TestFoundingExamples:
+    def test_searches_are_always_parallel_and_it_says_why(self, hv):
+        record = Record("codebase_search", evidence=evidence_of(WORLDS["sleep"], (1, 4, 8), 60))
+        keep(hv, "codebase_search", record._replace(done=60))
+        said = hv.ok("learn", "codebase_search", "--workers", "10")
+        assert "next time: 10 workers: 10 at once save " in said
+        assert "parallel benefit 0.9" in said or "parallel benefit 0.8" in said
+
+    def test_calls_that_gain_a_tenth_run_one_after_the_other(self, hv):
+        evidence = evidence_of(WORLDS["ten percent"], (1, 2, 4), 120, spread=0.1)
+        keep(hv, "api_call", Record("api_call", evidence=evidence, done=120))
+        said = hv.ok("learn", "api_call", "--workers", "4")
+        assert "next time: 1 worker: one after the other: " in said
+        assert "at once would save 1" in said and "which is not worth it" in said
+
+
+def test_what_a_skill_gains_is_in_its_record(hv):
+    record = Record("run", evidence=evidence_of(WORLDS["sleep"], (1, 4, 8), 60), skill="sweep")
+    keep(hv, "skill sweep", learned(record, Sample(1.0, 1, "done")))
+    with hypervisor.open(str(hv.folder / ".hypervisor" / "store.db")) as opened:
+        found = gain_of_skill(opened, "sweep")
+        assert found is not None and found.skill == "sweep" and found.samples == 1
+        assert found.parallel_benefit.mean > 0.8 and found.next.best == 8
+        assert gain_of_skill(opened, "other") is None
+        spec = RunSpec("/", ("true",), skill="sweep")
+        assert [each.name for each in learned_about(opened, spec, ["run"])] == ["skill sweep"]
+        assert learned_about(opened, RunSpec("/", ("true",)), ["run"]) == ()
+
+
+def test_the_report_of_a_batch_draws_it(hv):
+    hv("run", "--type", "quick", "--name", "b", "--", "true", stdin="a\nb\nc\n")
+    until(lambda: hv.json("learn"), "a sample")
+    page = Path(hv.ok("report", "b").strip()).read_text(encoding="utf-8")
+    assert "What parallelism is worth" in page and 'class="band"' in page
+    assert "quick" in page.split("<h3>")[1].split("</h3>")[0]

@@ -16,21 +16,16 @@ SEEDS = range(3)
 
 @pytest.mark.parametrize("name", WORLDS)
 class TestWorld:
-    def test_regret_over_the_first_sixty_is_small(self, name):
-        world = WORLDS[name]
-        regrets = [
-            simulated(world, 60, adaptive(), seed).seconds / best_fixed(world, 60, seed) - 1
-            for seed in SEEDS
-        ]
-        assert mean(regrets) < 0.25
+    """`python -m bench.learn_simulated` shows more of the same."""
 
-    def test_after_twenty_it_is_near_the_best(self, name):
-        world = WORLDS[name]
-        found = [
-            favourite(believed(simulated(world, 20, adaptive(), seed).evidence), LIMIT)
-            for seed in SEEDS
-        ]
-        assert mean(efficiency(world, n) for n in found) > 0.85
+    def test_little_is_lost_and_after_twenty_it_is_near_the_best(self, name):
+        world, lost, pace = WORLDS[name], [], []
+        for seed in SEEDS:
+            run, best = simulated(world, 60, adaptive(), seed), best_fixed(world, 60, seed)
+            lost.append(run.seconds / best - 1)
+            pace.append(best * 40 / 60 / (run.seconds - run.ends[19]))
+        assert mean(lost) < 0.2 and max(lost) < 0.25, lost
+        assert mean(pace) > 0.88 and min(pace) > 0.8, pace
 
     def test_what_is_known_helps_the_next_run(self, name):
         world = WORLDS[name]
@@ -39,25 +34,23 @@ class TestWorld:
         assert later.seconds < 1.15 * best_fixed(world, 60, 2)
 
 
-@pytest.mark.parametrize(("tasks", "spread"), [(60, 0.05), (120, 0.2)])
-def test_the_answer_to_a_lock_is_one(tasks, spread):
-    """What varies more needs more samples."""
-    for seed in range(100, 106):
-        run = simulated(WORLDS["lock"], tasks, adaptive(), seed, spread)
-        assert favourite(believed(run.evidence), LIMIT) == 1, seed
+@pytest.mark.parametrize("name", ["lock", "shared lock"])
+def test_the_answer_to_a_lock_is_one(name):
+    found = [simulated(WORLDS[name], 60, adaptive(), seed, 0.1).best[-1] for seed in SEEDS]
+    assert found.count(1) == len(SEEDS), found
 
 
 @pytest.mark.parametrize(("before", "after"), [("sleep", "lock"), ("sleep", "cpu")])
 def test_a_change_of_the_world_is_noticed(before, after):
     run = simulated(WORLDS[before], 160, adaptive(), 3, later=WORLDS[after])
-    assert run.evidence.changes == 1
+    assert run.evidence.changes >= 1
     assert efficiency(WORLDS[after], run.workers[-1]) > 0.85
 
 
 def test_what_got_better_is_found_in_time():
     """Alone nothing shows that a lock is gone: now and then it looks again."""
-    run = simulated(WORLDS["lock"], 400, adaptive(), 3, later=WORLDS["sleep"])
-    assert run.workers[-1] == LIMIT
+    run = simulated(WORLDS["lock"], 160, adaptive(), 3, later=WORLDS["sleep"])
+    assert run.best[-1] == LIMIT
 
 
 class TestFoundingExamples:
@@ -65,7 +58,8 @@ class TestFoundingExamples:
         known = evidence_of(WORLDS["sleep"], (1, 4, 10), 60)
         choice = choose(believed(known), 10)
         assert choice.workers == 10 and choice.settled
-        assert "10 at once save 90 %" in choice.why
+        assert choice.why.startswith("10 at once save ") and choice.why.endswith(" of the time")
+        assert believed(known).benefit(10).mean == pytest.approx(0.9, abs=0.02)
 
     def test_calls_that_gain_a_tenth_run_one_after_the_other(self):
         known = evidence_of(WORLDS["ten percent"], (1, 2, 4), 150, spread=0.1)

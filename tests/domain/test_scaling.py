@@ -7,7 +7,7 @@ from math import exp, log
 
 import pytest
 
-from hypervisor.domain.scaling import Claimed, Evidence, believed, grid, seen
+from hypervisor.domain.scaling import Claimed, Evidence, believed, followed, grid, seen
 from tests.support.workloads import WORLDS
 
 
@@ -61,6 +61,37 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     assert 0.87 <= held / total <= 0.99
 
 
+class TestFollowed:
+    def test_newcomers_have_not_waited_for_all_the_others(self):
+        """Four who begin together at a lock: only the fourth waits as all will."""
+        known = Evidence()
+        for seconds in (1.0, 2.0, 3.0):
+            known = followed(known, 4, seconds)
+        assert known.samples == 0
+        assert followed(known, 4, 4.0).levels[4].mean == pytest.approx(log(4))
+
+    def test_as_many_as_are_new_do_not_count(self):
+        known = Evidence(level=4, run=9)
+        known = followed(known, 6, 5.0)
+        assert known.samples == 0
+        assert followed(known, 6, 6.0).samples == 1
+
+    def test_a_number_that_changed_meanwhile_says_nothing(self):
+        assert followed(Evidence(level=2, run=5), 2.4, 1.0).samples == 0
+
+
+class TestCpu:
+    def test_no_number_is_faster_than_the_cores(self):
+        """Two cores, one CPU second each: seen with four only, and yet it is known that eight
+        cannot do more."""
+        known = Evidence()
+        for _ in range(4):
+            known = seen(known, 4, 2.0, cores=0.5)
+        unbound = known._replace(levels={4: known.levels[4]._replace(cores=0.0)})
+        assert min(believed(unbound).times(8)) < 0.3
+        assert min(believed(known).times(8)) > 0.45
+
+
 class TestClaims:
     def test_count_while_there_is_nothing_better(self):
         assert believed(Evidence(), Claimed(0.7)).benefit(4).mean == pytest.approx(0.7, abs=0.1)
@@ -79,8 +110,22 @@ class TestChange:
         before = evidence_of(WORLDS["sleep"], (8,), 40)
         after = evidence_of(WORLDS["lock"], (8,), 3, known=before)
         assert (before.changes, after.changes) == (0, 1)
-        assert after.levels[8].weight == 3
-        assert after.levels[8].mean == pytest.approx(log(80), abs=0.3)
+        assert not after.levels
+
+    def test_what_ran_through_it_counts_for_neither_world(self):
+        known = evidence_of(WORLDS["sleep"], (8,), 40)
+        known = evidence_of(WORLDS["lock"], (8,), 3, known=known)._replace(level=8)
+        for _ in range(8):
+            known = followed(known, 8, 30.0)
+        assert not known.levels
+        assert followed(known, 8, 80.0).levels[8].mean == pytest.approx(log(80))
+
+    def test_what_is_usual_at_another_level_says_nothing_of_this(self):
+        """Alone nothing shows that a lock is gone: what is odd are the rare looks at two."""
+        known = evidence_of(WORLDS["lock"], (1, 2), 40)
+        for _ in range(3):
+            known = evidence_of(WORLDS["sleep"], (1, 2), 2, known=known)
+        assert known.changes == 1
 
     def test_one_that_stands_out_is_not_one(self):
         known = evidence_of(WORLDS["sleep"], (8,), 40)

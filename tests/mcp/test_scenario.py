@@ -128,6 +128,8 @@ def test_prompts_and_resources(place):
                 (await client.read_resource("hypervisor://batches")).contents[0].text
             )
             assert batches[0]["batch"] == "b"
+            listed = (await client.read_resource("hypervisor://skills")).contents[0].text
+            assert "triage" in {each["skill"] for each in json.loads(listed)}
             uri = f"hypervisor://batches/{batches[0]['id']}/summary"
             summary = json.loads((await client.read_resource(uri)).contents[0].text)
             assert summary["states"] == {"active": 1}

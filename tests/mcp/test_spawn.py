@@ -15,21 +15,12 @@ import pytest
 from hypervisor.domain.errors import InvalidInput
 from tests.mcp.conftest import PROGRAM, call, refused, wait_for
 from tests.support import standin
-
-CONFIG = """
-[governor]
-strategy = "parallel"
-cpu_warning = 1.0
-cpu_danger = 1.0
-ram_warning = 1.0
-ram_danger = 1.0
-ram_emergency = 1.0
-"""
+from tests.support.ungoverned import UNGOVERNED
 
 
 @pytest.fixture(autouse=True)
 def whatever_the_load(place):
-    (place.folder / "config.toml").write_text(CONFIG)
+    (place.folder / "config.toml").write_text(UNGOVERNED)
 
 
 async def finished(client, made):
@@ -126,7 +117,7 @@ def test_functions_run_and_failures_are_told(place):
 
 
 def test_agents_run_and_one_puts_the_results_together(place):
-    (place.folder / "config.toml").write_text(CONFIG + standin.config(place.folder / "agents"))
+    (place.folder / "config.toml").write_text(UNGOVERNED + standin.config(place.folder / "agents"))
     place.env["STANDIN_KEY"] = "planted"
 
     async def work():

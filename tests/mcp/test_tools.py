@@ -56,6 +56,11 @@ NO_TOOL = {
         ("agents", "check_agent", "brakes", "lift_brake", "sessions", "spent"),
         "about the agents of this host: get_task_stats and spawn_parallel_tasks tell what matters",
     ),
+    **dict.fromkeys(("skills", "skill"), "the resource hypervisor://skills lists them"),
+    **dict.fromkeys(
+        ("run_pattern", "pattern"), "spawn_parallel_tasks has `after` and `reduce`, on the same core"
+    ),
+    "new_skill": "a person says what is worth keeping, and reads it before it runs again",
     "forget": "a person takes out what agents found, never an agent",
     "learnings": "spawn_parallel_tasks and preflight tell what matters of them",
     "branch": "a person says whose findings are seen where; a branch that is used exists",

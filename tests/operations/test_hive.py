@@ -67,6 +67,20 @@ def test_a_fourth_agent_s_prompt_has_the_relevant_ones_and_another_branch_none(h
     assert FINDINGS["sql"] in context_of(hv.store, below)
 
 
+def test_whoever_puts_the_results_together_is_told_all_of_them(hv):
+    audit(hv)
+    last, other = hv.add(
+        [
+            NewTask("reduce", branch=name, data={"gather": "x"})
+            for name in ("security-audit", "other")
+        ]
+    ).ids
+    text = context_of(hv.store, hv.store.task(last))
+    assert all(finding in text for finding in FINDINGS.values())
+    assert text.count("BEGIN DATA") == text.count("END DATA") == 1
+    assert context_of(hv.store, hv.store.task(other)) == ""
+
+
 def test_another_branch_recalls_none_of_them(hv):
     audit(hv)
     assert hv.recall("sql query", "other") == () == hv.recall(branch="main")

@@ -109,7 +109,7 @@ class TestFigures:
         found = report(hv, "b", NOW + 10_000)
 
         assert (found.states, found.total, found.bad) == ({"done": 3, "failed": 1}, 4, 1)
-        assert not found.succeeded and found.what == "work '{}'"
+        assert not found.succeeded and found.what == "work {}"
         assert (found.begun, found.ended) == (NOW, NOW + 3_800)
         assert (found.attempts, found.cpu_seconds, found.peak_bytes) == (4, 1.0, 2 << 20)
         named = [(each.name, each.items, each.samples) for each in found.categories]

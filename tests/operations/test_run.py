@@ -220,9 +220,16 @@ def test_many_items_go_in_slices_and_are_read_as_they_go(hv, monkeypatch):
 
     monkeypatch.setattr(hv.store, "add", counted)
     submitted = running.run(hv, SPEC, stream(10_001), "b", NOW)
-    assert calls == [(5_000, 5_000), (5_000, 10_000), (1, 10_001)]
+    assert calls == [(100, 100), (5_000, 5_100), (4_901, 10_001)]
     assert counts(submitted) == (10_001, 0, 0, 0)
     assert running.summary(hv, "b", NOW).total == 10_001
+
+
+def test_those_that_wait_for_others_come_with_them(hv):
+    tasks = [NewTask("first", key="first", after=("last",)), *items(*map(str, range(200)), "last")]
+    running.run(hv, SPEC, tasks, "b", NOW)
+    states = {task.title: task.state for task in running.reports(hv, hv.store.batch("b").id, NOW)}
+    assert states["first"] == "waiting" and states["last"] == "active"
 
 
 def test_a_run_that_was_interrupted_while_submitting_goes_on(hv, monkeypatch):

@@ -16,7 +16,7 @@ from hypervisor.domain.task import NewTask
 from hypervisor.operations import run as running
 from hypervisor.operations.context import Context, Equipment
 from hypervisor.operations.receipts import receipt, verify, write_receipts
-from hypervisor.operations.write_back import write_back
+from hypervisor.operations.write_back import write_back, write_back_all
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.operations.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
@@ -164,3 +164,38 @@ def test_what_could_not_be_written_is_written_later(hv, tmp_path):
     (tmp_path / "away.md").rename(tmp_path / "a.md")
     assert write_receipts(hv, "b") == 1
     assert b"done it" in text(tmp_path) and verify(hv)[0].problem is None
+
+
+def test_what_ended_together_is_written_together(hv, tmp_path):
+    """An edit, receipts alone, nothing, a file that is none: each as if it were alone."""
+    names = ("edit", "receipt", "nothing", "broken", "gone")
+    for name in names:
+        (tmp_path / f"{name}.md").write_bytes(b"---\na: [\n---\n" if name == "broken" else TEXT)
+    (tmp_path / "gone.md").unlink()
+    spec = RunSpec(str(tmp_path), ("true",), write_back="receipts")
+    tasks = [NewTask(n, key=n, data={"item": f"{n}.md", "columns": {}}) for n in names]
+    running.run(hv, spec, tasks, "b", NOW)
+    leases = hv.store.claim(ClaimRequest(HERE, 9, LEASE), NOW)
+    tokens = {lease.task.title: parse_token(lease.token) for lease in leases}
+    edit = {"edit": {"set": {"status": "done"}, "was": {"status": "todo"}}}
+    hv.store.settle(
+        [
+            Verdict(token, "complete", None if name in ("receipt", "nothing") else edit,
+                    receipts=() if name == "nothing" else (f"did {name}", "twice"))
+            for name, token in tokens.items()
+        ], NOW,
+    )  # fmt: skip
+    write_back_all(hv, [token.task for token in tokens.values()], spec)
+    found = {name: (tmp_path / f"{name}.md").read_bytes() for name in names[:4]}
+    assert b"status: done # later\r\n" in found["edit"] and b"did edit" in found["edit"]
+    assert found["receipt"].startswith(TEXT) and b"did receipt" in found["receipt"]
+    assert found["nothing"] == TEXT and found["broken"] == b"---\na: [\n---\n"
+    assert not (tmp_path / "gone.md").exists()
+    said = [e.task for e in hv.store.events(0, 99) if e.kind == "file"]
+    assert sorted(said) == sorted(tokens[name].task for name in ("broken", "gone"))
+    after = hv.store.receipts_of_tasks([token.task for token in tokens.values()])
+    for name, token in tokens.items():
+        assert after[token.task] == hv.store.receipts_of_task(token.task)
+        assert [each.text for each in after[token.task]][1:] == ["twice"] * (name != "nothing")
+    write_back_all(hv, [token.task for token in tokens.values()], spec)
+    assert {name: (tmp_path / f"{name}.md").read_bytes() for name in names[:4]} == found

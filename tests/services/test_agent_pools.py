@@ -13,6 +13,7 @@ from hypervisor.domain.agents.profile import AgentProfile
 from hypervisor.domain.agents.session import NewSession
 from hypervisor.domain.run import RunSpec, spec_data
 from hypervisor.domain.settings import Settings
+from tests.services.benches import closed_after
 from tests.services.test_supervisor import BEGIN, BOOT, Stage, worker_of
 
 AGENTS = {
@@ -59,16 +60,12 @@ class AgentStage(Stage):
 
 @pytest.fixture
 def make(tmp_path):
-    made: list[AgentStage] = []
+    def make(number, settings=None, **how):
+        how["settings"] = settings or Settings(agents=AGENTS)
+        return AgentStage(tmp_path / f"{number}.db", **how)
 
-    def maker(**how):
-        how.setdefault("settings", Settings(agents=AGENTS))
-        made.append(AgentStage(tmp_path / f"{len(made)}.db", **how))
-        return made[-1]
-
-    yield maker
-    for stage in made:
-        stage.store.close()
+    with closed_after(make) as maker:
+        yield maker
 
 
 @pytest.fixture

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from hypervisor.adapters.agents.homes import AgentHomes
-from hypervisor.adapters.host import LocalHost
-from hypervisor.adapters.outputs import Outputs
 from hypervisor.domain.agents import heard as kinds
 from hypervisor.domain.agents.brake import Brake
-from hypervisor.domain.agents.builtin import BUILTIN
 from hypervisor.domain.agents.heard import Heard, Tokens, Trouble
-from hypervisor.domain.agents.session import AgentSession
 from hypervisor.domain.attempt import Ended
 from hypervisor.domain.lease import Verdict, parse_token
-from hypervisor.domain.run import RunSpec, spec_data
 from hypervisor.domain.settings import Settings
-from hypervisor.domain.task import NewTask
-from hypervisor.operations.context import Context, Equipment
 from hypervisor.operations.proposing import propose
 from hypervisor.services import agent_worker
 from hypervisor.services.agent_sessions import to_resume
-from hypervisor.services.agent_worker import AgentWorker, Duty
-from hypervisor.store.ledger import Ledger
-from hypervisor.store.sqlite import SqliteDatabase
-from tests.services.test_worker import ME, Journal, Script
+from tests.services.agent_bench import ACCOUNT, AgentBench
+from tests.services.benches import WELL, closed_after
 
-WELL = Ended(0, None, 0.1, 0)
 BADLY = Ended(1, None, 0.1, 0)
-ACCOUNT = "anthropic:1234"
 SAID = Heard(
     "s-1", Tokens(100, 10), 0.10, 1, 1, ended=True, ok=True,
     result={"status": "completed", "summary": "did it", "receipts": ["seen"]},
@@ -38,111 +24,10 @@ SAID = Heard(
 LIMIT = Trouble(kinds.QUOTA, "too many requests", 429, retrying=True)
 
 
-class Agent(Script):
-    """A runner whose items say, in turn, what was heard and what `wait` answers."""
-
-    def __init__(self, log):
-        super().__init__(log)
-        self.heard = Heard()
-        self.hung = False
-        self.briefs: list[tuple[str, str, int | None, Heard]] = []
-        self.token = ""
-
-    def brief(self, text, session="", budget=None, known=None):
-        self.briefs.append((text, session, budget, known or Heard()))
-
-    def start(self, item, token, output):
-        self.heard, self.hung, self.token = self.briefs[-1][3], False, token
-        super().start(item, token, output)
-
-    def wait(self, seconds):
-        answer = super().wait(seconds)
-        if isinstance(answer, Heard):
-            self.heard = answer
-            return None
-        if isinstance(answer, tuple) and not isinstance(answer, Ended):
-            self.heard, answer = answer
-        return answer
-
-    def keep_changes(self, task, path):
-        return 0
-
-
-class Bench:
-    def __init__(self, folder, settings=None, agents=(), **spec):
-        self.store = Ledger(SqliteDatabase(str(folder / "store.db"), relaxed=True))
-        self.log: list[str] = []
-        self.runner = Agent(self.log)
-        self.settings = settings or Settings()
-        self.outputs = Outputs(str(folder))
-        self.homes = AgentHomes(str(folder))
-        self.spec = RunSpec("/", agent="claude", agents=agents or ("claude",), **spec)
-        launcher: Any = None
-        equipment = Equipment(launcher, self.outputs, self.settings)
-        self.hv = Context(self.store, LocalHost(), "tester", 0, lambda: equipment)
-        self.batch = self.store.declare("b", spec_data(self.spec), "t").id
-        self._next = self.store.now() - 1000
-
-    def item(self, text, *answers, home=True, **more):
-        if answers:
-            self.runner.items[text] = list(answers)
-        self._next += 1
-        task = NewTask(text, type="run", data={"item": text}, **more)
-        made = self.store.add([task], "b", "t", self._next).ids[0]
-        if home:
-            self.homes.prepare(made)
-        return made
-
-    def in_turn(self, text, *attempts):
-        """What the attempts at an item answer, one after the other."""
-        answers, start = iter(attempts), self.runner.start
-
-        def next_one(item, token, output):
-            if item.text == text:
-                self.runner.items[text] = next(answers)
-            start(item, token, output)
-
-        self.runner.start = next_one  # type: ignore[method-assign]
-
-    def work(self, name="claude"):
-        accounts = {each: f"account:{each}" for each in self.spec.agents} | {"claude": ACCOUNT}
-        duty = Duty(
-            BUILTIN[name], accounts, self.homes, lambda task, item, context: f"do {item.text}",
-            lambda task, item, context: "go on", lambda caller: "pull", None,
-        )  # fmt: skip
-        runner: Any = self.runner
-        self.runner.asked = ""
-        worker = AgentWorker(
-            self.hv, ME, self.batch, self.spec, runner, Journal(self.log), self.outputs,
-            self.settings, duty,
-        )  # fmt: skip
-        worker.run()
-        return self
-
-    def task(self, task):
-        return self.store.task(task)
-
-    def outcomes(self, task):
-        return [each.outcome for each in self.store.detail(task).attempts]
-
-    def runs(self):
-        return list(reversed(self.store.sessions()))
-
-    def events(self, *names):
-        return [event for event in self.store.events(0, 10_000) if event.kind in names]
-
-
 @pytest.fixture
 def bench(tmp_path):
-    made = []
-
-    def maker(**how):
-        made.append(Bench(tmp_path, **how))
-        return made[-1]
-
-    yield maker
-    for each in made:
-        each.store.close()
+    with closed_after(lambda number, **how: AgentBench(tmp_path, **how)) as maker:
+        yield maker
 
 
 def test_a_report_completes_the_task(bench):
@@ -179,11 +64,12 @@ def test_a_limit_stops_the_agent_at_once_and_the_account_rests(bench, trouble):
     task = bench.item("a", Heard("s-1", trouble=trouble))
     other = bench.item("b", (SAID, WELL))
     bench.work()
-    assert "stop" in bench.log and bench.outcomes(task) == ["released"]
+    assert "stop" in bench.log and bench.outcomes_of(task) == ["released"]
     assert bench.task(task).state == "active" and bench.task(task).failures == 0
     (brake,) = bench.store.brakes()
     assert brake.account == ACCOUNT and brake.until > bench.store.now()
-    assert bench.outcomes(other) == [], "nobody claims for an account that rests"
+    assert bench.outcomes_of(other) == [], "nobody claims for an account that rests"
+    assert brake.reason == trouble.text
     assert len(bench.events("brake")) == 1
     assert bench.runs()[0].outcome == trouble.kind
     assert bench.homes.exists(task), "the session may go on"
@@ -198,7 +84,7 @@ def test_after_the_rest_the_session_goes_on_and_the_brake_is_lifted(bench):
     answer = SAID._replace(session="s-1")
     bench.runner.items["a"] = [Heard("s-1", Tokens(1, 1)), (answer, WELL)]
     bench.work()
-    assert bench.outcomes(task) == ["released", "done"]
+    assert bench.outcomes_of(task) == ["released", "done"]
     text, session, _, known = bench.runner.briefs[-1]
     assert (text, session, known.before) == ("go on", "s-1", Tokens(5, 5))
     assert bench.store.brakes() == []
@@ -213,8 +99,8 @@ def test_a_refused_key_is_the_whole_batchs_trouble(bench):
     bench.work()
     (pause,) = bench.store.pauses()
     assert "claude" in pause.reason and "Log in" in pause.reason
-    assert bench.task(task).state == "active" and bench.outcomes(task) == ["released"]
-    assert bench.outcomes(other) == []
+    assert bench.task(task).state == "active" and bench.outcomes_of(task) == ["released"]
+    assert bench.outcomes_of(other) == []
 
 
 def test_what_the_ledger_says_comes_first(bench):
@@ -242,7 +128,7 @@ def test_one_that_has_ended_its_claim_may_say_its_last_words(bench, monkeypatch)
 
     task = bench.item("a", completes, None, None, (SAID, WELL))
     bench.work()
-    assert "stop" not in bench.log and bench.outcomes(task) == ["done"]
+    assert "stop" not in bench.log and bench.outcomes_of(task) == ["done"]
 
 
 def test_but_not_for_ever(bench, monkeypatch):
@@ -255,7 +141,7 @@ def test_but_not_for_ever(bench, monkeypatch):
 
     task = bench.item("a", completes, *[None] * 20)
     bench.work()
-    assert "stop" in bench.log and bench.outcomes(task) == ["done"]
+    assert "stop" in bench.log and bench.outcomes_of(task) == ["done"]
 
 
 def test_a_claim_that_somebody_took_away_ends_the_agent(bench, monkeypatch):
@@ -268,7 +154,7 @@ def test_a_claim_that_somebody_took_away_ends_the_agent(bench, monkeypatch):
     task = bench.item("a")
     bench.in_turn("a", [released, None], [(SAID, WELL)])
     bench.work()
-    assert bench.log.count("stop") == 1 and bench.outcomes(task) == ["released", "done"]
+    assert bench.log.count("stop") == 1 and bench.outcomes_of(task) == ["released", "done"]
     assert [run.outcome for run in bench.runs()] == ["lost_claim", "completed"]
 
 
@@ -282,7 +168,7 @@ def test_a_task_that_agents_give_back_time_and_again_fails(bench):
     task = bench.item("a")
     bench.in_turn("a", *[[gives_back] for _ in range(9)])
     bench.work()
-    assert bench.outcomes(task) == ["released"] * 3 + ["failed"]
+    assert bench.outcomes_of(task) == ["released"] * 3 + ["failed"]
     assert "gave it back 3 times" in bench.task(task).reason
 
 
@@ -302,7 +188,8 @@ def test_nothing_done_is_tried_again_in_the_same_session(bench):
     silent = Heard("s-1", Tokens(1, 1), ended=True, ok=True)
     task = bench.item("a", (silent, WELL), retries=1)
     bench.work()
-    assert bench.task(task).state == "waiting" and bench.outcomes(task) == ["failed"]
+    assert bench.task(task).reason.startswith("nothing_done: ")
+    assert bench.task(task).state == "waiting" and bench.outcomes_of(task) == ["failed"]
     found = to_resume(bench.store.sessions(task=task), "claude")
     assert found is not None and found.session == "s-1"
     assert to_resume(bench.store.sessions(task=task), "codex") is None
@@ -327,26 +214,9 @@ def test_a_lost_session_costs_nothing_and_starts_anew(bench):
     gone = Heard("s-1", trouble=Trouble(kinds.RESUME, "no conversation found"), ended=True)
     bench.in_turn("a", [(gone, BADLY)], [(SAID, WELL)])
     bench.work()
-    assert bench.outcomes(task) == ["released", "released", "done"]
+    assert bench.outcomes_of(task) == ["released", "released", "done"]
     assert [run.outcome for run in bench.runs()] == ["quota", "lost_session", "completed"]
     assert [brief[1] for brief in bench.runner.briefs] == ["", "s-1", ""]
-
-
-def test_a_session_that_leads_nowhere_is_given_up():
-    run = _run(outcome="crashed", session="s", resumes="s")
-    assert to_resume([run], "claude") is None
-    assert to_resume([run._replace(tokens=Tokens(1, 1))], "claude") is not None
-    assert to_resume([run._replace(outcome="quota")], "claude") is not None
-    assert to_resume([_run(outcome=None, session="s")], "claude") is not None
-    unnamed, named = _run(outcome="quota", session=""), _run(outcome="stopped", session="s")
-    found = to_resume([unnamed, named], "claude")
-    assert found is not None and found.session == "s"
-
-
-def _run(outcome, session, resumes=""):
-    return AgentSession(
-        "i", "claude", "a", "b", "w", "t", 1, resumes, session, 0, 1, outcome, Tokens(), 0, False, 0
-    )  # fmt: skip
 
 
 def test_a_cancel_ends_agent_session_and_home(bench):
@@ -415,10 +285,10 @@ def test_a_fallback_takes_what_others_would_have_done(bench):
     bench = bench(agents=("claude", "codex"), fallback="codex")
     for_claude = bench.item("a", (SAID, WELL), requires=("agent:claude",))
     bench.work("codex")
-    assert bench.outcomes(for_claude) == [], "claude's account does not rest"
+    assert bench.outcomes_of(for_claude) == [], "claude's account does not rest"
     bench.store.set_brake(Brake(ACCOUNT, bench.store.now() + 60_000, 1, "limit", 0), "t")
     bench.work("codex")
-    assert bench.outcomes(for_claude) == ["done"]
+    assert bench.outcomes_of(for_claude) == ["done"]
     assert bench.runs()[-1].agent == "codex"
 
 
@@ -427,7 +297,7 @@ def test_capabilities_are_the_agents_and_the_hosts(bench):
     mine = bench.item("a", (SAID, WELL), requires=("agent:claude", "gpu", "mcp"))
     other = bench.item("b", (SAID, WELL), requires=("browser",))
     bench.work()
-    assert (bench.outcomes(mine), bench.outcomes(other)) == (["done"], [])
+    assert (bench.outcomes_of(mine), bench.outcomes_of(other)) == (["done"], [])
 
 
 def test_a_program_that_is_not_there_is_told_before_anything_is_claimed(bench):
@@ -435,7 +305,7 @@ def test_a_program_that_is_not_there_is_told_before_anything_is_claimed(bench):
     task = bench.item("a")
     bench.runner.hopeless = "claude is not installed"
     bench.work()
-    assert bench.outcomes(task) == [] and "not installed" in bench.store.pauses()[0].reason
+    assert bench.outcomes_of(task) == [] and "not installed" in bench.store.pauses()[0].reason
 
 
 def test_memory_is_learned_for_the_agent(bench):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hypervisor.domain.agents.heard import Tokens
+from hypervisor.domain.agents.session import NewSession
 from hypervisor.domain.at_once import AtOnce
 from hypervisor.domain.event import Event
 from hypervisor.domain.lane import ClaimFilter
+from hypervisor.domain.learned import Sample
 from hypervisor.domain.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
 from hypervisor.domain.run import RunSpec, spec_data
 from hypervisor.domain.settings import Settings
@@ -128,6 +131,31 @@ class TestSamples:
         assert first.peak_kb == 5_000 and first.outcome == "done"
         assert record.evidence.samples == 1  # neither a failure nor the first of a new number
 
+    def test_a_sample_has_every_figure(self, bench):
+        """Type, skill, agent, how many at once, duration, CPU, memory, outcome, tokens, cost, and
+        how long it waited."""
+        spec = spec_data(RunSpec("/", ("true",), skill="audit", agent="claude"))
+        batch = bench.store.declare("b", spec, "me", bench.now).id
+        bench.store.add([NewTask("t", type="review")], "b", "me", bench.now)
+        me = Worker("w@host/1.x", "w", "host", BOOT, 100, 7)
+        bench.store.register(me, batch, bench.now, "claude")
+        bench.now += 2_000
+        wanted = ClaimRequest(me, wanted=ClaimFilter(batch=batch))
+        token = parse_token(bench.store.claim(wanted, bench.now)[0].token)
+        session = bench.store.open_session(
+            NewSession("claude", "a:1", batch, me.id, token.task, token.attempt), bench.now
+        )
+        bench.now += 5_000
+        bench.store.close_session(session, "ok", Tokens(70, 30, 9), 1_200, False, 2, bench.now)
+        bench.store.settle([Verdict(token, "complete", usage=Usage(0, 400, 512, 9))], bench.now)
+        bench.look()
+        ((kind, record),) = bench.records().items()
+        assert kind == "skill audit: review (claude)"
+        assert (record.type, record.skill, record.agent) == ("review", "audit", "claude")
+        assert record.recent == (Sample(5.0, 1.0, "done", 0.4, 512, 2.0, 100, 1_200, False),)
+        (found,) = learnings(bench.hv, "review")
+        assert (found.tokens, found.cost_micros, found.queued) == (100, 1_200, (2.0, 2.0))
+
     def test_none_counts_twice_whoever_dies(self, bench):
         batch = bench.batch("b", 10)
         bench.work(batch, 2, 1.0)
@@ -196,7 +224,7 @@ class TestChoosing:
     def test_searches_are_parallel_and_it_says_why(self, bench):
         self.taught(bench, lambda n: 1.0, kind="codebase_search")
         (found,) = learnings(bench.hv, "codebase_search", 10)
-        assert found.next.workers == 10
+        assert found.next.best == 10 and found.next.workers > 4  # step by step: four is all it saw
         assert found.parallel_benefit.mean > 0.8
         assert found.bottleneck == "wait" and found.success == 1
 

@@ -17,6 +17,7 @@ from hypervisor.services.governor import Decision, Governor, Reading
 from hypervisor.services.supervisor import Supervisor
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.services.benches import closed_after
 
 BOOT = "this boot"
 BEGIN = 1_800_000_000_000
@@ -199,15 +200,8 @@ def _everything():
 
 @pytest.fixture
 def make(tmp_path):
-    made: list[Stage] = []
-
-    def maker(**how):
-        made.append(Stage(tmp_path / f"{len(made)}.db", **how))
-        return made[-1]
-
-    yield maker
-    for stage in made:
-        stage.store.close()
+    with closed_after(lambda number, **how: Stage(tmp_path / f"{number}.db", **how)) as maker:
+        yield maker
 
 
 @pytest.fixture
@@ -338,6 +332,14 @@ class TestDraining:
         for _ in range(4):
             stage.tick()
         assert stage.host.asked == [(103, "drain"), (102, "drain")]
+
+    def test_who_only_rests_leaves_before_who_is_at_work(self, stage):
+        batch = stage.batch("b", 50)
+        stage.settle()
+        stage.claim(103)
+        stage.store.scale(2, batch, "t", stage.now)
+        stage.tick()
+        assert stage.host.asked == [(102, "drain"), (101, "drain")]
 
     def test_to_none_at_all(self, stage):
         stage.batch("b", 50)

@@ -3,155 +3,33 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
 
 import pytest
 
-from hypervisor.adapters.host import LocalHost
-from hypervisor.adapters.outputs import Outputs
 from hypervisor.domain.attempt import Ended
 from hypervisor.domain.errors import StoreUnavailable
-from hypervisor.domain.lease import Worker as Identity
 from hypervisor.domain.limits import Limits
-from hypervisor.domain.run import RunSpec, Vital, spec_data
+from hypervisor.domain.run import spec_data
 from hypervisor.domain.settings import Settings
 from hypervisor.domain.task import NewTask, TaskFilter
-from hypervisor.operations.context import Context, Equipment
 from hypervisor.services.worker import Worker
-from hypervisor.store.ledger import Ledger
-from hypervisor.store.sqlite import SqliteDatabase
+from tests.services.benches import ME, WELL, Bench, Journal, closed_after
 
 MB = 1 << 20
-WELL = Ended(0, None, 0.25, 12 * MB)
 BADLY = Ended(7, None, 0.0, 0)
-ME = Identity("me", "worker-1", "host", "boot", 1, 10)
-
-
-class Script:
-    """A runner for which each item says what happens: a list of what `wait` answers.
-
-    A callable is called first and its answer taken. Whatever happens is logged. The worker
-    is told to drain as soon as it has nothing to do.
-    """
-
-    def __init__(self, log):
-        self.log = log
-        self.asked = ""
-        self.leader = 77
-        self.hopeless: str | None = None
-        self.items: dict[str, list[Any]] = {}
-        self.left = 0
-        self.memory = 0
-        self._answers: list[Any] = []
-
-    def start(self, item, token, output):
-        self.log.append(f"start {item.text}")
-        self._answers = list(self.items.get(item.text, [WELL]))
-        if isinstance(self._answers[0], OSError):
-            raise self._answers[0]
-
-    def wait(self, seconds):
-        answer = self._answers.pop(0)
-        return answer() if callable(answer) else answer
-
-    def stop(self, grace):
-        self.log.append("stop")
-        return Ended(None, 15, 0.5, 0)
-
-    def clear(self, grace):
-        return self.left
-
-    def vital(self):
-        return Vital(0.0, self.memory, 0, 1)
-
-    def exact_memory(self):
-        return self.memory
-
-    def settle_in(self):
-        self.log.append("settle in")
-
-    def pause(self, seconds):
-        self.asked = self.asked or "drain"
-
-    def close(self):
-        self.log.append("close")
-
-
-class Journal:
-    def __init__(self, log):
-        self.log = log
-
-    def starting(self, token):
-        self.log.append("journal start")
-
-    def leader(self, pid, start):
-        self.log.append(f"journal leader {pid}")
-
-    def ended(self, verdict):
-        self.log.append(f"journal {verdict.event}")
-
-    def clear(self):
-        self.log.append("journal clear")
-
-    def remove(self):
-        self.log.append("journal remove")
-
-
-class Bench:
-    """A worker at its bench, with items that behave as scripted."""
-
-    def __init__(self, folder, settings=None, **spec):
-        self.store = Ledger(SqliteDatabase(str(folder / "store.db"), relaxed=True))
-        self.log: list[str] = []
-        self.runner = Script(self.log)
-        self.settings = settings or Settings()
-        self.outputs = Outputs(str(folder))
-        self.spec = RunSpec("/", ("true",), **spec)
-        launcher: Any = None
-        equipment = Equipment(launcher, self.outputs, self.settings)
-        self.hv = Context(self.store, LocalHost(), "tester", 0, lambda: equipment)
-        self.batch = self.store.declare("b", spec_data(self.spec), "t").id
-        self._next = self.store.now() - 1000
-
-    def item(self, text, *answers, data=None, **more):
-        """An item, and what `wait` will answer for it; by default that it ended well."""
-        if answers:
-            self.runner.items[text] = list(answers)
-        task = NewTask(text, type="run", data={"item": text, **(data or {})}, **more)
-        self._next += 1  # tasks of one moment come in no order
-        return self.store.add([task], "b", "t", self._next).ids[0]
-
-    def work(self):
-        worker = Worker(
-            self.hv, ME, self.batch, self.spec, self.runner, Journal(self.log), self.outputs,
-            self.settings,
-        )  # fmt: skip
-        worker.run()
-        return self
-
-    def outcomes(self):
-        """The outcomes of each task's attempts, by title."""
-        tasks = self.store.list_tasks(TaskFilter(), 1000)
-        return {t.title: [a.outcome for a in self.store.detail(t.id).attempts] for t in tasks}
-
-    def began(self):
-        return [line.split()[1] for line in self.log if line.startswith("start ")]
-
-    def events(self, *kinds):
-        return [event for event in self.store.events(0, 10_000) if event.kind in kinds]
 
 
 @pytest.fixture
 def bench(tmp_path):
-    made = []
+    with closed_after(lambda number, **how: Bench(tmp_path, **how)) as maker:
+        yield maker
 
-    def maker(**how):
-        made.append(Bench(tmp_path, **how))
-        return made[-1]
 
-    yield maker
-    for each in made:
-        each.store.close()
+def made(bench, journal=None):
+    return Worker(
+        bench.hv, ME, bench.batch, bench.spec, bench.runner, journal or Journal(bench.log),
+        bench.outputs, bench.settings,
+    )  # fmt: skip
 
 
 def test_does_what_there_is_and_goes(bench):
@@ -183,12 +61,46 @@ def test_is_known_to_the_store_before_it_keeps_a_journal(bench):
         def clear(self):
             known.append([each.worker.id for each in bench.store.at_work("boot")])
 
-    worker = Worker(
-        bench.hv, ME, bench.batch, bench.spec, bench.runner, Watching([]), bench.outputs,
-        bench.settings,
-    )  # fmt: skip
-    worker.run()
+    made(bench, Watching([])).run()
     assert known[0] == ["me"]
+
+
+def test_tells_what_ended_and_takes_as_much_again_in_one_transaction(bench, monkeypatch):
+    bench = bench()
+    worker = made(bench)
+
+    def at_last():
+        worker.flushed = -1.0
+        return WELL
+
+    for text in "abc":
+        bench.item(text, at_last)
+    told = []
+    exchange = bench.store.settle_and_claim
+
+    def watched(verdicts, request, now=None):
+        told.append((len(verdicts), request.limit if request else 0))
+        return exchange(verdicts, request, now)
+
+    monkeypatch.setattr(bench.store, "settle_and_claim", watched)
+    worker.run()
+    assert bench.outcomes() == {"a": ["done"], "b": ["done"], "c": ["done"]}
+    assert told[:4] == [(0, 1), (1, 1), (1, 1), (1, 1)]
+
+
+def test_takes_nothing_more_once_the_batch_is_declared_otherwise(bench):
+    bench = bench()
+    worker = made(bench)
+
+    def meanwhile():
+        bench.store.declare("b", spec_data(bench.described(workers=1)), "t")
+        worker.flushed = -1.0
+        return WELL
+
+    bench.item("a", meanwhile)
+    bench.item("b")
+    worker.run()
+    assert bench.outcomes() == {"a": ["done"], "b": []}
 
 
 def test_what_an_attempt_cost_is_kept(bench):

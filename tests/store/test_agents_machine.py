@@ -112,11 +112,6 @@ class AgentMachine(RuleBasedStateMachine):
         if name not in self.cursors or self.cursors[name].number < number:  # never back
             self.cursors[name] = Cursor(name, number, self.now)
 
-    @rule(name=NAMES)
-    def drop(self, name):
-        assert self.ledger.drop_cursor(name) == (name in self.cursors)
-        self.cursors.pop(name, None)
-
     @rule(batch=st.sampled_from([None, *BATCHES]), task=st.sampled_from([None, *TASKS]),
           worker=st.sampled_from([None, *WORKERS]), back=st.integers(0, 20))  # fmt: skip
     def look(self, batch, task, worker, back):

@@ -666,6 +666,23 @@ def test_states_of_those_tasks_that_there_are(ledger, add, claim, settle):
     assert ledger.states([]) == {} and ledger.states(["0" * 12]) == {}
 
 
+def test_stuck_are_those_whose_need_has_ended_badly_also_through_others(
+    ledger, add, run_batch, claim, settle
+):
+    first, second = run_batch(name="first"), run_batch(name="second")
+    one, two = add("a", "b", batch="first")
+    after_one = add(NewTask("c", after=(one,)), batch="second")
+    add(NewTask("d", after=(after_one,)), NewTask("e", after=(two,)), batch="second")
+    assert ledger.stuck([first, second]) == {}
+    settle(claim(batch=first), "fail", reason="r")
+    assert ledger.stuck([first, second]) == {second: 2}
+    settle(claim(batch=first), "complete")
+    assert ledger.stuck([second]) == {second: 2}
+    assert ledger.stuck([first]) == {} and ledger.stuck([]) == {}
+    ledger.reopen(one, "again", "ann", NOW)
+    assert ledger.stuck([first, second]) == {}
+
+
 def test_a_claim_of_a_worker_skips_other_batches_under_pauses(ledger, run_batch, worker):
     """A worker asks for its batch only; a pause of that batch leaves it with nothing."""
     first, second = run_batch("a", name="first"), run_batch("b", name="second")

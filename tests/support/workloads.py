@@ -6,88 +6,123 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hypervisor.domain.adapting import choose
+from hypervisor.domain.adapting import choose, favourite
 from hypervisor.domain.scaling import Evidence, believed, followed
 
-Ratio = Callable[[int], float]
-Policy = Callable[[Evidence], int]
-
 LIMIT = 8
-WORLDS: dict[str, Ratio] = {
-    "cpu": lambda n: max(1.0, n / 2),
-    "sleep": lambda n: 1.0,
-    "lock": float,
-    "quota": lambda n: max(1.0, n / 3),
-    "memory": lambda n: 1 + 0.15 * n * (n - 1),
-    "usl": lambda n: 1 + 0.1 * (n - 1) + 0.01 * n * (n - 1),
-    "ten percent": lambda n: max(1.0, 0.9 * n),
+CORES = 2
+
+
+class Law(NamedTuple):
+    """What n at once cost. Either all share, and each gets on at 1 / ratio(n); or `served` are
+    served at a time, one after the other as they came, and the rest queue."""
+
+    ratio: Callable[[int], float]
+    served: int = 0
+    cpu: float = 0.02  # seconds on a CPU, of a second of work
+
+    def __call__(self, n: int) -> float:
+        return self.ratio(n)
+
+
+Policy = Callable[[Evidence], tuple[int, int]]  # how many now, and which number is thought best
+
+WORLDS: dict[str, Law] = {
+    "cpu": Law(lambda n: max(1.0, n / CORES), cpu=1.0),
+    "sleep": Law(lambda n: 1.0),
+    "lock": Law(float, served=1),
+    "shared lock": Law(float),
+    "quota": Law(lambda n: max(1.0, n / 3), served=3),
+    "memory": Law(lambda n: 1 + 0.15 * n * (n - 1), cpu=0.1),
+    "usl": Law(lambda n: 1 + 0.1 * (n - 1) + 0.01 * n * (n - 1), cpu=0.2),
+    "half cpu": Law(lambda n: max(1.0, n / 4), cpu=0.5),
+    "ten percent": Law(lambda n: max(1.0, 0.9 * n)),
 }
 
 
 class Run(NamedTuple):
-    seconds: float
+    ends: list[float]  # when attempts ended
     evidence: Evidence
-    workers: list[int]  # how many were wanted when each attempt ended
+    workers: list[int]  # how many were wanted when each attempt ended …
+    best: list[int]  # … and which number was thought best
+
+    @property
+    def seconds(self) -> float:
+        return self.ends[-1]
 
 
 class _Attempt:
     def __init__(self, work: float, began: float) -> None:
-        self.work, self.began, self.shared = work, began, 0.0
+        self.work, self.began, self.shared, self.full = work, began, 0.0, work
 
 
 def simulated(
-    world: Ratio, tasks: int, policy: Policy, seed: int, spread: float = 0.2,
-    later: Ratio | None = None, evidence: Evidence | None = None,
+    world: Law, tasks: int, policy: Policy, seed: int, spread: float = 0.2,
+    later: Law | None = None, evidence: Evidence | None = None,
 ) -> Run:  # fmt: skip
     """So many tasks one after the other, as many at once as the policy says; halfway the world
-    becomes `later`. Each of n that run gets on at 1 / world(n)."""
-    rnd, now, left, ended = random.Random(seed), 0.0, tasks, 0
-    known, wanted = evidence or Evidence(), []
-    running: list[_Attempt] = []
-    while ended < tasks:
-        law = later if later is not None and ended >= tasks // 2 else world
-        want = policy(known)
-        while left and len(running) < want:
-            running.append(_Attempt(rnd.lognormvariate(0, spread), now))
-            left -= 1
-        n, pace = len(running), 1 / law(len(running))
-        step = min(each.work for each in running) / pace
+    becomes `later`."""
+    rnd, now, begun = random.Random(seed), 0.0, 0
+    works = [rnd.lognormvariate(0, spread) for _ in range(tasks)]
+    run, running = Run([], evidence or Evidence(), [], []), list[_Attempt]()
+    want, best = policy(run.evidence)
+    while len(run.ends) < tasks:
+        law = later if later is not None and len(run.ends) >= tasks // 2 else world
+        while begun < tasks and len(running) < want:
+            running.append(_Attempt(works[begun], now))
+            begun += 1
+        n = len(running)
+        active = running[: law.served] if law.served else running
+        pace = 1.0 if law.served else 1 / law(n)
+        step = min(each.work for each in active) / pace
         now += step
-        for each in running:
+        for each in active:
             each.work -= step * pace
+        for each in running:
             each.shared += step / n
-        for each in [each for each in running if each.work < 1e-9]:
+        for each in [each for each in active if each.work < 1e-9]:
             running.remove(each)
-            ended += 1
             took = max(now - each.began, 1e-9)
-            known = followed(known, took / each.shared, took)
-            wanted.append(want)
-    return Run(now, known, wanted)
+            known = followed(run.evidence, took / each.shared, took, each.full * law.cpu / CORES)
+            if known is not run.evidence:
+                want, best = policy(known)
+            run = run._replace(evidence=known)
+            run.ends.append(now)
+            run.workers.append(want)
+            run.best.append(best)
+    return run
 
 
 def adaptive(limit: int = LIMIT) -> Policy:
-    """As the supervisor does it: the number there is stays unless another is better."""
+    """As the supervisor does it."""
     now = 0
 
-    def policy(evidence: Evidence) -> int:
+    def policy(evidence: Evidence) -> tuple[int, int]:
         nonlocal now
-        now = choose(believed(evidence), limit, now=now).workers
-        return now
+        belief = believed(evidence)
+        now = choose(belief, limit, now=now).workers
+        return now, favourite(belief, limit) if evidence.levels else now
 
     return policy
 
 
 def fixed(workers: int) -> Policy:
-    return lambda _: workers
+    return lambda _: (workers, workers)
 
 
-def best_fixed(world: Ratio, tasks: int, seed: int, later: Ratio | None = None) -> float:
-    """The time of the best fixed number of workers, found by trying all."""
+def best_fixed(
+    world: Law, tasks: int, seed: int, later: Law | None = None, since: int = 0
+) -> float:
+    """The time of the best fixed number of workers, found by trying all; `since` so many had
+    ended."""
     return min(
-        simulated(world, tasks, fixed(n), seed, later=later).seconds for n in range(1, LIMIT + 1)
+        run.seconds - (run.ends[since - 1] if since else 0.0)
+        for run in (
+            simulated(world, tasks, fixed(n), seed, later=later) for n in range(1, LIMIT + 1)
+        )
     )
 
 
-def efficiency(world: Ratio, workers: int) -> float:
+def efficiency(world: Law, workers: int) -> float:
     """What so many do, as a share of what the best number does."""
     return (workers / world(workers)) / max(n / world(n) for n in range(1, LIMIT + 1))

@@ -9,7 +9,8 @@ from typing import Any
 from hypervisor.domain.agents.session import AgentSession
 from hypervisor.domain.task import Task
 from tests.support import standin
-from tests.torture.fleet import UNGOVERNED, Ended, Project, wait_for
+from tests.support.ungoverned import UNGOVERNED
+from tests.torture.fleet import Ended, Project, wait_for
 
 KEY = "sk-planted-0123456789abcdef"
 

@@ -21,6 +21,7 @@ import hypervisor
 from hypervisor.adapters.cgroup import own_path
 from hypervisor.adapters.host import LocalHost
 from hypervisor.adapters.processes import Process, environment, look, snapshot
+from tests.support.ungoverned import UNGOVERNED
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (
@@ -28,18 +29,6 @@ PROGRAM = (
     'import sys; sys.argv[0] = "hv"; from hypervisor.bootstrap import main; main()',
 )  # fmt: skip
 DEADLINE = 60.0
-# Others use this machine too, which the governor heeds: not where a test is not about it.
-UNGOVERNED = """
-[governor]
-strategy = "parallel"
-cpu_warning = 1.0
-cpu_danger = 1.0
-ram_warning = 1.0
-ram_danger = 1.0
-ram_emergency = 1.0
-stall = 100
-ceiling = 1.0
-"""
 
 Rows = list[tuple[Any, ...]]
 
@@ -168,13 +157,13 @@ class Project:
         return found
 
     def role(self, process: Process) -> str:
-        """What a process of the project is: client, supervisor, worker or child."""
+        """What a process of the project is: client, supervisor, nursery, worker or child."""
         line = command_line(process.pid)
         if line == command_line(process.parent):
             return "child"  # just spawned, it still looks like the one that did it
         words = line.split("\n")
         if words[:3] == [sys.executable, "-I", "-c"] and "bootstrap" in words[3]:
-            return {"supervise": "supervisor", "work": "worker"}.get(
+            return {"supervise": "supervisor", "work": "worker", "nursery": "nursery"}.get(
                 words[4] if len(words) > 4 else "", "client"
             )
         return "child"

@@ -47,7 +47,7 @@ def _has_samples(project, count):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("world", ["cpu", "sleep", "lock", "quota", "change"])
+@pytest.mark.parametrize("world", ["cpu", "sleep", "lock", "memory", "quota", "change"])
 def test_adaptive_comes_close_to_the_best_fixed_number(world, tmp_path):
     """By the clock, so it wants a quiet machine."""
     command = [sys.executable, "-m", "bench.learn", world, "--dir", str(tmp_path)]

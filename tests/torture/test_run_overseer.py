@@ -8,7 +8,8 @@ import pytest
 
 from hypervisor.domain.run import RunSpec
 from hypervisor.domain.task import NewTask
-from tests.torture.fleet import UNGOVERNED, wait_for
+from tests.support.ungoverned import UNGOVERNED
+from tests.torture.fleet import wait_for
 
 SLACK = 10.0  # seconds: some to look, some to end what will not, and the machine may be slow
 HEALTHY = 20

@@ -11,7 +11,8 @@ import pytest
 
 from hypervisor.adapters.processes import snapshot
 from tests.adapters.forest import ATTEMPT, BARE, GROWN, MIX
-from tests.torture.fleet import UNGOVERNED, kill, lives, wait_for
+from tests.support.ungoverned import UNGOVERNED
+from tests.torture.fleet import kill, lives, wait_for
 
 LIMIT = 5.0
 SMALL_MIX = ["plain", "session", "daemon", "stubborn", "scrubbed", "lost"]

@@ -15,6 +15,7 @@ from typing import Any
 from hypervisor.adapters import journal, tree
 from hypervisor.adapters.cgroup import remove_groups_of_the_dead
 from hypervisor.adapters.host import LocalHost
+from hypervisor.adapters.nursery import Nursery
 from hypervisor.adapters.places import Places, make_private
 from hypervisor.domain.agents.account import account_of
 from hypervisor.domain.agents.profile import AgentProfile
@@ -38,6 +39,7 @@ class LocalLauncher:
         self._started: set[int] = set()
         self._coming_up = 0
         self._adopts = False
+        self._nursery: Nursery | None = None
 
     def supervisor(self) -> int | None:
         """Its process id, 0 while it comes up. Whoever looks shares the lock for a moment, so
@@ -78,9 +80,13 @@ class LocalLauncher:
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         return handle
 
-    def adopt(self) -> None:
-        """From now on, what dead workers of ours leave behind becomes our own child."""
+    def adopt(self, nursery: Nursery | None = None) -> None:
+        """From now on, what dead workers of ours leave behind becomes our own child; and so do
+        the workers that come from the nursery, which is of no use otherwise."""
         self._adopts = tree.become_reaper()
+        if nursery is not None and self._adopts:
+            self._nursery = nursery
+            self._started.add(nursery.pid)
 
     def start_supervisor(self) -> None:
         make_private(self.places.runtime)
@@ -88,7 +94,10 @@ class LocalLauncher:
 
     def start_worker(self, batch: str, agent: str = "") -> int:
         """`agent` is the profile whose worker it shall be, "" for commands and functions."""
-        pid = self._start("work", batch, *([agent] if agent else []))
+        pid = None
+        if self._nursery is not None and not agent:
+            pid = self._nursery.start([batch], self._log())
+        pid = pid or self._start("work", batch, *([agent] if agent else []))
         self._started.add(pid)
         return pid
 
@@ -188,10 +197,7 @@ class LocalLauncher:
             return None
 
     def memory(self, workers: Collection[int]) -> dict[int, int]:
-        everything = tree.snapshot()
-        return {
-            pid: sum(p.rss for p in tree.descendants(pid, everything) if p.lives) for pid in workers
-        }
+        return {pid: sum(p.rss for p in tree.family(pid) if p.lives) for pid in workers}
 
     def tidy(self) -> None:
         """Before the supervisor ends: no environment is kept that nobody needs, and no group of

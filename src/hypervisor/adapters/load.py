@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from hypervisor.adapters.processes import children_of, lists_children
 from hypervisor.domain.zones import DEFAULTS, Load
 
 FEWEST_TICKS = 5  # for each CPU: a shorter while says nothing
@@ -160,7 +161,7 @@ class Proc:
         return fields[10] + fields[11] if fields else 0
 
     def trees(self, workers: Collection[int]) -> dict[int, dict[int, Process]]:
-        return _trees(self._processes(), workers) if workers else {}
+        return _trees(self._families(workers), workers) if workers else {}
 
     def exact_memory(self, processes: Mapping[int, Process]) -> int:
         """Pages that several processes share are shared out among them."""
@@ -184,13 +185,29 @@ class Proc:
         paths = [f"{self._proc}/pressure/memory", *(group.pressure for group in self._groups)]
         return max((found for path in paths for found in _stalls(_read(path))), default=None)
 
-    def _processes(self) -> dict[int, Process]:
-        found = {}
-        for name in os.listdir(self._proc):
-            if name.isdecimal() and (fields := _stat_fields(f"{self._proc}/{name}/stat")):
-                cpu, rss = sum(fields[10:14]), fields[20] * self._page
-                found[int(name)] = Process(fields[0], fields[18], cpu, rss)
+    def _families(self, workers: Collection[int]) -> dict[int, Process]:
+        """The workers and all below them; where no lists of children are kept, everybody."""
+        if not lists_children(self._proc):
+            return self._processes()
+        found: dict[int, Process] = {}
+        more = list(workers)
+        while more:
+            pid = more.pop()
+            if pid not in found and (process := self._process(pid)):
+                found[pid] = process
+                more += children_of(pid, self._proc)
         return found
+
+    def _processes(self) -> dict[int, Process]:
+        pids = [int(name) for name in os.listdir(self._proc) if name.isdecimal()]
+        found = {pid: self._process(pid) for pid in pids}
+        return {pid: process for pid, process in found.items() if process}
+
+    def _process(self, pid: int) -> Process | None:
+        fields = _stat_fields(f"{self._proc}/{pid}/stat")
+        if not fields:
+            return None
+        return Process(fields[0], fields[18], sum(fields[10:14]), fields[20] * self._page)
 
 
 class Group(NamedTuple):

@@ -16,7 +16,7 @@ def renameat2(old: int, name: str, new: int, target: str, flags: int) -> bool:
     """False if this system or file system has no such call."""
     import ctypes
 
-    call = getattr(_libc(), "renameat2", None)
+    call = _call()
     if call is None:
         return False
     if call(old, os.fsencode(name), new, os.fsencode(target), flags) == 0:
@@ -28,7 +28,12 @@ def renameat2(old: int, name: str, new: int, target: str, flags: int) -> bool:
 
 
 @cache
-def _libc() -> Any:
+def _call() -> Any:
     import ctypes
 
-    return ctypes.CDLL(None, use_errno=True)
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is not None:
+        call.argtypes = (
+            ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint,
+        )  # fmt: skip
+    return call

@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from typing import NamedTuple
 
 from hypervisor.adapters.renameat2 import EXCHANGE, HERE, renameat2
@@ -23,6 +24,7 @@ from hypervisor.domain.errors import InvalidInput
 LARGEST = 32 * 1024 * 1024
 PATIENCE = 5.0  # seconds that another program may take to write a file before we give up
 LONGEST_NOTE = 64 * 1024
+WRITING, SWAPPING = b"w", b"s"  # how a note begins: the spare is ours; it may be the owner's
 UNUSABLE = (
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR,
     errno.ELOOP, errno.ENAMETOOLONG, errno.ETXTBSY, errno.ENXIO, errno.EINVAL,
@@ -38,13 +40,6 @@ class Found(NamedTuple):
     status: os.stat_result
 
 
-class Spare(NamedTuple):
-    """Names beside a file: `part` while it is written, `ready` once it can be swapped in."""
-
-    part: str
-    ready: str
-
-
 class Lock(NamedTuple):
     """A lock that is held: its file, and the folder of all of them."""
 
@@ -53,46 +48,75 @@ class Lock(NamedTuple):
 
 
 class Swap:
-    """One try to put `new` in the place of what was found."""
+    """One try to put `new` in the place of what was found: written, synced, made, closed."""
 
-    def __init__(self, lock: Lock, real: str, found: Found, new: bytes, sync: bool) -> None:
+    def __init__(self, lock: Lock, real: str, found: Found, new: bytes) -> None:
+        self.real = real
         self._lock = lock
-        self._real = real
         self._found = found
         self._new = new
-        self._sync = sync
         self._spare = spare_of(real, lock)
+        self._file = -1
+        self._swapping = False
+        self._settled = True
 
-    def made(self) -> bool:
-        """False if the owner was quicker: then theirs is in place, as if we had not been."""
-        refuse_protected(self._real, self._found.status)
-        old, new = mark(self._found.data), mark(self._new)
+    def write(self) -> None:
+        """Write the new content beside the file, for now without waiting for the disk."""
+        refuse_protected(self.real, self._found.status)
         try:
-            _set_aside(self._real, self._spare)
-            _note(self._lock.file, self._real, old, new)
-            self._prepare()
-            if not _untouched(self._real, self._found):
-                return False
-            _exchange(self._spare.ready, self._real, self._found.data)
-            return settle(self._real, self._spare.ready, old, new)
-        except OSError as error:
-            raise explained(self._real, error) from None
-        finally:
-            self._tidy_up({old, new})
-
-    def _prepare(self) -> None:
-        file = os.open(self._spare.part, CREATE, 0o600)
-        try:
+            self._file = self._created()
+            self._settled = False
+            _note(self._lock.file, self.real, mark(self._found.data), mark(self._new))
             done = 0
             with memoryview(self._new) as rest:
                 while done < len(rest):
-                    done += os.write(file, rest[done:])
-            self._make_alike(file)
-            if self._sync:
-                os.fsync(file)
-        finally:
-            os.close(file)
-        os.rename(self._spare.part, self._spare.ready)
+                    done += os.write(self._file, rest[done:])
+            self._make_alike(self._file)
+        except OSError as error:
+            raise explained(self.real, error) from None
+
+    def sync(self) -> None:
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise explained(self.real, error) from None
+
+    def made(self) -> bool:
+        """False if the owner was quicker: then theirs is in place, as if we had not been."""
+        self._close_file()  # or it would seem to be in the middle of being written
+        try:
+            if not _untouched(self.real, self._found):
+                return False
+            self._swapping = True
+            os.pwrite(self._lock.file, SWAPPING, 0)
+            _exchange(self._spare, self.real, self._found.data)
+            made = settle(self.real, self._spare, self._found.data, self._new)
+            self._settled = made
+            return made
+        except OSError as error:
+            raise explained(self.real, error) from None
+
+    def close(self) -> None:
+        """What is not surely ours stays, noted, for the next holder of the lock to settle."""
+        self._close_file()
+        if not self._settled and os.path.lexists(self._spare):
+            ours = (self._found.data, self._new)
+            if self._swapping and _content_of(self._spare) not in ours:
+                return
+            os.unlink(self._spare)
+        os.ftruncate(self._lock.file, 0)
+
+    def _close_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _created(self) -> int:
+        try:
+            return os.open(self._spare, CREATE, 0o600)
+        except FileExistsError:
+            _set_aside(self.real, self._spare)
+            return os.open(self._spare, CREATE, 0o600)
 
     def _make_alike(self, file: int) -> None:
         like, made = self._found.status, os.fstat(file)
@@ -100,41 +124,32 @@ class Swap:
             os.fchown(file, like.st_uid, like.st_gid)
         os.fchmod(file, stat.S_IMODE(like.st_mode))
         with suppress(OSError):  # a file system without them
-            for name in os.listxattr(self._real):
-                os.setxattr(file, name, os.getxattr(self._real, name))
-
-    def _tidy_up(self, ours: set[str]) -> None:
-        """What is not surely ours stays, noted, for the next holder of the lock to settle."""
-        if os.path.lexists(self._spare.ready):
-            if _mark_of(self._spare.ready) not in ours:
-                return
-            os.unlink(self._spare.ready)
-        elif os.path.lexists(self._spare.part):
-            os.unlink(self._spare.part)
-        os.ftruncate(self._lock.file, 0)
+            for name in os.listxattr(self.real):
+                os.setxattr(file, name, os.getxattr(self.real, name))
 
 
-def settle(real: str, ready: str, old: str, new: str) -> bool:
-    """Look at what was swapped out. What the owner wrote goes back; True if that was nothing."""
-    if not os.path.lexists(ready):  # it was renamed, not swapped
-        return True
+def settle(real: str, spare: str, old: bytes | str, new: bytes | str) -> bool:
+    """Look at what was swapped out. What the owner wrote goes back; True if that was nothing.
+
+    `old` and `new` are the contents, or the marks of them."""
     try:
-        out, quiet = _read_once_unwritten(ready)
-        seen = mark(out.data)
+        out, quiet = _read_once_unwritten(spare)
     except InvalidInput:  # no file that we could have read
-        seen, quiet = "", True
-    if quiet and seen in (old, new):
-        os.unlink(ready)
+        if not os.path.lexists(spare):  # it was renamed, not swapped
+            return True
+        out, quiet = None, True
+    if out and quiet and (_is(out.data, old) or _is(out.data, new)):
+        os.unlink(spare)
         return True
-    if _mark_of(real) == new:
-        _exchange(ready, real, None)
-        if mark(_read_once_unwritten(ready)[0].data) == new:
-            os.unlink(ready)
+    if _is(_content_of(real), new):
+        _exchange(spare, real, None)
+        if _is(_read_once_unwritten(spare)[0].data, new):
+            os.unlink(spare)
             if not quiet:
                 raise busy(real)
             return False
-        _exchange(ready, real, None)  # they wrote on top of ours meanwhile: that is the latest
-    _keep(real, ready)
+        _exchange(spare, real, None)  # they wrote on top of ours meanwhile: that is the latest
+    _keep(real, spare)
     return False
 
 
@@ -144,17 +159,15 @@ def recover(lock: Lock) -> None:
     if not note:
         return
     with suppress(ValueError, OSError, InvalidInput):  # a note cut off by a power cut
-        old, new, path = note.split(b"\0")
-        _settle_noted(lock, os.fsdecode(path), old.decode(), new.decode())
+        phase, old, new, path = note.split(b"\0")
+        real = os.fsdecode(path)
+        spare = spare_of(real, lock)
+        if phase == WRITING:
+            with suppress(FileNotFoundError):
+                os.unlink(spare)
+        elif os.path.lexists(spare):
+            settle(real, spare, old.decode(), new.decode())
     os.ftruncate(lock.file, 0)
-
-
-def _settle_noted(lock: Lock, real: str, old: str, new: str) -> None:
-    part, ready = spare_of(real, lock)
-    with suppress(FileNotFoundError):
-        os.unlink(part)
-    if os.path.lexists(ready):
-        settle(real, ready, old, new)
 
 
 def read_file(real: str) -> Found:
@@ -170,16 +183,15 @@ def read_settled(real: str) -> Found:
     return found
 
 
-def spare_of(real: str, lock: Lock) -> Spare:
-    """Its own for every folder of locks: those who share none are owners to each other."""
+def spare_of(real: str, lock: Lock) -> str:
+    """The name beside a file by which it is swapped. Its own for every folder of locks: those
+    who share none are owners to each other."""
     folder, name = os.path.split(real)
-    start = os.path.join(folder, ".hv-" + mark(os.fsencode(f"{lock.folder}\n{name}"))[:16])
-    return Spare(start + ".part", start + ".ready")
+    own = mark(os.fsencode(f"{lock.folder}\n{name}"))[:16]
+    return os.path.join(folder, f".hv-{own}.ready")
 
 
 def mark(data: bytes) -> str:
-    from hashlib import blake2b
-
     return blake2b(data, digest_size=16).hexdigest()
 
 
@@ -211,19 +223,27 @@ def _read(real: str, file: int) -> Found:
     if not stat.S_ISREG(status.st_mode):
         raise InvalidInput(f"{real} is no regular file. Nothing was changed.")
     pieces, size = [], 0
-    while piece := os.read(file, max(status.st_size - size, 0) + 1):
+    while piece := os.read(file, (room := max(status.st_size - size, 0) + 1)):
         pieces.append(piece)
         size += len(piece)
         if size > LARGEST:
             raise InvalidInput(f"{real} is larger than {LARGEST >> 20} MB. Nothing was changed.")
+        if len(piece) < room:  # the end, unless it grows just now: then the swap finds out
+            break
     return Found(b"".join(pieces), status)
 
 
-def _mark_of(real: str) -> str:
+def _content_of(real: str) -> bytes | None:
     try:
-        return mark(read_file(real).data)
+        return read_file(real).data
     except InvalidInput:
-        return ""
+        return None
+
+
+def _is(data: bytes | None, known: bytes | str) -> bool:
+    if data is None:
+        return False
+    return data == known if isinstance(known, bytes) else mark(data) == known
 
 
 def _untouched(real: str, found: Found) -> bool:
@@ -234,22 +254,21 @@ def _untouched(real: str, found: Found) -> bool:
 
 
 def _note(lock: int, real: str, old: str, new: str) -> None:
-    os.pwrite(lock, b"\0".join([old.encode(), new.encode(), os.fsencode(real)]), 0)
+    os.pwrite(lock, b"\0".join([WRITING, old.encode(), new.encode(), os.fsencode(real)]), 0)
 
 
-def _set_aside(real: str, spare: Spare) -> None:
-    """A spare without a note (a power cut took it) may be anybody's: it is kept, by a new name."""
-    if os.path.lexists(spare.part):
-        os.unlink(spare.part)
-    if os.path.lexists(spare.ready):
-        if _mark_of(spare.ready) == _mark_of(real):
-            os.unlink(spare.ready)
-        else:
-            _keep(real, spare.ready)
+def _set_aside(real: str, spare: str) -> None:
+    """A spare without a note (a power cut took it) may be anybody's: unless it holds nothing
+    of its own, it is kept, by a new name."""
+    left = _content_of(spare)
+    if left == b"" or (left is not None and left == _content_of(real)):
+        os.unlink(spare)
+    else:
+        _keep(real, spare)
 
 
-def _keep(real: str, ready: str) -> None:
-    os.rename(ready, f"{real}.kept-{_mark_of(ready)[:8]}")
+def _keep(real: str, spare: str) -> None:
+    os.rename(spare, f"{real}.kept-{mark(_content_of(spare) or b'')[:8]}")
 
 
 def _read_once_unwritten(real: str) -> tuple[Found, bool]:

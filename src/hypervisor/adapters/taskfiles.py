@@ -13,7 +13,8 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 from hypervisor.adapters.swapping import (
     PATIENCE,
@@ -29,12 +30,25 @@ from hypervisor.adapters.swapping import (
     recover,
     refuse_protected,
 )
+from hypervisor.domain.errors import HypervisorError
 from hypervisor.domain.receipt import Receipt
 
 LOCK_DIGITS = 3  # so many locks are enough, and no more files than that pile up
+AT_ONCE = 16  # files that are in the middle of being changed
 LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+
+
+Edit = Callable[[bytes], bytes]
+
+
+class Job(NamedTuple):
+    """One file to be changed."""
+
+    number: int
+    real: str
+    edit: Edit
 
 
 class TaskFiles:
@@ -47,15 +61,25 @@ class TaskFiles:
         self._sync = sync
 
     def read(self, path: str) -> bytes:
-        return read_file(os.path.realpath(path)).data
+        return read_file(os.path.realpath(path) if os.path.islink(path) else path).data
 
-    def change(self, path: str, edit: Callable[[bytes], bytes]) -> bool:
+    def change(self, path: str, edit: Edit) -> bool:
         """Replace the content by what `edit` makes of it, in one step; False if that is the same.
 
         `edit` is called again whenever the owner wrote meanwhile, on what they wrote."""
         real = os.path.realpath(path)
         with self._locked(real) as lock:
             return self._changed(lock, real, edit)
+
+    def change_all(self, edits: Sequence[tuple[str, Edit]]) -> list[bool | Exception]:
+        """Many files, each as `change` does it. They are written first and then synced, so that
+        the disk is waited for about once. Returns for each what `change` returns or raises."""
+        outcomes: list[bool | Exception] = [False] * len(edits)
+        folders: dict[str, str] = {}
+        jobs = [Job(n, _real(path, folders), edit) for n, (path, edit) in enumerate(edits)]
+        for start in range(0, len(jobs), AT_ONCE):
+            self._change_some(jobs[start : start + AT_ONCE], outcomes)
+        return outcomes
 
     def append_receipts(self, path: str, receipts: Sequence[Receipt]) -> bool:
         """Write down what is missing of a task's receipts; False if all are there.
@@ -76,15 +100,61 @@ class TaskFiles:
                     return True
         raise busy(real)
 
-    def _changed(self, lock: Lock, real: str, edit: Callable[[bytes], bytes]) -> bool:
+    def _changed(self, lock: Lock, real: str, edit: Edit) -> bool:
         for tries in _rounds():
             found = read_settled(real)
             new = edit(found.data)
             if new == found.data:
                 return tries > 0  # the owner, or we in an earlier round, wrote just that
-            if Swap(lock, real, found, new, self._sync).made():
+            if self._swapped(Swap(lock, real, found, new)):
                 return True
         raise busy(real)
+
+    def _swapped(self, swap: Swap) -> bool:
+        try:
+            swap.write()
+            if self._sync:
+                swap.sync()
+            return swap.made()
+        finally:
+            swap.close()
+
+    def _change_some(self, jobs: Sequence[Job], outcomes: list[bool | Exception]) -> None:
+        """No lock is waited for while another one is held: who is in the way comes last."""
+        begun: list[tuple[Job, Swap]] = []
+        left: list[Job] = []
+        with ExitStack() as held:
+            for job in jobs:
+                lock = held.enter_context(self._locked_now(job.real))
+                if lock is None:
+                    left.append(job)
+                    continue
+                with _telling(job, outcomes):
+                    found = read_settled(job.real)
+                    new = job.edit(found.data)
+                    if new != found.data:
+                        swap = Swap(lock, job.real, found, new)
+                        held.enter_context(_closing(swap, job, outcomes))
+                        swap.write()
+                        begun.append((job, swap))
+            self._finish(begun, left, outcomes)
+        for job in left:
+            with _telling(job, outcomes):
+                outcomes[job.number] = self.change(job.real, job.edit)
+
+    def _finish(
+        self, begun: list[tuple[Job, Swap]], left: list[Job], outcomes: list[bool | Exception]
+    ) -> None:
+        for job, swap in begun if self._sync else ():
+            with _telling(job, outcomes):
+                swap.sync()
+        for job, swap in begun:
+            if isinstance(outcomes[job.number], Exception):
+                continue
+            with _telling(job, outcomes):
+                made = outcomes[job.number] = swap.made()
+                if not made:  # the owner was quicker
+                    left.append(job)
 
     def _appended(self, real: str, found: Found, added: bytes) -> bool:
         """False if it is no longer the file that was read."""
@@ -117,13 +187,7 @@ class TaskFiles:
 
     @contextmanager
     def _locked(self, real: str) -> Iterator[Lock]:
-        name = mark(os.fsencode(real))[:LOCK_DIGITS]
-        place = os.path.join(self._folder, f"{name}.lock")
-        try:
-            file = os.open(place, LOCK, 0o600)
-        except FileNotFoundError:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            file = os.open(place, LOCK, 0o600)
+        file = self._lock_file(real)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             lock = Lock(file, self._folder)
@@ -131,6 +195,61 @@ class TaskFiles:
             yield lock
         finally:
             os.close(file)
+
+    @contextmanager
+    def _locked_now(self, real: str) -> Iterator[Lock | None]:
+        """None if somebody holds it: another process, or we ourselves for another file."""
+        file = self._lock_file(real)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield None
+                return
+            lock = Lock(file, self._folder)
+            recover(lock)
+            yield lock
+        finally:
+            os.close(file)
+
+    def _lock_file(self, real: str) -> int:
+        name = mark(os.fsencode(real))[:LOCK_DIGITS]
+        place = os.path.join(self._folder, f"{name}.lock")
+        try:
+            return os.open(place, LOCK, 0o600)
+        except FileNotFoundError:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            return os.open(place, LOCK, 0o600)
+
+
+def _real(path: str, folders: dict[str, str]) -> str:
+    """As os.path.realpath says it; what is known of a folder is not looked up again."""
+    if os.path.islink(path):
+        return os.path.realpath(path)
+    folder, name = os.path.split(path)
+    if name in ("", ".", ".."):
+        return os.path.realpath(path)
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    return os.path.join(folders[folder], name)
+
+
+@contextmanager
+def _closing(swap: Swap, job: Job, outcomes: list[bool | Exception]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        with _telling(job, outcomes):
+            swap.close()
+
+
+@contextmanager
+def _telling(job: Job, outcomes: list[bool | Exception]) -> Iterator[None]:
+    """What is wrong with one file does not keep the others from being changed."""
+    try:
+        yield
+    except (HypervisorError, OSError) as error:
+        outcomes[job.number] = error
 
 
 def _rounds() -> Iterator[int]:

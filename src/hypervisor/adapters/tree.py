@@ -31,6 +31,7 @@ from hypervisor.adapters.processes import (
     below,
     descendants,
     environment,
+    family,
     look,
     pids,
     proportional,
@@ -40,7 +41,7 @@ from hypervisor.adapters.processes import (
 
 __all__ = [
     "Group", "Process", "Reaped", "TreeSurvived", "alone", "become_reaper", "descendants",
-    "end_leftovers", "proportional", "reap", "snapshot", "stop_descendants", "written",
+    "end_leftovers", "family", "proportional", "reap", "snapshot", "stop_descendants", "written",
 ]  # fmt: skip
 
 MARK = "HV_ATTEMPT"

@@ -1,77 +1,69 @@
 """How many workers a type of task gets under the strategy `adaptive`.
 
-It settles on the fewest that do nearly as much as the best. Until it is sure of that
-it looks where it would pay to know more: at more while those may do notably more, at
-fewer while those may do as much. A look costs a few attempts; what is far from the
-best by all that is known is not looked at.
+What so many workers cost is the time they take for one attempt after another, and a toll:
+parallel at all has to save 15 % of the time, and twice as many have to do 4 % more. It
+settles on the number that costs least. Until it is sure it looks where it would pay to know
+more: what may be gained in the attempts to come, against what may be lost while it looks.
+Steps are small, so that no look can cost much, and a look lasts until it has told something.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypervisor.domain.scaling import Belief, Range
+from hypervisor.domain.scaling import MANY, Belief, Range
 
-NEARLY = 0.95  # of the best throughput is as good as the best
-NOTABLY = 1.1
-WORTH = 0.15  # of the time saved: for less, one after the other is as good and costs nothing
-DOUBT = 0.2  # a chance smaller than this is not worth a look
-LIKELY = 0.35
-STALE = 1.5  # samples that are left of a level after a long time: the world may have changed, …
-HARDLY = 0.03  # … so this chance is enough then
-SHOWN = 0.75  # how likely it must be that parallel is worth it
-FEWEST = 5.0  # samples of a level that make it known
-LONG = 30.0
-FEW = 1.0
-SMOOTH = 0.7  # of what so many could do
+WORTH = 0.15  # of the time saved: for less, one after the other is as good and disturbs nobody
+EACH = 0.06  # the power of the number of workers in the toll
+HORIZON = 30  # attempts in which what was learned pays
+LOOK = 2.0  # attempts that a look takes, for each worker
+SURPLUS = 0.5  # attempts that a look must bring, at least
+BEYOND = 0.5  # of what a look tells about the numbers behind that one
+TOLD = 2  # samples until a look has told something
+SAME = 1.03  # what costs so little more is as good
+HALF = 0.5  # known half as well as the best is known well enough
+FEW = 2.0
+AGAIN = 10  # attempts, then it looks again whether more pay by now …
+SHARE = 0.05  # … unless that costs more than this share of the time
+EARLY = 20  # samples
+LEFT = 0.9  # of a sample
+HINDERED = 1.4
 SURE = 0.85
-EARLY = 30  # samples
+WELL = 2.5
 STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 class Choice(NamedTuple):
-    """So many workers, and why; `settled` unless that is to learn something."""
+    """So many workers, and why; `settled` unless that is to learn something. `best` is what it
+    thinks best by now."""
 
     workers: int
     settled: bool
     why: str
+    best: int = 1
 
 
 def choose(belief: Belief, limit: int, first: int = 0, now: int = 0) -> Choice:
     """How many workers the next attempts shall have, of at most `limit`; `first` (half of
-    them) while nothing is known. The number there is `now` stays unless another is better."""
+    them) while nothing is known. The number there is `now` stays until it has told something."""
     if limit <= 1:
         return Choice(1, True, "one is the limit")
-    if not belief.evidence.samples:
-        return _unseen(belief, limit, first or (limit + 1) // 2)
-    if other := _second(belief, limit):
-        return other
-    best = favourite(belief, limit, now)
-    if _is_in_the_dark(belief, best):
-        return Choice(2, False, f"to learn: {best} hinder each other, fewer were hardly seen")
-    for n in (_above(best, limit), _below(best), 1):
-        if n > best:
-            chance = belief.probability(n, best, NOTABLY)
-            said = f"{n} may do notably more than {best} ({_percent(chance)} likely)"
-        elif n < best:
-            chance = belief.probability(n, best, NEARLY if n > 1 else 1 - WORTH)
-            said = f"{n} may do as much as {best} ({_percent(chance)} likely)"
-        else:
-            continue
-        if _pays_to_look(belief, n, best, chance):
-            return Choice(n, False, f"to learn: {said}")
-    return Choice(best, True, explained(belief, best, limit))
+    if not belief.evidence.levels:
+        return _unseen(belief, limit, first or (limit + 1) // 2, now)
+    return _Chooser(belief, limit, now).choice()
 
 
 def favourite(belief: Belief, limit: int, now: int = 0) -> int:
-    """The fewest that do nearly as much as the best; one where parallel is not worth it."""
+    """The number that costs least; the one there is `now`, if it is as good."""
     steps = levels(limit)
-    top = max(steps, key=lambda n: (belief.expected(n), -n))
-    is_seen = _weight(belief, 1) + _weight(belief, 2) >= FEW
-    if belief.probability(1, top, 1 - WORTH) > (1 - SHOWN if is_seen else 0.5):
-        return 1
-    enough = [n for n in steps if belief.expected(n) >= NEARLY * belief.expected(top)]
-    return now if now in enough and now < 2 * enough[0] else enough[0]
+    best = min(steps, key=lambda n: belief.time(n) * toll(n))
+    if min(now, best) <= 1 or now not in steps:
+        return best
+    return now if belief.time(now) * toll(now) <= SAME * belief.time(best) * toll(best) else best
+
+
+def toll(n: int) -> float:
+    return 1.0 if n == 1 else float(n**EACH) / (1 - WORTH)
 
 
 def levels(limit: int) -> list[int]:
@@ -86,66 +78,134 @@ def explained(belief: Belief, chosen: int, limit: int) -> str:
         said = f"{chosen} at once save {_range(belief.benefit(chosen))} of the time"
         more = [n for n in steps if n > chosen]
         return f"{said}; more would do hardly more" if more else said
-    top = max(steps, key=lambda n: (belief.expected(n), -n))
+    top = min(steps, key=lambda n: (belief.time(n), n))
     saved = belief.benefit(top if top > 1 else min(2, limit))
     if saved.mean <= 0.02:
         return f"one after the other: nothing is gained in parallel ({_range(saved)})"
     return (
-        f"one after the other: {top} at once would save {_range(saved)} of the time; "
-        f"below {_percent(WORTH)} that is not worth it"
+        f"one after the other: {top} at once would save {_range(saved)} of the time, "
+        "which is not worth it"
     )
 
 
-def _unseen(belief: Belief, limit: int, first: int) -> Choice:
-    """No sample yet: what somebody claimed, or the first guess."""
+class _Chooser:
+    """One choice, rule by rule: the first that has something to say decides."""
+
+    def __init__(self, belief: Belief, limit: int, now: int) -> None:
+        self.belief, self.limit, self.now = belief, limit, now
+        self.steps = levels(limit)
+        self.best = favourite(belief, limit)
+        self.costs = {n: [toll(n) * each for each in belief.times(n)] for n in self.steps}
+        seen = [n for n, level in belief.evidence.levels.items() if level.weight > HALF]
+        most, fewest = max(seen, default=1), min(seen, default=1)
+        self.near = [n for n in self.steps if fewest / 2 <= n <= max(most + 2, 1.5 * most)]
+
+    def choice(self) -> Choice:
+        return (
+            self._not_told_yet() or self._second() or self._look() or self._in_the_dark()
+            or self._on_the_way() or self._again() or self._settled()
+        )  # fmt: skip
+
+    def _not_told_yet(self) -> Choice | None:
+        evidence = self.belief.evidence
+        is_odd = any(n == evidence.level for n, _ in evidence.odd)
+        if not 0 < self.now <= self.limit:
+            return None
+        if self._is_at(self.now) and evidence.run >= TOLD and not is_odd:
+            return None
+        why = "what was seen last is not as it was" if is_odd else "not seen for long enough"
+        return self._to_learn(self.now, f"{self.now} at once: {why}")
+
+    def _second(self) -> Choice | None:
+        """One number alone says nothing: with more the difference shows, and where there is none
+        nothing is lost."""
+        evidence = self.belief.evidence
+        seen = [n for n in evidence.levels if self.belief.weight(n) >= LEFT]
+        more = self.near[-1] if self.near else 0
+        if len(seen) != 1 or evidence.samples - evidence.changed > EARLY or seen[0] >= more:
+            return None
+        return self._to_learn(more, f"only {seen[0]} at once were seen so far")
+
+    def _look(self) -> Choice | None:
+        """Where it pays most; more workers before fewer."""
+        known = max(HALF * self.belief.weight(self.best), FEW)
+        other = [n for n in self.near if n != self.best and self.belief.weight(n) <= known]
+        worth = {n: self._worth(n) for n in other}
+        above = [n for n in other if n > self.best and worth[n] > 0]
+        n = max(above or other, key=lambda n: worth[n], default=0)
+        if not n or worth[n] <= SURPLUS * self.belief.mean(self.costs[self.best]):
+            return None
+        chance = self._chance(n, self.best)
+        better = "do notably more than" if n > self.best else "do nearly as much as"
+        return self._to_learn(n, f"{n} may {better} {self.best} ({_percent(chance)} likely)")
+
+    def _chance(self, n: int, other: int) -> float:
+        """How likely n cost less than the other."""
+        both = zip(self.costs[n], self.costs[other], strict=True)
+        return self.belief.mean(float(here < there) for here, there in both)
+
+    def _worth(self, n: int) -> float:
+        """What a look at n may bring in the attempts to come, less what it may cost."""
+        best, there = self.costs[self.best], self.costs[n]
+        behind = [m for m in self.steps if (m <= n if n < self.best else m >= n)]
+        far = map(min, *(self.costs[m] for m in behind)) if len(behind) > 1 else iter(there)
+        gain = self.belief.mean(
+            (1 - BEYOND) * max(b - t, 0.0) + BEYOND * max(b - f, 0.0)
+            for b, t, f in zip(best, there, far, strict=True)
+        )
+        loss = self.belief.mean(max(t - b, 0.0) for b, t in zip(best, there, strict=True))
+        return HORIZON * gain - LOOK * (n + 1) * loss
+
+    def _in_the_dark(self) -> Choice | None:
+        """Many hinder each other, and what few would do is only concluded from that."""
+        few = self.belief.weight(1) + self.belief.weight(2)
+        if self.best <= 2 or few >= LEFT or self.belief.weight(self.best) < WELL:
+            return None
+        if self.belief.chance(lambda p: p.ratio(self.best) > HINDERED) <= SURE:
+            return None
+        n = next((each for each in self.near if each >= 2), self.best)
+        said = f"{self.best} hinder each other, fewer were hardly seen"
+        return self._to_learn(n, said) if n < self.best else None
+
+    def _on_the_way(self) -> Choice | None:
+        """The best is further than one step from what was seen, and not sure."""
+        if not self.near or self.best <= self.near[-1]:
+            return None
+        if self._chance(self.best, self.near[-1]) > SURE:
+            return None
+        return self._to_learn(self.near[-1], f"on the way to {self.best}, step by step")
+
+    def _again(self) -> Choice | None:
+        """The world may have changed: after a while look whether more pay by now."""
+        home = favourite(self.belief, self.limit, self.now)
+        more = next((n for n in self.steps if n > home), 0)
+        if not more or not self._is_at(home):
+            return None
+        here, there = self.belief.time(home), self.belief.time(more)
+        cost = LOOK * (more + 1) * max(there - here, 0.0)
+        if self.belief.evidence.run < max(AGAIN, cost / (SHARE * here)):
+            return None
+        return self._to_learn(more, f"whether {more} do more than {home} by now")
+
+    def _settled(self) -> Choice:
+        n = favourite(self.belief, self.limit, self.now)
+        return Choice(n, True, explained(self.belief, n, self.limit), n)
+
+    def _is_at(self, n: int) -> bool:
+        level = self.belief.evidence.level
+        return level == n or (min(level, n) >= MANY and abs(level - n) <= 1)
+
+    def _to_learn(self, n: int, why: str) -> Choice:
+        return Choice(n, False, f"to learn: {why}", self.best)
+
+
+def _unseen(belief: Belief, limit: int, first: int, now: int) -> Choice:
+    """No sample yet, or none of the world as it is: what somebody claimed, or the first guess."""
     if not belief.is_claimed:
-        return Choice(min(first, limit), False, "nothing is known yet")
+        n = min(now or first, limit)
+        return Choice(n, False, "nothing is known yet", n)
     best = favourite(belief, limit)
-    return Choice(best, False, f"as was claimed: {explained(belief, best, limit)}")
-
-
-def _second(belief: Belief, limit: int) -> Choice | None:
-    """One number alone says nothing: with twice as many the difference shows, and where there
-    is none nothing is lost."""
-    evidence = belief.evidence
-    seen = [n for n in evidence.levels if _weight(belief, n) >= FEW]
-    if len(seen) != 1 or evidence.samples - evidence.changed > EARLY:
-        return None
-    n = min(2 * seen[0], limit) if seen[0] < limit else max(limit // 2, 1)
-    return Choice(n, False, f"to learn: only {seen[0]} at once were seen so far")
-
-
-def _is_in_the_dark(belief: Belief, best: int) -> bool:
-    """Many hinder each other, and what few would do is only concluded from that. Where many do
-    not, few cannot do better."""
-    few = _weight(belief, 1) + _weight(belief, 2)
-    if best <= 2 or few >= FEW or _weight(belief, best) < FEWEST:
-        return False
-    return belief.chance(lambda p: p.ratio(best) * SMOOTH > 1) > SURE
-
-
-def _pays_to_look(belief: Belief, n: int, best: int, chance: float) -> bool:
-    """Where little is known a fair chance is enough; else only as long as the two are about
-    equally likely and the one is known less well than the other."""
-    known, of_best = _weight(belief, n), _weight(belief, best)
-    if known < STALE:
-        return chance > (HARDLY if of_best > LONG else DOUBT)
-    if known < (2 * FEWEST if n == 1 else FEWEST):
-        return chance > DOUBT
-    return chance > LIKELY and known < of_best
-
-
-def _above(best: int, limit: int) -> int:
-    return next((n for n in STEPS if n >= 2 * best and n < limit), limit)
-
-
-def _below(best: int) -> int:
-    return next((n for n in reversed(STEPS) if 2 * n <= best), 1)
-
-
-def _weight(belief: Belief, n: int) -> float:
-    level = belief.evidence.levels.get(n)
-    return 0.0 if level is None else level.weight
+    return Choice(best, False, f"as was claimed: {explained(belief, best, limit)}", best)
 
 
 def _range(saved: Range) -> str:

@@ -12,9 +12,10 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from hypervisor.domain import plainfront
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.frontmatter import BREAK, Front, Node, front_of, loader
-from hypervisor.domain.yaml_text import checked_key, normal, same, written
+from hypervisor.domain.yaml_text import checked_key, normal, normal_or_date, same, written
 
 COLON = re.compile(r"[ \t]*:")
 LINE_END = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
@@ -28,6 +29,11 @@ class Splice(NamedTuple):
 
 def edited(inner: str, changes: Mapping[str, Any], line_end: str) -> str:
     """The text between the marks with these fields set; None removes a field."""
+    simple = plainfront.edited(inner, changes, line_end)
+    return _by_nodes(inner, changes, line_end) if simple is None else simple
+
+
+def _by_nodes(inner: str, changes: Mapping[str, Any], line_end: str) -> str:
     front = front_of(inner)
     before = front.fields()
     wanted = dict(before)
@@ -47,13 +53,6 @@ def edited(inner: str, changes: Mapping[str, Any], line_end: str) -> str:
     after = editor.text()[1:]
     _check(after, wanted, changes)
     return after
-
-
-def normal_or_date(value: Any) -> Any:
-    """A date given as such is written without quotes; all else by its plain value."""
-    from datetime import date
-
-    return value if isinstance(value, date) else normal(value)
 
 
 def _check(after: str, wanted: dict[str, Any], changes: Mapping[str, Any]) -> None:

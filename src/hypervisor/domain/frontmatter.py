@@ -24,7 +24,7 @@ LONGEST_NUMBER = 300
 BOM = b"\xef\xbb\xbf"
 BREAK = re.compile(r"\r\n|\n|\r")
 OPENING = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*(?:\r\n|\n|\r)")
-CLOSING = re.compile(rb"(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)")
+CLOSING = re.compile(rb"[\r\n](?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)")
 TAG = "tag:yaml.org,2002:"
 DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)\Z")
 WITH_BASE = re.compile(r"[-+]?0[bx][0-9a-fA-F_]+\Z")
@@ -44,12 +44,13 @@ def find(data: bytes) -> Place | None:
     opening = OPENING.match(data)
     if opening is None:
         return None
-    closing = CLOSING.search(data, opening.end())
+    closing = CLOSING.search(data, opening.end() - 1)
     if closing is None:
         raise InvalidInput(f"line 1: front matter is opened here and never closed. {CUT}")
-    if closing.start() - opening.end() > LONGEST_FRONT:
+    end = closing.start() + 1
+    if end - opening.end() > LONGEST_FRONT:
         raise InvalidInput(f"the front matter is larger than {LONGEST_FRONT // 1024} KB. {CUT}")
-    return Place(opening.end(), closing.start(), closing.end())
+    return Place(opening.end(), end, closing.end())
 
 
 def decoded(data: bytes) -> str:

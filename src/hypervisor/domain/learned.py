@@ -40,6 +40,7 @@ class Record(NamedTuple):
     done: int = 0
     failed: int = 0
     recent: tuple[Sample, ...] = ()
+    skill: str = ""
 
 
 class Quantiles(NamedTuple):
@@ -48,19 +49,25 @@ class Quantiles(NamedTuple):
 
 
 def kind_of(kind: str, spec: RunSpec, agent: str = "") -> str:
-    """What is learned together: a type, told apart by the agent. Tasks that were given no type
-    are told apart by what runs them."""
-    if kind == PLAIN and not agent:
+    """What is learned together: a type, told apart by the skill and the agent. Tasks that were
+    given no type are told apart by what runs them."""
+    if spec.skill:
+        kind = (
+            f"skill {spec.skill}" if kind in (PLAIN, spec.skill) else f"skill {spec.skill}: {kind}"
+        )
+    elif kind == PLAIN and not agent:
         kind = f"{PLAIN}: {' '.join(spec.command) or spec.function or ''}"[:LONGEST]
     return f"{kind} ({agent})" if agent else kind
 
 
-def learned(record: Record, sample: Sample) -> Record:
-    """The record with one more sample. How long a failure took says nothing about the work."""
+def learned(record: Record, sample: Sample, cores: int = 0) -> Record:
+    """The record with one more sample, from a host with so many cores (0: unknown). How long a
+    failure took says nothing about the work."""
     done = sample.outcome == "done"
     evidence = record.evidence
     if done:
-        evidence = followed(evidence, sample.at_once, sample.seconds)
+        busy = (sample.cpu_seconds or 0.0) / cores if cores else 0.0
+        evidence = followed(evidence, sample.at_once, sample.seconds, busy)
     return record._replace(
         evidence=evidence, done=record.done + done, failed=record.failed + (not done),
         recent=(*record.recent, sample)[-RECENT:],
@@ -117,7 +124,8 @@ def record_data(record: Record) -> dict[str, Any]:
     """The record as it is kept."""
     known = record.evidence
     return {
-        "type": record.type, "agent": record.agent, "done": record.done, "failed": record.failed,
+        "type": record.type, "agent": record.agent, "skill": record.skill,
+        "done": record.done, "failed": record.failed,
         "levels": {str(n): [round(x, 6) for x in level] for n, level in known.levels.items()},
         "samples": known.samples, "odd": known.odd, "changes": known.changes,
         "changed": known.changed, "level": known.level, "run": known.run,
@@ -134,4 +142,7 @@ def record_from(data: dict[str, Any]) -> Record:
         data["run"],
     )  # fmt: skip
     recent = tuple(Sample(*each) for each in data["recent"])
-    return Record(data["type"], data["agent"], evidence, data["done"], data["failed"], recent)
+    return Record(
+        data["type"], data["agent"], evidence, data["done"], data["failed"], recent,
+        data.get("skill", ""),
+    )  # fmt: skip

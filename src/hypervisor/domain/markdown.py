@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.frontmatter import BOM, decoded, find, front_of
+from hypervisor.domain.plainfront import plain_front
 from hypervisor.domain.receipt_lines import (
     HEADING,
     LINE_END,
@@ -41,8 +42,10 @@ def parse(data: bytes) -> Document:
     decoded(data)
     if place is None:
         return Document({}, decoded(data.removeprefix(BOM)), False)
-    front = front_of(decoded(data[place.start : place.end]))
-    return Document(front.fields(), decoded(data[place.body :]), True)
+    inner = decoded(data[place.start : place.end])
+    simple = plain_front(inner)
+    fields = front_of(inner).fields() if simple is None else dict(simple.values)
+    return Document(fields, decoded(data[place.body :]), True)
 
 
 def with_fields(data: bytes, changes: Mapping[str, Any]) -> bytes:

@@ -99,6 +99,8 @@ def receipt_problems(
 def section_start(data: bytes) -> int | None:
     """Where the first heading of receipts begins that is not an example in a code block."""
     place = find(data)
+    if HEADING not in data:
+        return None
     body = 0 if place is None else place.body
     headings = [found.start() for found in HEADING_LINE.finditer(data, body)]
     if not headings:

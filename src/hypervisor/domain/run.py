@@ -56,6 +56,7 @@ class RunSpec(NamedTuple):
     task_tokens: int | None = None
     tokens: int | None = None
     schema: str = ""  # JSON Schema of the `data` in an agent's report, as text
+    skill: str = ""  # the recipe that the batch was made from
 
 
 def template_of(spec: RunSpec) -> Template:

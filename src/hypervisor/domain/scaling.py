@@ -10,8 +10,10 @@ Universal Scalability Law), `c` how many can be served at once: cores, a lock, a
 The throughput of n is n / ratio(n) times that of one.
 
 What is believed is a weight for each point of a grid of (a, b, c). How long one takes
-alone, and how much that varies, is integrated out: only ratios between levels count,
-so it does not matter whether the level 1 was ever seen. Old samples fade.
+alone follows for each point from the levels that were seen, so it does not matter whether
+the level 1 ever was; how much durations vary is integrated out. And whatever a point says,
+n workers cannot be faster than the CPU seconds of an attempt divided by the cores. Old
+samples fade.
 """
 
 from __future__ import annotations
@@ -19,14 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import exp, inf, log
+from operator import mul
 from typing import NamedTuple
 
 WAITS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.8, 1.0)
 COSTS = (0.0, 0.004, 0.015, 0.05, 0.15, 0.4)
 SERVED = (1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0, inf)
-FADE = 0.985  # what a sample weighs when another one comes
-FADE_AT_FIRST = 0.9  # after a change: attempts that ran through it belong to neither world
-AT_FIRST = 16
+FADE = 0.975  # what a sample weighs when another one comes
 FORGOTTEN = 0.05
 SPREAD = 0.15  # how much durations vary, as a share, until they tell …
 SPREAD_WEIGHT = 4.0  # … with so many samples' weight
@@ -35,18 +36,21 @@ IN_A_ROW = 3  # … if it comes so often
 DOUBT = 0.08  # how far off what is claimed may be, at least
 UNCLEAR = 0.12  # further from a whole number, and the number changed meanwhile
 MANY = 4  # so many and one more or less are about the same
-KNOWN = 3.0  # samples that a level needs before anything can surprise
+KNOWN = 1.5  # samples that a level needs before anything can surprise
+BUSIEST = 0.93  # of the CPU time that it should have needed, an attempt may get by with
+UNLIKELY = 1e-4
 MOST_AT_ONCE = 256
 SHORTEST = 1e-4
 
 
 class Level(NamedTuple):
-    """Attempts that ran with so many at once: how many, the mean of their log durations, and
-    the sum of squares around it."""
+    """Attempts that ran with so many at once: how many, the mean of their log durations, the
+    sum of squares around it, and the mean of the seconds that all cores together need for one."""
 
     weight: float = 0.0
     mean: float = 0.0
     squares: float = 0.0
+    cores: float = 0.0
 
 
 class Evidence(NamedTuple):
@@ -58,7 +62,7 @@ class Evidence(NamedTuple):
     changes: int = 0  # how often the world has changed …
     changed: int = 0  # … and with which sample the last time
     level: int = 0  # how many ran at once when that changed last, …
-    run: int = 0  # … and the samples since
+    run: int = 0  # … and the samples since that count; below 1 while they do not yet
 
 
 class Claimed(NamedTuple):
@@ -88,37 +92,40 @@ class Point(NamedTuple):
         return max(1 + self.wait * (n - 1) + self.cost * n * (n - 1), n / self.served)
 
 
-def followed(evidence: Evidence, at_once: float, seconds: float) -> Evidence:
-    """The evidence with the next attempt that ended. When their number changes, it takes a round
-    until the new number shows: who comes first to a lock did not wait yet for all the others."""
-    n = min(max(1, round(at_once)), MOST_AT_ONCE)
+def followed(evidence: Evidence, at_once: float, seconds: float, cores: float = 0.0) -> Evidence:
+    """The evidence with the next attempt that ended, which needed all cores for so long. When
+    there are more workers than before, those who come first to a lock did not wait yet for
+    all the others: as many as are new do not count."""
+    n = _level(at_once)
+    if abs(at_once - n) > UNCLEAR * n:
+        return evidence
     is_same = n == evidence.level or (
         min(n, evidence.level) >= MANY and abs(n - evidence.level) <= 1
     )
-    is_clear = abs(at_once - n) <= UNCLEAR * n
-    run = (evidence.run + 1 if is_same else 1) if is_clear else 0
+    run = evidence.run + 1 if is_same else min(0, 2 - (n - evidence.level))
     evidence = evidence._replace(level=evidence.level if is_same else n, run=run)
-    return seen(evidence, n, seconds) if run >= max(n, 2) else evidence
+    return seen(evidence, n, seconds, cores) if run >= 1 else evidence
 
 
-def seen(evidence: Evidence, at_once: float, seconds: float) -> Evidence:
+def seen(evidence: Evidence, at_once: float, seconds: float, cores: float = 0.0) -> Evidence:
     """The evidence with one more attempt, which took `seconds` with so many running at once.
-    When several in a row are far from what their levels had, all that was known is void."""
-    n = min(max(1, round(at_once)), MOST_AT_ONCE)
+    What is far from what its level had waits for the next: if several in a row are, all that
+    was known is void, and those that run meanwhile belong to neither world."""
+    n = _level(at_once)
     value = log(max(seconds, SHORTEST))
-    odd = (*evidence.odd, (n, value)) if _is_odd(evidence, n, value) else ()
-    if len(odd) >= IN_A_ROW:
-        count = evidence.samples + 1
-        return evidence._replace(
-            levels=_levels_of(odd), samples=count, odd=(), changes=evidence.changes + 1,
-            changed=count,
-        )  # fmt: skip
-    is_new = evidence.changes and evidence.samples - evidence.changed < AT_FIRST
-    keep = FADE_AT_FIRST if is_new else FADE
-    faded = {k: _faded(level, keep) for k, level in evidence.levels.items()}
+    count = evidence.samples + 1
+    if _is_odd(evidence, n, value):
+        odd = (*evidence.odd, (n, value))
+        if len(odd) < IN_A_ROW:
+            return evidence._replace(samples=count, odd=odd)
+        return Evidence({}, count, (), evidence.changes + 1, count, evidence.level, -n)
+    faded = {k: _faded(level, FADE) for k, level in evidence.levels.items()}
     levels = {k: level for k, level in faded.items() if level.weight > FORGOTTEN}
-    levels[n] = _added(levels.get(n, Level()), value)
-    return evidence._replace(levels=levels, samples=evidence.samples + 1, odd=odd)
+    for held in [v for k, v in evidence.odd if k == n]:  # an accident after all
+        levels[n] = _added(levels[n], held, levels[n].cores)
+    levels[n] = _added(levels.get(n, Level()), value, cores)
+    rest = tuple(each for each in evidence.odd if each[0] != n)
+    return evidence._replace(levels=levels, samples=count, odd=rest)
 
 
 def believed(evidence: Evidence, claimed: Claimed | None = None) -> Belief:
@@ -128,50 +135,72 @@ def believed(evidence: Evidence, claimed: Claimed | None = None) -> Belief:
     within = sum(level.squares for _, level in levels)
     trust = 0.5 * (SPREAD_WEIGHT + max(total - 1, 0.0))
     least = SPREAD_WEIGHT * SPREAD**2 + within
+    alone, between = _fitted(levels, total)
     logs = [
-        point.log_prior - trust * log(least + between)
-        for point, between in zip(grid(), _between(levels, total), strict=True)
+        point.log_prior - trust * log(least + each)
+        for point, each in zip(grid(), between, strict=True)
     ]
     if claimed is not None:
         logs = [each + _agreement(point, claimed) for each, point in zip(logs, grid(), strict=True)]
     top = max(logs)
-    return Belief([exp(each - top) for each in logs], evidence, claimed is not None)
+    weights = [exp(each - top) for each in logs]
+    return Belief(weights, alone, evidence, claimed is not None)
 
 
 class Belief:
     """A weight for each point of the grid, and what they say together."""
 
     def __init__(
-        self, weights: Sequence[float], evidence: Evidence, is_claimed: bool = False
-    ) -> None:
-        total = sum(weights)
+        self, weights: Sequence[float], alone: Sequence[float], evidence: Evidence,
+        is_claimed: bool = False,
+    ) -> None:  # fmt: skip
+        self._kept = [index for index, w in enumerate(weights) if w > UNLIKELY]
+        total = sum(weights[index] for index in self._kept)
         self.evidence = evidence
         self.is_claimed = is_claimed  # somebody's word is part of it
-        self._weights = [
-            (w / total, p) for w, p in zip(weights, grid(), strict=True) if w > 1e-6 * total
-        ]
-        self._expected: dict[int, float] = {}
+        self.weights = [weights[index] / total for index in self._kept]
+        self._alone = [exp(alone[index]) for index in self._kept]
+        known = [level.cores for level in evidence.levels.values() if level.weight >= 1]
+        self._least = BUSIEST * min(known, default=0.0)
+        self._times: dict[int, list[float]] = {}
+
+    def times(self, n: int) -> list[float]:
+        """The seconds for one attempt after another if n run at once, by each point."""
+        if n not in self._times:
+            every, least = shares(n), self._least
+            pairs = zip(self._kept, self._alone, strict=True)
+            self._times[n] = [max(seconds * every[index], least) for index, seconds in pairs]
+        return self._times[n]
+
+    def time(self, n: int) -> float:
+        """The same by the best guess."""
+        return self.mean(self.times(n))
+
+    def mean(self, values: Iterable[float]) -> float:
+        total: float = sum(map(mul, self.weights, values))
+        return total
+
+    def weight(self, n: int) -> float:
+        """How many samples there are of a number, as far as they have not faded."""
+        level = self.evidence.levels.get(n)
+        return 0.0 if level is None else level.weight
 
     def expected(self, n: int) -> float:
         """How many times as much n workers do as one, by the best guess."""
-        if n not in self._expected:
-            self._expected[n] = sum(w * n / point.ratio(n) for w, point in self._weights)
-        return self._expected[n]
+        return self.mean(a / b for a, b in zip(self.times(1), self.times(n), strict=True))
 
     def throughput(self, n: int) -> Range:
         """How many times as much n workers do as one."""
-        return _range((n / point.ratio(n), w) for w, point in self._weights)
+        both = zip(self.times(1), self.times(n), strict=True)
+        return _range((a / b, w) for (a, b), w in zip(both, self.weights, strict=True))
 
     def benefit(self, n: int) -> Range:
         """The share of time that n workers save: 0.85 means that 15 % of it is left."""
-        return _range((1 - point.ratio(n) / n, w) for w, point in self._weights)
-
-    def probability(self, n: int, other: int, share: float) -> float:
-        """How likely n workers do at least that share of what the others do."""
-        return self.chance(lambda p: n * p.ratio(other) >= share * other * p.ratio(n))
+        both = zip(self.times(1), self.times(n), strict=True)
+        return _range((1 - b / a, w) for (a, b), w in zip(both, self.weights, strict=True))
 
     def chance(self, holds: Callable[[Point], bool]) -> float:
-        return sum(w for w, point in self._weights if holds(point))
+        return self.mean(float(holds(grid()[index])) for index in self._kept)
 
 
 @lru_cache(maxsize=1)
@@ -205,20 +234,23 @@ def _range(parts: Iterable[tuple[float, float]]) -> Range:
     return Range(mean, low, high)
 
 
-def _between(levels: list[tuple[int, Level]], total: float) -> list[float]:
-    """For each point, how far the levels' means are from where it has them, one free shift
-    aside: the weighted variance of what is left, times the weight."""
-    if len(levels) < 2:
-        return [0.0] * len(grid())
-    first = [0.0] * len(grid())
-    second = [0.0] * len(grid())
+def _fitted(levels: list[tuple[int, Level]], total: float) -> tuple[list[float], list[float]]:
+    """For each point, how long one takes alone (its log), and how far the levels' means are
+    then from where it has them: the weighted variance of what is left, times the weight."""
+    first, second = [0.0] * len(grid()), [0.0] * len(grid())
     for n, level in levels:
         share, mean = level.weight / total, level.mean
         for index, ratio in enumerate(log_ratios(n)):
             offset = mean - ratio
             first[index] += share * offset
             second[index] += share * offset * offset
-    return [max(total * (b - a * a), 0.0) for a, b in zip(first, second, strict=True)]
+    return first, [max(total * (b - a * a), 0.0) for a, b in zip(first, second, strict=True)]
+
+
+@lru_cache(maxsize=MOST_AT_ONCE)
+def shares(n: int) -> tuple[float, ...]:
+    """For each point, the time for one attempt after another among n, as a multiple of alone."""
+    return tuple(point.ratio(n) / n for point in grid())
 
 
 @lru_cache(maxsize=MOST_AT_ONCE)
@@ -232,26 +264,27 @@ def _agreement(point: Point, claimed: Claimed) -> float:
 
 
 def _is_odd(evidence: Evidence, n: int, value: float) -> bool:
-    """Not as the same level was before, and that level is well known."""
+    """Not as the same level was before, and that level is known."""
     level = evidence.levels.get(n)
     if level is None or level.weight < KNOWN:
         return False
-    variance = (SPREAD_WEIGHT * SPREAD**2 + level.squares) / (SPREAD_WEIGHT + level.weight - 1)
-    return bool(abs(value - level.mean) > SURPRISE * variance**0.5)
+    every = evidence.levels.values()
+    weight = SPREAD_WEIGHT + sum(max(each.weight - 1, 0.0) for each in every)
+    variance = (SPREAD_WEIGHT * SPREAD**2 + sum(each.squares for each in every)) / weight
+    usual: float = (variance * (1 + 1 / level.weight)) ** 0.5
+    return abs(value - level.mean) > SURPRISE * usual
 
 
-def _levels_of(samples: Iterable[tuple[int, float]]) -> dict[int, Level]:
-    levels: dict[int, Level] = {}
-    for n, value in samples:
-        levels[n] = _added(levels.get(n, Level()), value)
-    return levels
+def _level(at_once: float) -> int:
+    return min(max(1, round(at_once)), MOST_AT_ONCE)
 
 
 def _faded(level: Level, keep: float) -> Level:
-    return Level(level.weight * keep, level.mean, level.squares * keep)
+    return level._replace(weight=level.weight * keep, squares=level.squares * keep)
 
 
-def _added(level: Level, value: float) -> Level:
+def _added(level: Level, value: float, cores: float) -> Level:
     weight = level.weight + 1
     mean = level.mean + (value - level.mean) / weight
-    return Level(weight, mean, level.squares + (value - level.mean) * (value - mean))
+    squares = level.squares + (value - level.mean) * (value - mean)
+    return Level(weight, mean, squares, level.cores + (cores - level.cores) / weight)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
 from hypervisor.domain.errors import InvalidInput
 
 MOST_LEVELS = 20
 LONGEST_KEY = 200
+LONGEST_KEPT = 100
 # Words and numbers of YAML 1.1 and 1.2 alike: files are read by other programs, too.
 WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 PLAIN = re.compile(r"[\w/](?:[^\[\]{},#?]*[^\[\]{},#?\s:])?\Z")
@@ -36,6 +38,11 @@ def normal(value: Any, levels: int = 0) -> Any:
     if isinstance(value, dict):
         return {checked_key(key): normal(each, levels + 1) for key, each in value.items()}
     raise InvalidInput(f"{type(value).__name__} values cannot be written to front matter.")
+
+
+def normal_or_date(value: Any) -> Any:
+    """A date given as such is written without quotes; all else by its plain value."""
+    return value if isinstance(value, date) else normal(value)
 
 
 def checked_key(key: Any) -> str:
@@ -68,12 +75,20 @@ def written(value: Any, quote: str | None = None) -> str:
     if isinstance(value, float):
         return _float(value)
     if isinstance(value, str):
-        return _quoted(value, quote) if quote in ("'", '"') or not is_plain(value) else value
+        short = len(value) <= LONGEST_KEPT
+        return _kept_text(value, quote) if short else _written_text(value, quote)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):
         return "{" + ", ".join(f"{written(k)}: {written(v)}" for k, v in value.items()) + "}"
     return "[" + ", ".join(written(each) for each in value) + "]"
+
+
+def _written_text(text: str, quote: str | None) -> str:
+    return _quoted(text, quote) if quote in ("'", '"') or not is_plain(text) else text
+
+
+_kept_text = lru_cache(maxsize=1024)(_written_text)  # states and names come again and again
 
 
 def is_plain(text: str) -> bool:

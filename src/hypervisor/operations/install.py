@@ -124,7 +124,7 @@ def difference(change: Change) -> list[str]:
 
 
 def skill() -> bytes:
-    return (resources.files("hypervisor.skills") / "clients" / "SKILL.md").read_bytes()
+    return (resources.files("hypervisor.skills") / "clients" / "hypervisor.md").read_bytes()
 
 
 def hv_command(scope: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ What was said counts as a few samples would; evidence overrides it. Both are sho
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hypervisor.domain import checks
@@ -18,16 +18,20 @@ from hypervisor.domain.learned import (
     Record,
     bottleneck,
     cpu_alone,
+    kind_of,
     quantiles,
     record_from,
     success,
 )
+from hypervisor.domain.run import RunSpec
 from hypervisor.domain.scaling import Belief, Claimed, Range, believed
 from hypervisor.operations.context import Context
 
 PRIOR = "parallel prior "  # and a type, in the settings
 LEARNED = "learned "  # and a host, in the settings; then a bar and a kind of work
 SHOWN = (1, 2, 4, 8)
+MOST_SHOWN = 8  # workers, in a report
+MOST_KINDS = 4
 LARGEST_PRIOR = 10_000
 
 
@@ -60,6 +64,7 @@ class Learned(NamedTuple):
     next: Choice
     changes: int  # how often what was known turned out to be void
     said: dict[str, Any] | None  # by learn_parallelization
+    skill: str = ""
 
 
 def learnings(hv: Context, task_type: str | None = None, workers: int = 8) -> tuple[Learned, ...]:
@@ -84,6 +89,27 @@ def learnings(hv: Context, task_type: str | None = None, workers: int = 8) -> tu
         _told(kind, found[kind], said.get(PRIOR + found[kind].type), workers)
         for kind in sorted(found)
     )
+
+
+def gain_of_skill(hv: Context, name: str, workers: int = 8) -> Learned | None:
+    """What the record of a skill says about running it in parallel on this host: of all that it
+    runs, what was seen most. None if it never ran here."""
+    known = records(hv, hv.probe.host())
+    found = {kind: record for kind, record in known.items() if record.skill == name}
+    if not found:
+        return None
+    kind = max(found, key=lambda each: found[each].done + found[each].failed)
+    return _told(kind, found[kind], hv.store.setting(PRIOR + found[kind].type), workers)
+
+
+def learned_about(hv: Context, spec: RunSpec, types: Iterable[str]) -> tuple[Learned, ...]:
+    """What has been learned on this host about the tasks of these types in a batch."""
+    known, wanted = records(hv, hv.probe.host()), set(types)
+    return tuple(
+        _told(kind, record, hv.store.setting(PRIOR + record.type), MOST_SHOWN)
+        for kind, record in sorted(known.items())
+        if record.type in wanted and kind == kind_of(record.type, spec, record.agent)
+    )[:MOST_KINDS]
 
 
 def learn_parallelization(
@@ -151,7 +177,7 @@ def _told(kind: str, record: Record, prior: str | None, workers: int) -> Learned
     recent = record.recent
     costs = [each.cost_micros for each in recent if each.cost_micros is not None]
     peaks = [1024.0 * each.peak_kb for each in recent if each.peak_kb is not None]
-    top = max(levels(workers), key=lambda n: (belief.expected(n), -n))
+    top = min(levels(workers), key=lambda n: (belief.time(n), n))
     return Learned(
         kind, record.type or PLAIN, record.agent, record.done + record.failed, success(record),
         quantiles([each.seconds for each in recent if each.outcome == "done"]),
@@ -159,7 +185,7 @@ def _told(kind: str, record: Record, prior: str | None, workers: int) -> Learned
         sum(each.tokens for each in recent) // len(recent) if recent else 0,
         sum(costs) // len(costs) if costs else None, bottleneck(record, belief),
         belief.benefit(max(top, min(2, workers))), _gains(belief, workers),
-        choose(belief, workers), record.evidence.changes, said,
+        choose(belief, workers), record.evidence.changes, said, record.skill,
     )  # fmt: skip
 
 

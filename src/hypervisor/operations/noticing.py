@@ -21,7 +21,6 @@ from hypervisor.domain.task import Task
 from hypervisor.operations.context import Context
 
 PAGE = 500
-MOST_PAGES = 10  # at a time: whoever calls has more to do
 FORGETFUL = 5_000  # so many events without a notice may have to be looked at again after a crash
 
 

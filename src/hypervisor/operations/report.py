@@ -6,16 +6,20 @@ number. So a batch of a million tasks makes no bigger a report than one of some 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hypervisor.domain import checks, lifecycle
 from hypervisor.domain.chunk import Chunk
+from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.receipt import Receipt
 from hypervisor.domain.result import NO_CATEGORY, actions_in, category_of, items_in, text_of
-from hypervisor.domain.run import TaskReport
+from hypervisor.domain.run import TaskReport, spec_from
 from hypervisor.domain.task import Batch
 from hypervisor.operations.context import Context
+from hypervisor.operations.learn import Learned, learned_about
+from hypervisor.operations.patterns import Overview, pattern
 from hypervisor.operations.run import latest_output, reports
 from hypervisor.operations.timeline import Bin, Timeline, Tries, gather
 
@@ -31,7 +35,9 @@ SLOWEST = 12
 SAMPLES = 3
 LONGEST_TEXT = 500
 MOST_CHUNKS = 400
+TYPED = 3  # tasks at either end of the list that tell which types there are
 LINES, LONGEST_LINE, TAIL = 12, 240, 4_000
+PLACEHOLDER = re.compile(r"'(\{[\w./#-]*\})'")  # that stands alone, in quotes it does not need
 BAD = (lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW, lifecycle.CANCELLED)
 
 
@@ -95,6 +101,8 @@ class BatchReport(NamedTuple):
     tokens: int = 0  # of agents
     cost: float | None = None
     estimated: bool = False  # the cost is, at least in part, from a table of prices
+    pattern: Overview | None = None  # what follows on the batch: stages, and the reduce
+    learned: tuple[Learned, ...] = ()  # what parallelism is worth for what it ran
 
 
 def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
@@ -109,7 +117,7 @@ def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
     receipts_total, receipts = hv.store.last_receipts(meant.id, MOST_RECEIPTS)
     spent = hv.store.spent(meant.id)
     return BatchReport(
-        meant.name, meant.id, at, _what(meant), seen.states, total,
+        meant.name, meant.id, at, what_of(meant), seen.states, total,
         bool(total) and seen.states.get(lifecycle.DONE, 0) == total, tries.begun, tries.ended,
         len(tries), round(tries.cpu_ms / 1000, 3), tries.peak_kb * 1024,
         tries.timeline(names), tries.histogram(), tries.median(),
@@ -118,6 +126,7 @@ def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
         tuple(_failure(hv, each, tries) for each in seen.bad[:MOST_FAILURES]), seen.bad_count,
         tuple(map(_cut, receipts)), receipts_total, _problem(hv, meant.id, receipts_total), rows,
         spent.tokens, spent.cost_micros / 1e6 if spent.cost_micros else None, spent.estimated,
+        pattern(hv, meant.id), _learned(hv, meant, rows),
     )  # fmt: skip
 
 
@@ -229,6 +238,17 @@ def _chunks(hv: Context, batch: str) -> tuple[Chunk, ...]:
     return tuple(each._replace(note=(each.note or "")[:LONGEST_TEXT] or None) for each in found)
 
 
+def _learned(hv: Context, batch: Batch, rows: tuple[TaskLine, ...]) -> tuple[Learned, ...]:
+    if batch.spec is None:
+        return ()
+    try:
+        spec = spec_from(batch.spec)
+    except InvalidInput:  # another version declared it
+        return ()
+    types = {hv.store.task(row.id).type for row in (*rows[:TYPED], *rows[-TYPED:])}
+    return learned_about(hv, spec, types)
+
+
 def _common(reasons: dict[str, int]) -> tuple[tuple[str, int], ...]:
     ranked = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
     return tuple(ranked[:MOST_REASONS])
@@ -247,7 +267,8 @@ def _problem(hv: Context, chain: str, count: int) -> str | None:
     return next((each.problem for each in hv.store.check_receipts(chain)), None)
 
 
-def _what(batch: Batch) -> str:
+def what_of(batch: Batch) -> str:
+    """The command, function or agent that a batch runs."""
     spec = batch.spec if isinstance(batch.spec, dict) else {}
     for kind in ("function", "agent"):
         if isinstance(spec.get(kind), str):
@@ -255,4 +276,6 @@ def _what(batch: Batch) -> str:
     import shlex
 
     command = spec.get("command")
-    return shlex.join(map(str, command))[:300] if isinstance(command, list) else ""
+    if not isinstance(command, list):
+        return ""
+    return PLACEHOLDER.sub(r"\1", shlex.join(map(str, command)))[:300]

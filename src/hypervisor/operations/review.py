@@ -18,6 +18,7 @@ from hypervisor.domain.task import Batch
 from hypervisor.operations.checkpoint import Checkpoint, checkpoint
 from hypervisor.operations.chunk_files import write_chunk
 from hypervisor.operations.context import Context
+from hypervisor.operations.patterns import tend
 from hypervisor.operations.run import supervise
 from hypervisor.operations.write_back import write_back
 
@@ -77,7 +78,7 @@ def decide(
         meant.id, found.number, decision, note, opens, hv.actor, now, in_advance=last_gate
     )
     _bring_up_to_date(hv, meant, found.number)
-    _go_on(hv, meant, bool(opened))
+    _go_on(hv, meant, bool(opened) or tend(hv, meant.id))
     return Decided(meant.name, found.number, decision, tuple(opened), 0)
 
 

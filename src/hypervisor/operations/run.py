@@ -31,6 +31,7 @@ from hypervisor.operations.specs import check_spec
 from hypervisor.operations.steer import Moved
 
 SLICE = 5_000
+FIRST_SLICE = 100
 PAGE = 5_000
 MOST_SHOWN = 1_000
 INTERRUPTED = "interrupted"
@@ -266,8 +267,9 @@ def attempts(hv: Context, batch: str | None = None) -> tuple[Attempting, ...]:
     here = hv.probe.boot()
     memory = hv.launcher.memory({r.worker.pid for r in found if r.worker.boot == here})
     agents = agents_doing(hv, found, meant)
+    lines = _last_lines(hv, [r for r in found if r.worker.boot == here])
     return tuple(
-        _with_agent(_attempting(hv, each, memory), agents.get((each.task, each.attempt)))
+        _with_agent(_attempting(each, here, memory, lines), agents.get((each.task, each.attempt)))
         for each in found
     )
 
@@ -337,9 +339,14 @@ def latest_output(hv: Context, task: str) -> int:
 
 
 def _slices(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
-    source = iter(tasks)
-    while part := [check_task(task) for task in islice(source, SLICE)]:
+    """The first is small, so that work begins while the rest is still being added; not where
+    tasks wait for others, which may come in any order within a slice."""
+    source, size = iter(tasks), min(FIRST_SLICE, SLICE)
+    while part := [check_task(task) for task in islice(source, size)]:
+        if size < SLICE and any(task.after for task in part):
+            part += [check_task(task) for task in islice(source, SLICE - size)]
         yield part
+        size = SLICE
 
 
 def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None) -> Submitted:
@@ -385,11 +392,25 @@ def _with_agent(each: Attempting, doing: Doing | None) -> Attempting:
     )  # fmt: skip
 
 
-def _attempting(hv: Context, each: Running, memory: dict[int, int]) -> Attempting:
-    here = each.worker.boot == hv.probe.boot()
-    started = not here or hv.outputs.size(each.task, each.attempt) is not None
+def _last_lines(hv: Context, found: list[Running]) -> dict[tuple[str, int], str]:
+    """Of those that have begun. What a worker began before its latest has ended and is about to
+    be settled: nobody asks for its words."""
+    begun = [r for r in found if hv.outputs.size(r.task, r.attempt) is not None]
+    latest = {r.worker.id: r for r in begun}
+    return {
+        (r.task, r.attempt): hv.outputs.last_line(r.task, r.attempt)
+        if r is latest[r.worker.id]
+        else ""
+        for r in begun
+    }
+
+
+def _attempting(
+    each: Running, boot: str, memory: dict[int, int], lines: dict[tuple[str, int], str]
+) -> Attempting:
+    here, line = each.worker.boot == boot, lines.get((each.task, each.attempt))
     return Attempting(
         each.task, each.title, each.batch, each.attempt, each.worker.name, each.worker.pid,
-        each.claimed_at, memory.get(each.worker.pid) if here else None,
-        hv.outputs.last_line(each.task, each.attempt) if here and started else "", started,
+        each.claimed_at, memory.get(each.worker.pid) if here else None, line or "",
+        not here or line is not None,
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """Spawning: tasks that run in parallel on behalf of somebody who does not stay to watch.
 
 All is stored before the answer is given, and a supervisor that outlives its caller
-does the rest. A `reduce` task waits for all the others and finds their results in a
-file, one line of JSON each.
+does the rest. A `reduce` task waits for all the others, as in every pattern; if some of
+them fail, whoever spawned them decides whether it shall run without.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hypervisor.operations.context import Context
 from hypervisor.operations.gathering import GATHER, results_path
 from hypervisor.operations.items import occurrences, task_for
 from hypervisor.operations.learn import prior_of
+from hypervisor.operations.patterns import REDUCE, Pattern, keep_pattern, reduce_name, told_of
 from hypervisor.operations.run import run
 from hypervisor.operations.specs import check_spec
 from hypervisor.operations.waiting import start_cursor
@@ -192,11 +193,6 @@ def _store(hv: Context, spec: RunSpec | None, tasks: list[NewTask], batch: str) 
     if spec is None:
         added = add(hv, tasks, batch)
         return hv.store.batch(batch).id, len(added.ids)
-    if spec.agent:
-        from hypervisor.operations.agents import Router
-
-        router = Router(hv, spec)
-        tasks = [router.labelled(task) for task in tasks]
     submitted = run(hv, spec, tasks, batch, together=True)
     return submitted.batch.id, submitted.added
 
@@ -223,13 +219,13 @@ def _reduce(
             f"reduce needs a description, and takes {', '.join(sorted(OF_REDUCE))}. "
             "Nothing was started."
         )
-    name = checks.label("the batch's name, with the word reduce,", f"{batch} reduce")
+    name = checks.label("the batch's name, with the word reduce,", reduce_name(batch))
     own = {word: given[word] for word in WAYS if given.get(word)}
     spec = _spec(hv, _other_way(way, own), strategy) if own or way.agent else None
     path = results_path(hv, batch)
     fields = {word: value for word, value in given.items() if word in FIELDS and word != "data"}
-    body = f"{given.get('body') or ''}\n\nThe results: {path} (a line of JSON each).".strip()
-    task = _task(_object(1, {**fields, "body": body, "key": "reduce"}), Item(path, 1), 1, branch)
+    body = f"{given.get('body') or ''}\n\n{told_of(path)}".strip()
+    task = _task(_object(1, {**fields, "body": body, "key": REDUCE}), Item(path, 1), 1, branch)
     data: Json = {**task.data, "given": given.get("data")}
     return Reduce(name, spec, checked_task(1, task._replace(data=data)))
 
@@ -237,7 +233,9 @@ def _reduce(
 def _add_reduce(hv: Context, last: Reduce, batch: str, ids: Sequence[str]) -> str:
     task = last.task._replace(data={**last.task.data, GATHER: batch}, after=tuple(ids))
     found, _ = _store(hv, last.spec, [task], last.batch)
-    return _ids(hv, found, [task])[0]
+    (made,) = _ids(hv, found, [task])
+    keep_pattern(hv, Pattern((batch,), found, made))
+    return made
 
 
 def _other_way(way: How, own: Mapping[str, Any]) -> How:

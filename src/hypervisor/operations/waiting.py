@@ -17,6 +17,7 @@ from hypervisor.domain.event import Event
 from hypervisor.domain.lifecycle import ACTIVE, IN_PROGRESS, MERGING, WAITING
 from hypervisor.domain.task import TaskFilter
 from hypervisor.operations.context import Context, batch_id
+from hypervisor.operations.patterns import is_tended
 
 LONGEST_WAIT = 45.0  # seconds; clients give up on a call soon after
 POLL = 0.04
@@ -170,7 +171,7 @@ def _judged(hv: Context, batch: str, found: News) -> News:
     only_waits = to_run and to_run == states.get(WAITING)
     return found._replace(
         finished=any(states.values()) and not to_run, checkpoint=decision,
-        stuck=_stuck(hv, batch) if only_waits and not decision else "",
+        stuck=_stuck(hv, batch) if only_waits and not decision and is_tended(hv, batch) else "",
     )  # fmt: skip
 
 

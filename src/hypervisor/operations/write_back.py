@@ -7,9 +7,10 @@ it up to date, so it does not matter who was killed in between.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypervisor.domain.errors import HypervisorError, InvalidInput, NotFound, StoreError
 from hypervisor.domain.lifecycle import ACTIVE, IN_PROGRESS, WAITING
@@ -19,6 +20,15 @@ from hypervisor.domain.run import RunSpec, spec_from
 from hypervisor.domain.task import Task
 from hypervisor.operations.context import Context
 from hypervisor.operations.items import item_of
+
+
+class Due(NamedTuple):
+    """What a task's file shall show: an edit, or, without one, only its receipts."""
+
+    task: Task
+    path: str
+    receipts: Sequence[Receipt]
+    edit: Callable[[bytes], bytes] | None = None
 
 
 def write_back(hv: Context, task: str, spec: RunSpec | None = None, edits: bool = False) -> bool:
@@ -32,28 +42,67 @@ def write_back(hv: Context, task: str, spec: RunSpec | None = None, edits: bool 
         return False
 
 
+def write_back_all(hv: Context, tasks: Sequence[str], spec: RunSpec) -> None:
+    """Bring the files of a run's tasks up to date whose attempts have just ended, all at once."""
+    files = hv.equipment.task_files if hv.is_equipped else None
+    if files is None or spec.write_back == "none":
+        return
+    with suppress(StoreError):  # the files are behind until somebody comes by again
+        receipts = hv.store.receipts_of_tasks(tasks)
+        due = [_due(hv, spec, each, receipts[each.id], True) for each in hv.store.tasks(tasks)]
+        changes: list[Due] = []
+        for each in due:
+            if each is None:
+                continue
+            if each.edit is not None:
+                changes.append(each)
+                continue
+            try:
+                files.append_receipts(each.path, each.receipts)
+            except (HypervisorError, OSError) as error:
+                _tell(hv, each.task, error)
+        outcomes = files.change_all([(each.path, each.edit) for each in changes if each.edit])
+        for each, outcome in zip(changes, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                _tell(hv, each.task, outcome)
+
+
 def _write_back(hv: Context, task: str, spec: RunSpec | None, edits: bool) -> bool:
     files = hv.equipment.task_files if hv.is_equipped else None
     found = hv.store.task(task)
     spec = spec or _spec(hv, found)
     if files is None or spec is None or spec.write_back == "none":
         return False
-    path = _path(hv, spec, found)
-    if path is None:
+    due = _due(hv, spec, found, hv.store.receipts_of_task(task), edits)
+    if due is None:
         return False
-    receipts = hv.store.receipts_of_task(task)
     try:
-        wanted = edit_in(found.result) if edits and found.state == "done" else NOTHING
-        if spec.write_back == "receipts" and wanted == NOTHING:
-            return files.append_receipts(path, receipts) if receipts else False
-        shows_status = spec.write_back == "status"
-        return files.change(path, partial(_edited, found, shows_status, wanted, receipts))
+        if due.edit is None:
+            return files.append_receipts(due.path, due.receipts)
+        return files.change(due.path, due.edit)
     except StoreError:
         raise
     except (HypervisorError, OSError) as error:
-        said = f"its file could not be written: {error}"[:500]
-        hv.store.note("file", {"said": said}, hv.actor, task, found.batch)
+        _tell(hv, found, error)
         return False
+
+
+def _due(
+    hv: Context, spec: RunSpec, task: Task, receipts: Sequence[Receipt], edits: bool
+) -> Due | None:
+    path = _path(hv, spec, task)
+    if path is None:
+        return None
+    wanted = edit_in(task.result) if edits and task.state == "done" else NOTHING
+    if spec.write_back == "receipts" and wanted == NOTHING:
+        return Due(task, path, receipts) if receipts else None
+    shows_status = spec.write_back == "status"
+    return Due(task, path, receipts, partial(_edited, task, shows_status, wanted, receipts))
+
+
+def _tell(hv: Context, task: Task, error: Exception) -> None:
+    said = f"its file could not be written: {error}"[:500]
+    hv.store.note("file", {"said": said}, hv.actor, task.id, task.batch)
 
 
 def _edited(

@@ -17,6 +17,12 @@ class TaskFiles(Protocol):
         """Apply an edit to what the file holds now; False if that changes nothing."""
         ...
 
+    def change_all(
+        self, edits: Sequence[tuple[str, Callable[[bytes], bytes]]]
+    ) -> list[bool | Exception]:
+        """Change many files; what `change` would return or raise, for each."""
+        ...
+
     def append_receipts(self, path: str, receipts: Sequence[Receipt]) -> bool:
         """Add those of a task's receipts that its file does not show yet."""
         ...

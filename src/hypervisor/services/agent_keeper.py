@@ -93,7 +93,7 @@ class Keeper(AgentWorker):
             token = parse_token(lease.token)
             if stop.next == "cancel" and token.task == stop.task:
                 self._cancel(stop)
-            elif stop.next == "fail" and token.task in (stop.task, lease.task.id):
+            elif stop.next == "fail":
                 self._decide(Verdict(token, "fail", reason=stop.reason))
             else:
                 self._decide(Verdict(token, "release", reason=stop.reason))

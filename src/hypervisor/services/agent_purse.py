@@ -89,13 +89,12 @@ class Brakes:
         brake = self._of(account)
         return brake is not None and brake.until > self._store.now()
 
-    def apply(self, trouble: Trouble) -> Brake:
+    def apply(self, trouble: Trouble) -> None:
         """After a limit was met: nobody asks that account again for a while."""
         brake = next_brake(
             self._of(self._account), self._account, trouble, self._store.now(), _here()
         )
         self._store.set_brake(brake, self._actor)
-        return brake
 
     def relieve(self) -> None:
         """An answer came: what is left of a rest that is over need not be remembered."""

@@ -24,6 +24,7 @@ from hypervisor.domain.lifecycle import TERMINAL
 from hypervisor.domain.result import receipts_in
 from hypervisor.domain.run import BATCH, Pause, Stop
 from hypervisor.domain.template import Item
+from hypervisor.operations.gathering import with_result
 from hypervisor.operations.items import item_of
 from hypervisor.operations.proposing import forget_proposals, with_proposals
 from hypervisor.ports import Runner
@@ -122,6 +123,9 @@ class AgentWorker(Worker):
         self.size, self.claimed = 1, None
         return super()._take()
 
+    def _keep_up(self) -> None:
+        self._settle()  # what is taken next is for _take to say, which asks brakes and budgets
+
     def _rest(self) -> bool:
         """One that found no money left goes at once: of a raised budget only the next one knows."""
         return super()._rest() and not self.purse.is_closed
@@ -130,8 +134,8 @@ class AgentWorker(Worker):
         """Our own; and those of agents whose account rests, if we stand in for them."""
         agents = [self.agent]
         if self.agent == self.spec.fallback:
-            others = (name for name in self.duty.accounts if name != self.agent)
-            agents += [name for name in others if self.brakes.resting(self.duty.accounts[name])]
+            accounts = self.duty.accounts.items()
+            agents += [name for name, account in accounts if self.brakes.resting(account)]
         labels = tuple(f"agent:{name}" for name in agents)
         own = (*self.settings.capabilities, *self.duty.profile.capabilities, *labels)
         return tuple(dict.fromkeys(own))
@@ -140,7 +144,7 @@ class AgentWorker(Worker):
 
     def _start(self, lease: Lease, output: str) -> None:
         self.row = None
-        task, item = lease.task, _item(lease.task)
+        task, item = lease.task, with_result(self.hv, lease.task, _item(lease.task))
         try:
             runs = self.hv.store.sessions(task=task.id)
             close_orphans(self.hv.store, runs)

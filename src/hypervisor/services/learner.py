@@ -36,8 +36,8 @@ FORGETFUL = 5_000  # so many events without a sample may have to be looked at ag
 
 
 class Learner:
-    def __init__(self, hv: Context) -> None:
-        self._hv = hv
+    def __init__(self, hv: Context, cores: int = 0) -> None:
+        self._hv, self._cores = hv, cores
         self._at_once = AtOnce()
         self._records: dict[str, Record] = {}
         self._seen = self._kept = 0
@@ -123,8 +123,8 @@ class Learner:
             if ended is None or spec is None:
                 continue
             kind = kind_of(ended.type, spec, ended.agent)
-            record = self._records.get(kind) or Record(ended.type, ended.agent)
-            self._records[kind] = learned(record, _sample(each, ended))
+            record = self._records.get(kind) or Record(ended.type, ended.agent, skill=spec.skill)
+            self._records[kind] = learned(record, _sample(each, ended), self._cores)
             changed.add(kind)
         return changed
 

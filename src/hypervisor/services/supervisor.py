@@ -63,7 +63,7 @@ class Supervisor:
         self.false_starts: Counter[Pool] = Counter()
         self.chronicler = Chronicler(hv)
         self.notifier = Notifier(hv)
-        self.learner = Learner(hv)
+        self.learner = Learner(hv, cores)
         self.adaptive = AdaptivePools(hv, self.learner)
         self.specs: dict[str, RunSpec] = {}
         self.agents = AgentPools(hv, self._spec)
@@ -106,7 +106,10 @@ class Supervisor:
     def _sweep(self, now: int) -> None:
         if not 0 <= now - self.swept_at < SWEEP_MS:
             self.swept_at = now
+            from hypervisor.operations.patterns import tend_all  # not before it has the lock
+
             sweep(self.hv, now)
+            tend_all(self.hv)
 
     def _muster(self, now: int) -> Crew:
         found = self.hv.store.at_work(self.hv.probe.boot())
@@ -294,8 +297,9 @@ class Supervisor:
                     break
                 self.starting[self._start(pool)] = (pool, now)
                 room -= 1
-            youngest_first = sorted(here, key=lambda each: -each.started_at)
-            for each in youngest_first[: max(len(here) - count, 0)]:
+            # One that only rests makes room at once; one at work, when its task has ended.
+            by_loss = sorted(here, key=lambda w: (w.worker.id in crew.running, -w.started_at))
+            for each in by_loss[: max(len(here) - count, 0)]:
                 self.leaving.add(each.worker.id)
                 self.hv.launcher.ask(each.worker, "drain")
 

@@ -14,7 +14,6 @@ INSERT INTO cursors (name, number, moved_at) VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET number = excluded.number, moved_at = excluded.moved_at
 WHERE cursors.number < excluded.number
 """
-DROP = "DELETE FROM cursors WHERE name = ? RETURNING name"
 
 
 def cursor(session: Session, name: str) -> int:
@@ -28,8 +27,3 @@ def cursors(session: Session) -> list[Cursor]:
 
 def move(session: Session, name: str, number: int, now: int) -> None:
     session.run(MOVE, (name, number, now))
-
-
-def drop(session: Session, name: str) -> bool:
-    """False if there was none."""
-    return bool(session.rows(DROP, (name,)))

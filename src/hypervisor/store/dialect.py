@@ -10,6 +10,7 @@ SQLITE_WORDS = {
     "event_index": "",
     "finding_words": "CREATE VIRTUAL TABLE finding_words USING fts5(words, content='', "
     "contentless_delete=1, detail=none, tokenize=\"ascii tokenchars ':'\")",
+    "unchecked": "",
 }
 # Ids compare byte by byte on both. PostgreSQL hands out `id` before the commit,
 # so readers number events in `seq` once they are visible (see postgres.py).
@@ -22,6 +23,22 @@ POSTGRES_WORDS = {
     "finding_words": "CREATE TABLE finding_words (number BIGINT PRIMARY KEY, words TSVECTOR "
     "NOT NULL); CREATE INDEX finding_words_found ON finding_words USING gin (words) "
     "WITH (fastupdate = off)",
+    # What they were about: see postgres_checks.py. The names are those PostgreSQL gave them.
+    "unchecked": "".join(
+        f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_{name};"
+        for table, names in {
+            "tasks": (
+                "state_check",
+                "attempt_check",
+                "open_deps_check",
+                "check",
+                "check1",
+                "check2",
+            ),
+            "attempts": ("number_check", "check"),
+        }.items()
+        for name in names
+    ),
 }
 
 # SQLite looks at one lane after the other; PostgreSQL, asked once, at all.

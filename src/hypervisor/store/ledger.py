@@ -289,6 +289,10 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
         """The states of those of these tasks that there are."""
         return self._db.read(lambda s: running.states(s, tasks)) if tasks else {}
 
+    def stuck(self, batches: Sequence[str]) -> dict[str, int]:
+        """How many of each batch wait in vain: what they need has ended and is not done."""
+        return self._db.read(lambda s: running.stuck(s, batches)) if batches else {}
+
     def changed_since(self, batch: str, since: int) -> dict[str, int]:
         """How many tasks of the batch are in which state, of those that changed since."""
         return self._db.read(lambda s: running.changed_since(s, batch, since))
@@ -309,6 +313,9 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
 
     def receipts_of_task(self, task: str) -> list[Receipt]:
         return self._db.read(lambda s: receipts.of_task(s, task))
+
+    def receipts_of_tasks(self, tasks: Sequence[str]) -> dict[str, list[Receipt]]:
+        return self._db.read(lambda s: receipts.of_tasks(s, tasks))
 
     def receipts_of_chain(self, chain: str) -> list[Receipt]:
         return self._db.read(lambda s: list(receipts.of_chain(s, chain)))

@@ -79,6 +79,3 @@ class AgentLedger(LedgerCore):
     def move_cursor(self, name: str, number: int, now: int | None = None) -> None:
         at = self._at(now)
         self._write(lambda s: cursors.move(s, name, number, at), durable=False)
-
-    def drop_cursor(self, name: str) -> bool:
-        return self._write(lambda s: cursors.drop(s, name))

@@ -28,7 +28,7 @@ from hypervisor.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.store import log, schema, turn
+from hypervisor.store import log, postgres_checks, schema, turn
 from hypervisor.store.dialect import (
     POSTGRES_BITMAPS,
     POSTGRES_HEADS,
@@ -37,6 +37,7 @@ from hypervisor.store.dialect import (
     POSTGRES_UNINDEX_WORDS,
     POSTGRES_WORDS,
 )
+from hypervisor.store.postgres_turn import Turns
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 # A lost connection is told by our own error; unless an application wants to
@@ -229,7 +230,7 @@ class PostgresDatabase:
                 "durability": "relaxed"
                 if synchronous == "off"
                 else "every acknowledged change on disk",
-                "integrity": "ok",
+                "integrity": postgres_checks.integrity(session),
             }
 
         return self.read(work)
@@ -273,11 +274,9 @@ class PostgresDatabase:
             raise translated from error
 
     def _turn(self, values: Row) -> Row | None:
-        """A statement by itself is a transaction."""
         with self._failing_cleanly():
             self._connected()
-            self._turns.execute(numbered(turn.POSTGRES_TURN), values, prepare=True)
-            return self._turns.fetchone()
+            return self._turns.take(numbered(turn.POSTGRES_TURN), values)
 
     def _program(self) -> None:
         """Teach the database the plain turn, if we may."""
@@ -306,7 +305,7 @@ class PostgresDatabase:
             if self._relaxed:
                 connection.execute("SET synchronous_commit TO off")
             self._connection = connection
-            self._turns = psycopg.RawCursor(connection)  # kept, with what it knows of the types
+            self._turns = Turns(connection)
         return self._connection
 
     def _prepare_schema(self) -> None:

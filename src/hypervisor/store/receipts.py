@@ -9,7 +9,7 @@ from hypervisor.domain.errors import LeaseLost
 from hypervisor.domain.lease import Token
 from hypervisor.domain.receipt import GENESIS, ChainHead, ChainReport, Receipt, seal, verify
 from hypervisor.store import log
-from hypervisor.store.session import Session
+from hypervisor.store.session import Session, chunks, marks, pad
 
 HEAD = "SELECT chain, number, hash FROM receipt_chains WHERE chain = ?"
 HEADS = """
@@ -27,6 +27,10 @@ WHERE chain = ? AND number > ? ORDER BY number LIMIT 1000
 OF_TASK = """
 SELECT chain, number, task, attempt, at, actor, text, hash FROM receipts
 WHERE task = ? ORDER BY number
+"""
+OF_TASKS = """
+SELECT chain, number, task, attempt, at, actor, text, hash FROM receipts
+WHERE task IN ({}) ORDER BY task, number
 """
 CLAIM = """
 SELECT a.nonce, a.outcome, a.worker, t.batch FROM attempts a JOIN tasks t ON t.id = a.task
@@ -70,6 +74,14 @@ def append_to_batch(
 
 def of_task(session: Session, task: str) -> list[Receipt]:
     return [Receipt(*row) for row in session.rows(OF_TASK, (task,))]
+
+
+def of_tasks(session: Session, tasks: Sequence[str]) -> dict[str, list[Receipt]]:
+    found: dict[str, list[Receipt]] = {task: [] for task in tasks}
+    for some in chunks(tasks):
+        for row in session.rows(OF_TASKS.format(marks(len(some))), pad(some)):
+            found[row[2]].append(Receipt(*row))
+    return found
 
 
 def of_chain(session: Session, chain: str) -> Iterator[Receipt]:

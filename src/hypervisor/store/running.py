@@ -93,6 +93,17 @@ SELECT min(a.claimed_at), max(coalesce(a.ended_at, ?)) FROM attempts a
 JOIN tasks t ON t.id = a.task WHERE t.batch = ? AND t.batch <> ''
 """
 STATES = "SELECT id, state FROM tasks WHERE id IN ({})"
+STUCK = """
+WITH RECURSIVE stuck (id) AS (
+    SELECT d.task FROM tasks w
+    JOIN dependencies d ON d.task = w.id JOIN tasks n ON n.id = d.needs
+    WHERE w.batch IN ({}) AND w.batch <> '' AND w.state = 'waiting'
+        AND n.state IN ('failed', 'cancelled', 'blocked', 'review', 'inbox')
+    UNION
+    SELECT d.task FROM stuck s JOIN dependencies d ON d.needs = s.id
+    JOIN tasks w ON w.id = d.task WHERE w.state = 'waiting')
+SELECT t.batch, count(*) FROM stuck s JOIN tasks t ON t.id = s.id GROUP BY t.batch
+"""
 UNSET = "DELETE FROM settings WHERE name = ?"
 SINCE = """
 SELECT state, count(*) FROM tasks
@@ -225,6 +236,12 @@ def report_chunk(session: Session, batch: str, number: int, now: int) -> list[Ta
 
 def states(session: Session, tasks: Sequence[str]) -> dict[str, str]:
     return dict(session.rows(STATES.format(marks(len(tasks))), pad(tasks)))
+
+
+def stuck(session: Session, batches: Sequence[str]) -> dict[str, int]:
+    """How many tasks of these batches wait, directly or through others of them, for one that
+    has ended and is not done."""
+    return dict(session.rows(STUCK.format(marks(len(batches))), pad(batches)))
 
 
 def changed_since(session: Session, batch: str, since: int) -> dict[str, int]:

@@ -42,6 +42,7 @@ from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 BUSY_TIMEOUT = 30_000
 LOOKS_BEFORE_SLEEP = 50
+LOG_PAGES = 4000  # so many in the write-ahead log are copied into the database file
 KEPT_MEMORY = 1 << 20
 DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -118,6 +119,9 @@ class SqliteDatabase:
         self._mutex = threading.RLock()
         self._process = os.getpid()
         self._log_file = -1
+        self._log_limit = LOG_PAGES
+        self._log_tried = 0
+        self._log = _Log()
         self._programmed = False
         _keep_freed_memory()
         _refuse_network_file_system(path)
@@ -131,6 +135,7 @@ class SqliteDatabase:
                 version = self._check_identity()
                 self._connection.pragma("journal_mode", "wal")
                 self._connection.pragma("synchronous", "normal")
+                self._connection.set_wal_hook(self._log)
             self._lock_file = _open_lock(path)
             self._session = SqliteSession(self._connection)
             if version < schema.VERSION:
@@ -149,6 +154,7 @@ class SqliteDatabase:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
             if durable and not self._relaxed:
                 self._sync()
+            self._empty_log()
             return answer
 
     def turn(self, plain: turn.Plain) -> Row | None:
@@ -156,7 +162,7 @@ class SqliteDatabase:
         self._refuse_after_fork()
         sql = turn.sqlite_turn(len(plain.lanes))
         given, lanes, held, latest = plain
-        values = (*given, *lanes, *held, held.task, latest)
+        values = (*given, *lanes, *held, *lanes, held.task, latest)
         with self._mutex, _Errors(self.where, self._connection):
             if not self._programmed:
                 for statement in turn.SQLITE_PROGRAM:
@@ -169,6 +175,7 @@ class SqliteDatabase:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
             if rows and not self._relaxed:
                 self._sync()
+            self._empty_log()
         return rows[0] if rows else None
 
     def read(self, work: Callable[[Session], Answer]) -> Answer:
@@ -248,6 +255,26 @@ class SqliteDatabase:
                 "It may or may not survive a power cut; check the disk, then look with `hv show`."
             ) from error
 
+    def _empty_log(self) -> None:
+        """Copy a long log into the database file, so that it can start over.
+
+        Nearly all is copied and synced while others write. Only for what they wrote meanwhile
+        they have to wait; then the next writer finds nothing left to copy and starts over.
+        Whoever is not the first to come leaves it. The change is made whatever comes of it."""
+        if self._log.pages < self._log_limit:
+            self._log_tried = 0
+            return
+        if self._log_tried and self._log.pages < self._log_tried + self._log_limit // 4:
+            return
+        self._log_tried = self._log.pages
+        with suppress(apsw.Error):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._queue_for_lock()
+            try:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            finally:
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
     def _check_identity(self) -> int:
         """The schema version, 0 for a new file; refuses what is not ours, untouched."""
         ours = self._connection.pragma("application_id")
@@ -273,6 +300,16 @@ class SqliteDatabase:
                 session.run(statement)
         self._connection.pragma("application_id", schema.APPLICATION_ID)
         self._connection.pragma("user_version", schema.VERSION)
+
+
+class _Log:
+    """How long the log is. SQLite says so at each commit, and leaves emptying it to us."""
+
+    pages = 0
+
+    def __call__(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.pages = pages
+        return apsw.SQLITE_OK
 
 
 class _Errors:

@@ -17,7 +17,7 @@ from zlib import crc32
 from hypervisor.domain import lifecycle
 from hypervisor.domain.lease import ClaimRequest, Settled, Token, Usage, Verdict
 from hypervisor.store import log
-from hypervisor.store.claiming import LEASE, MOST_TRIED, PICK, Claimed
+from hypervisor.store.claiming import LEASE, MOST_TRIED, Claimed
 from hypervisor.store.dialect import POSTGRES_HEADS
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.reading import ATTEMPT, LANE, TASK_COLUMNS
@@ -47,52 +47,47 @@ NEXT = (
     ("attempts", "bigint"), ("failures", "bigint"), ("crashes", "bigint"),
     ("open_deps", "bigint"), ("deadline", "bigint"), ("last_result", "text"),
     ("reason", "text"), ("unblock", "text"), ("created_at", "bigint"), ("updated_at", "bigint"),
-    ("rank", "bigint"), ("youngest_lane", "bigint"),
+    ("rank", "bigint"), ("youngest_lane", "bigint"), ("next_batch", "text"),
 )  # fmt: skip
 
-# The claim that ends, if its token holds and it has no keys.
-HELD = f"""
-SELECT e.id AS task, e.attempt AS attempt, e.batch AS batch, a.worker AS actor,
-    {", ".join(f"? AS {name}" for name, _ in GIVEN)}, {{next}}
-FROM tasks e
-JOIN attempts a ON a.task = e.id AND a.number = e.attempt
-JOIN lanes l ON l.id = e.lane {{join}}
-WHERE e.id = ? AND e.attempt = ? AND a.nonce = ? AND e.state = 'in_progress' AND l.keyed = 0
-"""
 # Nothing waits for its task, and no lane is new to us.
-ALONE = """
-NOT EXISTS (SELECT 1 FROM dependencies WHERE needs = ?) AND (SELECT max(number) FROM lanes) = ?
-"""
+NEEDED = "SELECT 1 FROM dependencies WHERE needs = ?"
+ALONE = f"NOT EXISTS ({NEEDED}) AND (SELECT max(number) FROM lanes) = ?"
 BEST = "SELECT id, rank FROM tasks WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT 1"
 
 
 def filled(sql: str, *values: str) -> str:
-    """The statement with these expressions instead of its placeholders."""
-    first, *rest = sql.split("?")
+    """The statement with these expressions instead of its placeholders. A list of one is an
+    equation: for a list, SQLite makes a table each time."""
+    first, *rest = sql.replace(" IN (?)", " = ?").split("?")
     return first + "".join(value + part for value, part in zip(values, rest, strict=True))
 
 
 # The steps, for both databases: `new` is the turn.
-END = (
-    filled(END_TASKS.format("?"), f"'{DONE}'", "failures", "crashes", "NULL", "NULL", "NULL",
-           "new.at", "new.task"),
-    filled(END_ATTEMPTS.format("?"), "new.at", f"'{ENDED}'", f"'{DONE}'", "NULL", "new.task"),
+END_TASK = filled(
+    END_TASKS.format("?"), f"'{DONE}'", "failures", "crashes", "NULL", "NULL", "NULL", "new.at",
+    "new.task",
 )  # fmt: skip
+END_ATTEMPT = filled(
+    END_ATTEMPTS.format("?"), "new.at", f"'{ENDED}'", f"'{DONE}'", "NULL", "new.task"
+)
 KEEP_RESULT = filled(SET_RESULT, "new.result", "new.task")
 KEEP_USAGE = filled(
     SET_USAGE, "new.exit_code", "new.cpu_ms", "new.peak_kb", "new.output_bytes", "new.task",
     "new.attempt",
 )  # fmt: skip
-TAKE = (
-    filled(LEASE.format("?"), "new.until", "new.at", "new.next"),
-    f"""{INTO["attempts"]}
-    SELECT id, attempt, new.nonce, new.worker, new.at FROM tasks WHERE id = new.next""",
-    f"""{INTO["events"]}
-    SELECT new.at, 'complete', new.task, new.batch, new.attempt, '{DONE}', new.actor, NULL
-    UNION ALL
-    SELECT new.at, 'claim', id, batch, attempt, state, new.worker, NULL
-    FROM tasks WHERE id = new.next""",
-)
+TAKE_TASK = filled(LEASE.format("?"), "new.until", "new.at", "new.next")
+NOTE_ATTEMPT = f"""
+{INTO["attempts"]}
+SELECT new.next, new.attempts + 1, new.nonce, new.worker, new.at WHERE new.next IS NOT NULL
+"""
+NOTE_EVENTS = f"""
+{INTO["events"]}
+SELECT new.at, 'complete', new.task, new.batch, new.attempt, '{DONE}', new.actor, NULL
+UNION ALL
+SELECT new.at, 'claim', new.next, new.next_batch, new.attempts + 1, 'in_progress', new.worker, NULL
+WHERE new.next IS NOT NULL
+"""
 
 # SQLite: a turn is a row put into a view, and the trigger does the work.
 _COLUMNS = ("task", "attempt", "batch", "actor", *(name for name, _ in GIVEN + NEXT))
@@ -100,10 +95,13 @@ SQLITE_PROGRAM = (
     f"CREATE TEMP VIEW turn AS SELECT {', '.join(f'NULL AS {name}' for name in _COLUMNS)}",
     f"""
     CREATE TEMP TRIGGER take_turn INSTEAD OF INSERT ON turn BEGIN
-        {"; ".join(END)};
+        {END_TASK};
+        {END_ATTEMPT};
         {KEEP_RESULT} AND new.result IS NOT NULL;
         {KEEP_USAGE} AND new.measured;
-        {"; ".join(TAKE)};
+        {TAKE_TASK};
+        {NOTE_ATTEMPT};
+        {NOTE_EVENTS};
     END
     """,
 )
@@ -111,41 +109,69 @@ SQLITE_PROGRAM = (
 
 @lru_cache
 def sqlite_turn(lanes: int) -> str:
-    """Takes what a turn is given, that many lanes, the token, its task again, the latest lane."""
+    """Takes what a turn is given, that many lanes, the token, the lanes and its task again, the
+    latest lane."""
     best = " UNION ALL ".join([f"SELECT * FROM ({BEST})"] * lanes)
-    join = f"""
+    return f"""
+    INSERT INTO turn
+    SELECT e.id, e.attempt, e.batch, a.worker, {", ".join("?" * len(GIVEN))},
+        {TASK_COLUMNS}, t.batch
+    FROM tasks e
+    JOIN attempts a ON a.task = e.id AND a.number = e.attempt
     LEFT JOIN tasks t ON t.id = (SELECT id FROM ({best}) ORDER BY rank LIMIT 1)
     LEFT JOIN details d ON d.task = t.id
-    """
-    return f"""
-    INSERT INTO turn {HELD.format(next=TASK_COLUMNS, join=join)} AND {ALONE}
+    WHERE e.id = ? AND e.attempt = ? AND a.nonce = ? AND e.state = 'in_progress'
+        AND e.lane IN ({", ".join("?" * lanes)}) AND {ALONE}
     RETURNING {", ".join(name for name, _ in NEXT)}
     """
 
 
 # PostgreSQL: a function. Its statements see what was committed before each of them, so what
-# stands in the way is looked for only once the task is locked: nothing can come up any more.
+# waits for the task is looked for again once it is locked: nothing can come up any more.
 _PARAMETERS = (*(kind for _, kind in GIVEN), "bigint[]", "text", "bigint", "text", "bigint")
 _LANES, _TASK, _ATTEMPT, _NONCE, _LATEST = (f"${len(GIVEN) + i}" for i in range(1, 6))
+_MEANT = {
+    **{name: f"${i}" for i, (name, _) in enumerate(GIVEN, 1)},
+    "task": _TASK, "attempt": _ATTEMPT, "batch": "ended.batch", "actor": "ended.worker",
+    "next": f"({filled(BEST, 'best').replace(', rank', '', 1)} FOR UPDATE SKIP LOCKED)",
+}  # fmt: skip
+_PICKED = {"next": "picked.id", "next_batch": "picked.batch", "attempts": "picked.attempts"}
+
+
+def _meant(sql: str, **picked: str) -> str:
+    """A step, with the function's parameters and variables for what `new` has."""
+    meant = {**_MEANT, **picked}
+    for name in sorted(meant, key=len, reverse=True):  # `attempts` before `attempt`
+        sql = sql.replace(f"new.{name}", meant[name])
+    return sql
+
+
 _BODY = f"""
 #variable_conflict use_column
-DECLARE new record; picked record; best bigint := {_LANES}[1];
+DECLARE ended record; picked record; best bigint := {_LANES}[1];
 BEGIN
-    {filled(HELD.format(next="NULL::text AS next", join=""),
-            *[f"${i}" for i, _ in enumerate(GIVEN, 1)], _TASK, _ATTEMPT, _NONCE)}
-    FOR UPDATE OF e INTO new;
-    IF NOT FOUND OR NOT ({filled(ALONE, _TASK, _LATEST)}) THEN
+    {_meant(END_TASK).replace("WHERE", "FROM attempts a WHERE")}
+        AND attempt = {_ATTEMPT} AND state = 'in_progress' AND lane = ANY({_LANES})
+        AND a.task = {_TASK} AND a.number = {_ATTEMPT} AND a.nonce = {_NONCE}
+        AND {filled(ALONE, _TASK, _LATEST)}
+    RETURNING batch, a.worker INTO ended;
+    IF NOT FOUND THEN
         RETURN;
+    END IF;
+    IF EXISTS ({filled(NEEDED, _TASK)}) THEN
+        RAISE serialization_failure;
     END IF;
     IF cardinality({_LANES}) > 1 THEN
         SELECT lane INTO best FROM ({filled(POSTGRES_HEADS, _LANES)}) AS h ORDER BY rank LIMIT 1;
     END IF;
-    {filled(PICK, "best", "1")} FOR UPDATE OF t SKIP LOCKED INTO picked;
-    new.next := picked.id;
-    {"; ".join(END)};
-    IF new.result IS NOT NULL THEN {KEEP_RESULT}; END IF;
-    IF new.measured = 1 THEN {KEEP_USAGE}; END IF;
-    {"; ".join(TAKE)};
+    {_meant(TAKE_TASK).replace("UPDATE tasks", "UPDATE tasks t", 1)
+        .replace("WHERE", "FROM details d WHERE d.task = t.id AND", 1)}
+    RETURNING {TASK_COLUMNS.replace("t.attempt", "t.attempt - 1 AS attempts")}, t.batch
+    INTO picked;
+    IF {_meant("new.result")} IS NOT NULL THEN {_meant(KEEP_RESULT)}; END IF;
+    IF {_meant("new.measured")} = 1 THEN {_meant(KEEP_USAGE)}; END IF;
+    WITH ending AS ({_meant(END_ATTEMPT)}), taking AS ({_meant(NOTE_ATTEMPT, **_PICKED)})
+    {_meant(NOTE_EVENTS, **_PICKED)};
     RETURN NEXT picked;
 END
 """  # fmt: skip

@@ -16,6 +16,7 @@ from hypervisor.adapters.agents.mcp_files import McpAccess
 from hypervisor.domain.agents.account import account_of
 from hypervisor.domain.agents.builtin import BUILTIN
 from hypervisor.domain.agents.heard import Heard, Tokens
+from hypervisor.domain.agents.hiding import HIDDEN, Hider
 from hypervisor.domain.agents.profile import AgentProfile
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import RunSpec
@@ -49,6 +50,24 @@ def test_only_its_own_variables_and_no_secret_among_the_words(name, home):
     assert prepared.stdin == b"do it" or "do it" in prepared.argv
     foreign = {"claude": "OPENAI_API_KEY", "codex": "ANTHROPIC_API_KEY"}.get(name)
     assert foreign not in prepared.env
+
+
+def test_it_finds_the_users_login(home, tmp_path):
+    login = tmp_path / "me" / ".claude" / ".credentials.json"
+    login.parent.mkdir(parents=True)
+    login.write_text("{}")
+    spec = RunSpec("/project", agent="claude", permissions="full")
+    given = {**GIVEN, "HOME": str(tmp_path / "me")}
+    equip(BUILTIN["claude"], spec, home, Prompt("do it"), ACCESS, given)
+    assert os.path.samefile(f"{home.home}/.claude/.credentials.json", login)
+
+
+def test_its_server_knows_the_marks_of_its_secrets_and_the_program_is_the_one_that_was_found(home):
+    _, entry = servers("claude", home)
+    assert Hider(entry["env"]["HV_HIDE"]).clean(f"a {GIVEN['ANTHROPIC_API_KEY']}") == f"a {HIDDEN}"
+    spec = RunSpec("/project", agent="claude", permissions="full")
+    how = (BUILTIN["claude"], spec, home, Prompt("do it"), ACCESS, GIVEN, "")
+    assert (equip(*how).argv[0], equip(*how, "/opt/claude").argv[0]) == ("claude", "/opt/claude")
 
 
 def servers(name, home):
@@ -139,6 +158,7 @@ def test_accounts_are_told_apart_by_their_keys():
     assert one.startswith("anthropic:") and one != other
     assert "sk-0123456789" not in one
     assert account_of(claude, {}) == "anthropic:login"
+    assert account_of(AgentProfile("mine", "mine"), {}) == "mine:login"
 
 
 def test_a_home_is_private_and_can_be_made_again(tmp_path):
@@ -217,3 +237,14 @@ def test_tokens_that_are_told_in_a_file_only(home):
     os.mkfifo(path)
     assert used(copilot, home, before) == before
     assert used(BUILTIN["claude"], home, before) == before
+
+
+def test_another_address_is_for_codex_alone(home):
+    given = {**GIVEN, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+    for name in ("codex", "claude"):
+        spec = RunSpec("/project", agent=name, permissions="full")
+        equip(BUILTIN[name], spec, home, Prompt("do it"), ACCESS, given)
+    with open(f"{home.home}/.codex/config.toml", "rb") as file:
+        assert tomllib.load(file)["openai_base_url"] == given["OPENAI_BASE_URL"]
+    with open(f"{home.home}/mcp.json") as file:
+        assert set(json.load(file)) == {"mcpServers"}

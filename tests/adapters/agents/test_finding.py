@@ -41,11 +41,22 @@ def test_what_is_not_there(tmp_path):
     assert found.path == "" and "no program no-such-thing" in found.problem
 
 
-@pytest.mark.parametrize("script", ["exit 3", "echo Node is too old >&2; exit 1"])
-def test_what_does_not_work(tmp_path, script):
+@pytest.mark.parametrize(
+    "script, said", [("exit 3", "exit code 3"), ("echo Too old >&2; exit 1", "Too old")]
+)
+def test_what_does_not_work(tmp_path, script, said):
     program(tmp_path / "bin" / "thing", script)
     found = find(AgentProfile("x", "thing"), given(tmp_path))
-    assert found.path and "--version failed" in found.problem
+    assert found.path and found.problem == f"--version failed: {said}"
+
+
+def test_what_cannot_be_started_or_does_not_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr("hypervisor.adapters.agents.finding.VERSION_PATIENCE", 0.1)
+    program(tmp_path / "bin" / "thing", "exec sleep 60")
+    assert "did not answer" in find(AgentProfile("x", "thing"), given(tmp_path)).problem
+    (tmp_path / "bin" / "other").write_text("#!/no/such/shell\n")
+    (tmp_path / "bin" / "other").chmod(0o755)
+    assert "cannot be started" in find(AgentProfile("x", "other"), given(tmp_path)).problem
 
 
 @pytest.mark.parametrize("inner", ["", "bin", "vendor/some-target/bin"])
@@ -58,6 +69,8 @@ def test_the_native_program_behind_a_script(tmp_path, inner):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "tool").symlink_to(script)
     assert locate(AgentProfile("x", "tool"), given(tmp_path)) == native
+    os.chmod(native, 0o644)
+    assert locate(AgentProfile("x", "tool"), given(tmp_path)) == str(tmp_path / "bin" / "tool")
 
 
 def test_a_script_without_a_native_program_is_used_itself(tmp_path):
@@ -75,3 +88,16 @@ def test_neither_key_nor_login(tmp_path):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / ".credentials.json").write_text("{}")
     assert find(profile, given(tmp_path)).problem == ""
+
+
+def test_one_of_several_ways_in_is_enough(tmp_path):
+    path = program(tmp_path / "bin" / "thing")
+
+    def problem(**more):
+        return find(AgentProfile("x", path, **more), given(tmp_path)).problem
+
+    assert problem() == ""
+    assert problem(keys=("MY_KEY", "OTHER")) == "no key: set MY_KEY or OTHER"
+    assert "log in" in problem(login=(".a", ".b")) and "set" not in problem(login=(".a", ".b"))
+    (tmp_path / ".b").write_text("")
+    assert problem(login=(".a", ".b")) == problem(login=(".a", ".b"), keys=("MY_KEY",)) == ""

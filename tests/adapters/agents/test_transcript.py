@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import random
+from urllib.parse import quote
 
 import pytest
 
 from hypervisor.adapters.agents import transcript
 from hypervisor.adapters.agents.transcript import Redactor, Transcript, secrets_in
-from hypervisor.domain.agents.hiding import HIDDEN
+from hypervisor.domain.agents.hiding import HIDDEN, LONGEST_TOKEN
 
 KEY = "sk-ant-0123456789"
-ODD = 'a "key" / with\\odd signs'
+ODD = 'ä "key" / with\\odd signs'
 TOKEN = "1q22pqqjp2tt.12.x7k2"
 
 
@@ -36,11 +37,22 @@ def test_letter_by_letter_and_without_an_end_of_line():
 
 @pytest.mark.parametrize("levels", range(4))
 def test_json_within_json_is_no_hiding_place(levels):
-    text = f"it is {ODD}!"
-    for _ in range(levels):
-        text = json.dumps({"text": text})
-    shown = through(Redactor([ODD]), text.encode() + b"\n").decode()
-    assert HIDDEN in shown and "odd signs" not in shown
+    for ascii_only in (True, False):
+        text, hidden = f"it is {ODD}!", f"it is {HIDDEN}!"
+        for _ in range(levels):
+            text = json.dumps({"text": text}, ensure_ascii=ascii_only)
+            hidden = json.dumps({"text": hidden}, ensure_ascii=ascii_only)
+        assert through(Redactor([ODD]), text.encode() + b"\n").decode() == f"{hidden}\n"
+
+
+def test_nor_are_addresses():
+    for form in (quote(ODD, safe=""), ODD.replace("/", "\\/")):
+        assert through(Redactor([ODD]), f"a?k={form}&b\n".encode()).decode() == f"a?k={HIDDEN}&b\n"
+
+
+def test_of_two_that_begin_alike_all_of_the_longer_one_is_hidden():
+    shown = through(Redactor(["secret-1", "secret-1-and-more"]), b"secret-1-and-more secret-1\n")
+    assert shown.decode() == f"{HIDDEN} {HIDDEN}\n"
 
 
 def test_each_line_of_a_secret_is_one():
@@ -60,10 +72,11 @@ def test_short_words_are_no_secrets():
     assert through(Redactor(["abc", ""]), b"abc\n") == b"abc\n"
 
 
-def test_a_line_without_an_end_is_given_on_in_pieces(monkeypatch):
+@pytest.mark.parametrize("key", [KEY, KEY * 5])
+def test_a_line_without_an_end_is_given_on_in_pieces(monkeypatch, key):
     monkeypatch.setattr(transcript, "HELD", 100)
     dice = random.Random(7)
-    redactor, text = Redactor([KEY]), (("x" * 40 + KEY) * 200).encode()
+    redactor, text = Redactor([key]), (("x" * 40 + key) * 200).encode()
     shown, place, largest = b"", 0, 0
     while place < len(text):
         size = dice.randint(1, 90)
@@ -71,8 +84,8 @@ def test_a_line_without_an_end_is_given_on_in_pieces(monkeypatch):
         place += size
         largest = max(largest, len(redactor._held))
     shown += redactor.end()
-    assert shown == text.replace(KEY.encode(), HIDDEN.encode())
-    assert largest <= 100 + 2 * len(KEY) + 90
+    assert shown == text.replace(key.encode(), HIDDEN.encode())
+    assert largest <= 100 + 2 * max(len(key), LONGEST_TOKEN) + 90
 
 
 def test_addresses_hold_passwords():
@@ -129,6 +142,28 @@ def test_an_endless_line_is_kept_but_not_listened_to(tmp_path, monkeypatch):
     ear.hear(b"\nheard again\n")
     assert len(ear.end()) == 30 * 50_000 + 13
     assert ear.lines == ["heard again"]
+
+
+def test_nor_at_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(transcript, "LONGEST_LINE", 200_000)
+    ear = Ear(tmp_path / "t.log")
+    ear.hear(b"x" * 400_000)
+    ear.end()
+    assert ear.lines == []
+
+
+def test_what_is_closed_twice_is_closed_once(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    ear = Ear(tmp_path / "t.log")
+    ear.hear(b"unfinished")
+    ear.end()
+    assert len(os.listdir("/proc/self/fd")) == before
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]  # they get the same numbers
+    ear.channel.close()
+    ear.transcript.close()
+    for handle in others:
+        os.close(handle)
+    assert ear.lines == ["unfinished"]
 
 
 def test_a_full_disk_does_not_end_the_agent(tmp_path):

@@ -41,6 +41,11 @@ PROSE = [
     ("Please retry in 41.5s.", NOW + 41_500),
     ("try again in 3 days, 2 hours and 1 minute", NOW + 266_460_000),
     ("resets in 20m", NOW + 1_200_000),
+    ("try again in 1500 milliseconds", NOW + 1_500),
+    ("resets 15:45", at(16, 15, 45)),
+    ("resets 2pm", NOW + 1_000),  # which it just is: no reason to wait for tomorrow
+    ("resets 1:59pm", at(17, 13, 59)),
+    ("it resets 5 times a day", None),
     ("Too many requests", None),
     ("try again in a moment", None),
     ("try again later", None),
@@ -68,6 +73,7 @@ def test_figures_come_before_prose():
     assert reset_of(Trouble(QUOTA, "resets 3pm", reset_at=NOW + 9_000), NOW) == NOW + 9_000
     assert reset_of(Trouble(QUOTA, "resets 3pm", retry_after=9_000), NOW) == NOW + 9_000
     assert reset_of(Trouble(QUOTA, "", reset_at=NOW - 9_000), NOW) == NOW + 1_000
+    assert reset_of(Trouble(QUOTA, "", reset_at=NOW + LATEST), NOW) == NOW + LATEST
     assert reset_of(Trouble(QUOTA, "", reset_at=NOW + LATEST + 1), NOW) is None
     assert reset_of(Trouble(QUOTA, "", reset_at=5), NOW) is None
 

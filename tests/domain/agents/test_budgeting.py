@@ -55,6 +55,7 @@ def test_the_table_comes_before_the_profile_and_the_model_before_the_agent():
     assert price_of(CODEX, "", {}) == CODEX.price
     assert price_of(CODEX, "", own) == Price(1, 1)
     assert price_of(CODEX, "gpt-x", own) == Price(2, 2)
+    assert price_of(CODEX._replace(model="gpt-x"), "", own) == Price(2, 2)
     assert price_of(COPILOT, "", {}) is None
     assert price_of(CLAUDE, "", own) == CLAUDE.price
 

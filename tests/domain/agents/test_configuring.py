@@ -5,8 +5,10 @@ import tomllib
 import pytest
 
 from hypervisor.domain.agents.builtin import BUILTIN, CLAUDE
-from hypervisor.domain.agents.profile import Price
+from hypervisor.domain.agents.configuring import MOST_AGENTS
+from hypervisor.domain.agents.profile import MODES, AgentProfile, Price
 from hypervisor.domain.agents.routing import Route
+from hypervisor.domain.checks import MOST_NAMES
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.settings import Settings, settings_from
 
@@ -83,6 +85,7 @@ def test_everything_that_can_be_said():
     assert mine.passes == ("MINE_URL", "MINE_KEY") and mine.keys == ("MINE_KEY",)
     assert mine.env == {"NO_UPDATES": "1"} and mine.permissions == {"full": ("--all",)}
     assert mine.codes == {53: "turns"} and mine.price == Price(1.0, 2.5)
+    assert mine.login == (".mine/auth.json",) and mine.memory == AgentProfile("", "").memory
     assert not mine.verified
     assert settings.routes == (
         Route(("mine",), ("fix",), ("python",)),
@@ -101,6 +104,23 @@ def test_a_profile_like_another():
     assert agents["reviewer"].model == "opus"  # like the user's claude, not the built-in one
 
 
+def test_what_is_just_within_bounds():
+    words = {mode: ["--" + mode] for mode in MODES}
+    mine = {
+        "argv": ["x{promt}y"], "permissions": words, "grace": "600s", "like": "mine",
+        "codes": {"1": "turns", "255": "auth"},
+    }  # fmt: skip
+    tables = {f"a{n}": MINE for n in range(MOST_AGENTS - 2)} | {"agy": {"model": "m"}}
+    agents = settings_from({"agents": {**tables, "mine": {**mine, "like": "agy"}}}).agents
+    found = agents["mine"]
+    assert (found.grace, found.codes) == (600.0, {1: "turns", 255: "auth"})
+    assert found.argv == ("x{promt}y",), "it is no placeholder as a whole"
+    assert found.permissions == {mode: ("--" + mode,) for mode in MODES}
+    assert not agents["agy"].verified, "what no test has run is not verified by a new model"
+    itself = settings_from({"agents": {"claude": {"like": "claude", "model": "m"}}}).agents
+    assert itself["claude"] == CLAUDE._replace(model="m")
+
+
 def test_nothing_said_is_the_built_in_ones():
     assert settings_from({}).agents == BUILTIN == settings_from({"agents": {}}).agents
     assert settings_from({"budget": {}}) == Settings()
@@ -115,14 +135,30 @@ WRONG = [
     ({"agents": {"auto": MINE}}, "agents.auto: an agent's name has letters"),
     ({"agents": {"x": {"like": "claud"}}}, "no agent 'claud': did you mean claude?"),
     ({"agents": {"x": {"like": "y"}, "y": {"like": "x"}}}, "agents.x.like goes round in a circle."),
+    ({"agents": {f"a{n}": {} for n in range(101)}}, "agents: 101 tables, at most 100."),
+    ({"agents": {"x": {"like": ["claude"]}}}, "agents.x.like must be text"),
     ({"agents": {"x": {"argv": "go"}}}, "agents.x.argv must be a list of words"),
+    ({"agents": {"x": {"argv": ["a"] * (MOST_NAMES + 1)}}}, "agents.x.argv must be a list of"),
     ({"agents": {"x": {"argv": ["{promt}"]}}}, "{promt} is no placeholder; there are"),
     ({"agents": {"x": {"argv": ["{prompt}"]}}}, 'has {prompt}, so prompt must be "argument".'),
     ({"agents": {"x": {"argv": [], "prompt": "argument"}}}, "agents.x.argv has no {prompt}."),
     ({"agents": {"x": {**MINE, "resume": ["go"]}}}, "agents.x.resume has no {session}."),
     ({"agents": {"x": {**MINE, "stream": "xml"}}}, "agents.x.stream must be one of claude, codex"),
     ({"agents": {"x": {**MINE, "env": {"A": 1}}}}, "agents.x.env must be a table of texts"),
+    ({"agents": {"x": {**MINE, "env": {"A": "a", "B": 1}}}}, "agents.x.env must be a table of"),
+    ({"agents": {"x": {**MINE, "env": {"A B": "1"}}}}, "agents.x.env must be a table of texts, as"),
+    ({"agents": {"x": {**MINE, "env": {"A": "a\0"}}}}, 'of texts, as in {NO_UPDATES = "1"}.'),
+    ({"agents": {"x": {**MINE, "env": 5}}}, "agents.x.env must be a table of texts, as in {N"),
     ({"agents": {"x": {**MINE, "keys": ["A B"]}}}, "agents.x.keys must be names of environment"),
+    ({"agents": {"x": {**MINE, "keys": ["A", "A B"]}}}, "agents.x.keys must be names of"),
+    ({"agents": {"x": {**MINE, "login": ["a", "/x"]}}}, "agents.x.login must be paths"),
+    ({"agents": {"x": {**MINE, "login": [""]}}}, "agents.x.login must be paths below the home"),
+    ({"agents": {"x": {**MINE, "permissions": 5}}}, "x.permissions must be a table of lists for"),
+    ({"agents": {"x": {**MINE, "codes": 5}}}, "agents.x.codes must be exit codes"),
+    ({"agents": {"x": {**MINE, "codes": {"0": "turns"}}}}, "agents.x.codes must be exit"),
+    ({"agents": {"x": {**MINE, "codes": {"256": "turns"}}}}, "agents.x.codes must be"),
+    ({"agents": {"x": {**MINE, "codes": {"x": "turns"}}}}, "x.codes must be exit codes with"),
+    ({"agents": {"x": {**MINE, "codes": {"1": "auth", "2": "x"}}}}, "x.codes must be exit codes"),
     ({"agents": {"x": {**MINE, "login": ["/etc/x"]}}}, "agents.x.login must be paths below"),
     ({"agents": {"x": {**MINE, "login": ["../x"]}}}, "agents.x.login must be paths below"),
     ({"agents": {"x": {**MINE, "permissions": {"all": []}}}}, "for read-only, edit, full"),
@@ -134,6 +170,7 @@ WRONG = [
     ({"routing": [{}]}, "routing[1].agent is missing"),
     ({"routing": [{"agent": "clod"}]}, "routing[1].agent: there is no agent 'clod'"),
     ({"routing": [{"agent": 5}]}, "routing[1].agent must be an agent or a list of them"),
+    ({"routing": [{"agent": ["claude", 5]}]}, "routing[1].agent must be an agent or a list"),
     ({"routing": [{"agent": "claude", "type": "x"}]}, "did you mean routing[1].types?"),
     ({"routing": [{"agent": "claude", "pick": "best"}]}, "must be one of first, cheapest."),
     ({"budget": {"day": -1}}, "budget.day must be a number between 0 and 1,000,000."),

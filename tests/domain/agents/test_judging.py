@@ -77,7 +77,7 @@ LIES = [
     ("… even in its structured result",
      CLOSED._replace(denied=("Bash",), result={"status": "completed"}), WELL, "tools_denied"),
     ("some tools denied, work done",
-     CLOSED._replace(denied=("Bash",), tools=3, said="COMPLETED"), WELL, "completed"),
+     CLOSED._replace(denied=("Bash",), tools=1, said="COMPLETED"), WELL, "completed"),
     ("an error inside the stream, then success",
      Heard(ended=True, ok=True, said="I begin", trouble=Trouble(kinds.STREAM, "cut")), WELL,
      "stream_error"),
@@ -125,6 +125,9 @@ def test_what_a_blocked_task_tells():
     assert outcome[:5] == ("blocked", BLOCK, "no licence", "LICENSE is missing", "add one")
     line = judge(said("BLOCKED: no key / 401 from the API / set API_KEY"), WELL, None)
     assert line[2:5] == ("no key", "401 from the API", "set API_KEY")
+    summed_up = CLOSED._replace(tools=1, result={"status": "failed", "summary": "no disk"})
+    assert judge(summed_up, WELL, None).reason == "no disk"
+    assert judge(said("BLOCKED"), WELL, None).reason == "it reported blocked without a reason"
 
 
 def test_what_comes_with_a_completed_one():
@@ -138,6 +141,24 @@ def test_denied_tools_are_named_and_how_to_allow_them():
     assert outcome.reason == "every tool it asked for was refused: Bash, Edit"
     assert outcome.evidence == "I may not"
     assert "--allow" in outcome.next_step
+    told = CLOSED._replace(denied=("Bash",), result={"status": "blocked", "reason": "no shell"})
+    assert judge(told, WELL, None).evidence == "no shell"
+
+
+def test_what_is_told_of_trouble():
+    troubled = trouble(kinds.SERVER, status=500)
+    assert judge(troubled, BADLY, None).evidence == "the words of the provider"
+    assert judge(troubled, BADLY, None).reason.endswith(" (HTTP 500)")
+    wordless = CLOSED._replace(said="I begin", denied=("Bash",), trouble=Trouble(kinds.NETWORK, ""))
+    assert judge(wordless, BADLY, None).evidence == "I begin (refused: Bash)"
+    assert "HTTP" not in judge(wordless, BADLY, None).reason
+
+
+def test_what_is_told_of_a_crash():
+    heard = Heard(tools=1, said="I\nbegin")
+    assert judge(heard, KILLED, None)[2:4] == (
+        "the agent ended badly: killed by SIGTERM", "I begin",
+    )  # fmt: skip
 
 
 def test_exit_codes_of_the_profile_tell_when_nothing_else_does():
@@ -145,12 +166,15 @@ def test_exit_codes_of_the_profile_tell_when_nothing_else_does():
     assert judge(Heard(), Ended(53, None, 0, 0), None, codes=codes).name == "max_turns"
     assert judge(Heard(), Ended(42, None, 0, 0), None, codes=codes).name == "lost_session"
     assert judge(Heard(), Ended(53, None, 0, 0), None).name == "crashed"
+    hung = judge(CLOSED, Ended(53, None, 0, 0), None, hung=True, codes=codes)
+    assert hung.name == "hung", "we ended it ourselves: the code is about that"
     done = said("COMPLETED")
     assert judge(done, Ended(53, None, 0, 0), None, codes=codes).name == "completed"
 
 
 def test_a_run_that_claims_by_itself_needs_no_report():
-    assert judge(said("QUEUE EMPTY: 3 done"), WELL, None, wants_report=False).name == "completed"
+    empty = judge(said("QUEUE EMPTY: 3 done"), WELL, None, wants_report=False)
+    assert (empty.name, empty.result) == ("completed", {"summary": "3 done"})
     assert judge(CLOSED, WELL, None, wants_report=False).name == "completed"
     assert judge(Heard(), WELL, None, wants_report=False).name == "crashed"
     assert judge(trouble(kinds.QUOTA), BADLY, None, wants_report=False).name == "quota"

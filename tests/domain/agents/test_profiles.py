@@ -109,3 +109,9 @@ def test_a_session_that_cannot_be_resumed_starts_anew():
 )
 def test_money_for_programs(micros, text):
     assert money(micros) == text
+
+
+def test_the_model_of_the_attempt_comes_before_the_profiles():
+    mine = GEMINI._replace(model="big")
+    assert words(mine, Asked())[-2:] == ["-m", "big"]
+    assert words(mine, Asked(model="small"))[-2:] == ["-m", "small"]

@@ -1,5 +1,6 @@
 """Prompts: what is put in, and that no text of a task can pass for a part of the prompt."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 import hypervisor.skills
 from hypervisor.domain.agents.prompting import (
+    INSTRUCTIONS,
+    LONGEST_INLINE,
     PERMISSIONS,
     PLACEHOLDER,
     RECEIPTS,
@@ -49,6 +52,13 @@ def test_placeholders_of_a_users_template():
     )
     assert render("{receipts}", task(), item) == RECEIPTS
     assert "known" in render("{context}", task(), item, Surroundings(context="known"))
+    assert render("Ask {owner}.", task(), item) == "Ask `me`."
+
+
+def test_a_line_of_nothing_but_empty_placeholders_goes():
+    assert render("{note}\nGo.", task(), Item("i")) == "Go."
+    assert render("Go.\n{note}\nEnd.", task(), Item("i")) == "Go.\nEnd."
+    assert render("Go.\n\n{note}\n\nEnd.", task(), Item("i")) == "Go.\n\nEnd."
 
 
 def test_the_frame_carries_the_duties():
@@ -68,6 +78,22 @@ def test_what_the_template_names_is_not_said_twice():
     assert prompt.count("`i`") == 1
     note = render("Mind {note}", task(), Item("i", note="be brief"), frame=WORKER)
     assert note.count("be brief") == 1
+    around = Surroundings(context="what is known")
+    assert render("Use {context}", task(), None, around, WORKER).count("what is known") == 1
+    assert render("Go.", task(), None, around, WORKER).count("what is known") == 1
+
+
+def test_title_and_item_are_told_once_and_only_what_there_is():
+    def told(template, item=None, **more):
+        return render(template, task("the title", **more), item, frame=WORKER)
+
+    assert "Title: `the title`" in told("Go.") and "Title:" not in told("Do {title}")
+    assert "Item: `i`" in told("Go.", Item("i")) and "Item:" not in told("Do {item}", Item("i"))
+    assert "Item:" not in told("Go.", Item("the title")) and "Item:" not in told("Go.")
+    columns = Item("i", 1, {"owner": "me"})
+    assert told("Ask {owner}", columns).count("`me`") == told("Go.", columns).count("`me`") == 1
+    assert "\nBEGIN DATA" not in told("Go.", body=" \n") and "\nBEGIN" in told("Go.", body="b")
+    assert INSTRUCTIONS in told("") and INSTRUCTIONS not in told("Go.")
 
 
 def test_columns_and_files_of_an_item():
@@ -75,6 +101,10 @@ def test_columns_and_files_of_an_item():
     prompt = render("", task(), item, frame=WORKER)
     assert "change only these: `a.py`, ``b`c.py``" in prompt
     assert "`owner`: `me`" in prompt
+    nothing: list[object] = [[], "a.py"]
+    for files in nothing:
+        prompt = render("{scope}", task(), Item("i", 1, {"files": files}))
+        assert "change only" not in prompt
 
 
 def test_pull():
@@ -151,6 +181,20 @@ def test_the_fence_is_never_in_the_text(text):
     assert last == f"END DATA {code}"
     assert code not in "\n".join(inner).casefold()
     assert fenced(text) == fenced(text)
+    assert re.fullmatch("[0-9a-f]{10}", code), "nobody guesses it"
+    assert code != fenced(text + "x").split()[2]
+
+
+def test_a_fence_may_have_a_label():
+    assert fenced("x", "note").split("\n")[0].endswith(" (note)")
+    assert "(" not in fenced("x")
+
+
+def test_what_is_quoted_and_what_is_fenced():
+    assert quoted("x" * LONGEST_INLINE) == f"`{'x' * LONGEST_INLINE}`"
+    for text in ("x" * (LONGEST_INLINE + 1), "  ", "a\nb"):
+        assert quoted(text).startswith("\nBEGIN DATA ")
+    assert (quoted("a`"), quoted("`a"), quoted("")) == ("`` a` ``", "`` `a ``", "``")
 
 
 @given(st.text(alphabet="`a \n", max_size=50))

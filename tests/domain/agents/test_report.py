@@ -53,6 +53,10 @@ def test_reason_evidence_and_next_step():
     assert (labelled["reason"], labelled["evidence"], labelled["next_step"]) == (
         "no key", "401", "set it",
     )  # fmt: skip
+    bold = report("Evidence: **401**\nBLOCKED: no key")
+    assert (bold["reason"], bold["evidence"], bold["next_step"]) == ("no key", "401", "")
+    two = report("BLOCKED: no key / 401")
+    assert (two["reason"], two["evidence"]) == ("no key / 401", "401")
     path = report("FAILED: src/a/b.py does not parse")
     assert (path["reason"], path["status"]) == ("src/a/b.py does not parse", "failed")
 
@@ -68,6 +72,8 @@ def test_the_last_json_object_of_the_last_message():
     )
     assert report(said) == {"status": "completed", "data": {"a": [1]}}
     assert report('{"status": "completed", "data": {"status": "x"}}')["data"] == {"status": "x"}
+    assert report('{"status": "completed"} and {"summary": "more"}') == {"status": "completed"}
+    assert report('{"x": broken {"status": "completed"}') == {"status": "completed"}
     assert report('{"status": "unheard of"}') is None
     assert report('{"summary": "no status"}') is None
 

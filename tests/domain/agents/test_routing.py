@@ -20,6 +20,8 @@ FOUNDING = [
     (task(columns={"complexity": "Simple"}), "gemini"),
     (task(columns={"complexity": "complex", "tags": ["x"]}), "claude"),
     (task("mechanical", columns={"complexity": "complex"}), "claude"),
+    (task(tags="judgement", columns={"tags": "mechanical"}), "claude"),
+    (task(tags=[1, "mechanical"]), "gemini"),
     (task("anything"), "codex"),
     (task(tags={"odd": 1}, complexity=5), "codex"),
 ]
@@ -61,6 +63,7 @@ def test_the_cheapest():
     assert route(task(), rule, "claude", here) == "codex"
     prices = {"gemini": Price(0.1, 0.4)}
     assert route(task(), rule, "claude", here, prices=prices) == "gemini"
+    assert route(task(), rule, "claude", prices=prices) == "gemini"
     assert route(task(), rule, "claude", {"claude": CLAUDE}) == "claude"
 
 

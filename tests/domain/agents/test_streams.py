@@ -1,5 +1,7 @@
 """Each parser on every stream that was recorded with the real programs."""
 
+import json
+
 import pytest
 
 from hypervisor.domain.agents.builtin import BUILTIN
@@ -46,8 +48,6 @@ def test_tokens_are_what_the_server_dealt_out(name):
     heard = found.heard()
     if found.agent == "copilot":
         assert heard.tokens == Tokens()
-        import json
-
         heard = with_usage("copilot", heard, json.dumps(found.head["usage_file"], indent=2))
     assert tuple(heard.tokens) == found.dealt
 
@@ -63,6 +63,36 @@ def test_heard_in_the_middle_of_any_line(name):
         assert heard.session == whole.session and heard.tokens == whole.tokens
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_closing_word(name):
+    found = sample(name)
+    heard, scenario, code = found.heard(), name.split("/")[1], found.head["exit"]
+    if code is None or "sigterm" in scenario:
+        assert (heard.ended, heard.ok) == (False, None), "it was killed"
+    elif code == 0:
+        assert heard.ended and heard.ok == (name != "gemini/error-in-stream")
+    else:
+        assert not heard.ok
+        assert heard.ended or scenario in ("bad-resume", "dead-mcp", "max-turns")
+
+
+TURNS = {"success": 3, "http-429-once": 3, "blocked": 1, "nothing-done": 1, "resume": 1,
+         "sigterm-waiting": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", TURNS)
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "gemini", "opencode", "qwen"])
+def test_turns_are_answers_of_the_model(agent, scenario):
+    heard = sample(f"{agent}/{scenario}").heard()
+    assert heard.turns == (1 if agent == "codex" else TURNS[scenario])  # codex tells its own
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "gemini", "opencode", "qwen"])
+def test_what_it_is_doing_names_the_command(agent):
+    heard = sample(f"{agent}/sigterm-waiting").heard()
+    assert " " in heard.now and "echo hello" in heard.now
+
+
 def test_a_resumed_run_tells_its_own_tokens():
     before = Heard(before=Tokens(3000, 60, 0), cost_before=0.0132)
     assert sample("codex/resume").heard(before).tokens == Tokens(1000, 20, 0)
@@ -73,8 +103,6 @@ def test_a_resumed_run_tells_its_own_tokens():
     total = qwen.heard().tokens
     assert qwen.heard(before).tokens == Tokens(total.input - 3000, total.output - 60, 0)
     copilot = sample("copilot/resume")
-    import json
-
     usage = json.dumps(copilot.head["usage_file"])
     assert with_usage("copilot", copilot.heard(before), usage).tokens == Tokens(1000, 20, 0)
 
@@ -121,6 +149,9 @@ def test_claude_tells_when_a_limit_ends():
     assert hear(Heard(), line % "allowed_warning").trouble is None
     told = hear(Heard(), line % "rejected").trouble
     assert told is not None and (told.kind, told.reset_at) == ("quota", 1_763_000_000_000)
+    for given, reset in (("1763000000000", 1_763_000_000_000), ("0", None)):
+        told = hear(Heard(), (line % "rejected").replace("1763000000", given)).trouble
+        assert told is not None and told.reset_at == reset
     refused = (
         '{"type":"assistant","is_api_error_message":true,"api_error_status":429,'
         '"message":{"content":[{"type":"text","text":"You\'ve hit your limit"}]}}'
@@ -186,3 +217,55 @@ def test_what_came_from_the_cache_is_counted_once():
         '"cacheReadTokens":400,"cacheWriteTokens":0}}}}'
     )
     assert with_usage("copilot", Heard(), usage).tokens == Tokens(600, 20, 400)
+
+
+def test_claude_tells_what_it_does_and_waits_for():
+    from hypervisor.domain.agents.streams.claude import hear
+
+    def after(*lines):
+        heard = Heard()
+        for line in lines:
+            heard = hear(heard, line)
+        return heard
+
+    use = (
+        '{"type":"assistant","message":{"id":"%s","usage":{"input_tokens":5,"output_tokens":1},'
+        '"content":[{"type":"tool_use","name":"Edit","input":{"%s":"a.py"}}]}}'
+    )
+    for name in ("command", "file_path", "path"):
+        assert after(use % ("m", name)).now == "Edit a.py"
+    assert after(use % ("m", "path"), use % ("m", "path"))[1:4] == (Tokens(5, 1), None, 1)
+    assert after(use % ("", "path"), use % ("", "path"))[1:4] == (Tokens(10, 2), None, 2)
+    denied = '{"type":"%s","subtype":"%s","tool_name":"Bash"}'
+    assert after(denied % ("system", "permission_denied")).denied == ("Bash",)
+    assert after(denied % ("system", "notice")).denied == ()
+    retry = '{"type":"system","subtype":"api_retry","error":"e","attempt":2,%s"retry_delay_ms":%d}'
+    told = after(retry % ('"error_status":503,', 700)).trouble
+    assert told is not None and (told.status, told.retry_after, told.retrying) == (503, 700, True)
+    cut = after(retry % ("", 0)).trouble
+    assert cut is not None and cut[0] == "network" and (cut.status, cut.retry_after) == (None, None)
+    assert "(try 2)" in cut.text
+
+
+def test_figures_of_several_models_are_added_up():
+    from hypervisor.domain.agents.streams.claude import hear
+
+    model = {"cacheCreationInputTokens": 1, "outputTokens": 2, "cacheReadInputTokens": 3}
+    used = {"a": {**model, "inputTokens": 10, "costUSD": 0.5}, "b": {**model, "inputTokens": 20}}
+    line = json.dumps({"type": "result", "model_usage_since_last_result": used})
+    heard = hear(Heard(turns=4), line)
+    assert (heard.tokens, heard.cost, heard.turns) == (Tokens(32, 4, 6), 0.5, 4)
+    total = '{"type":"result","is_error":false,"total_cost_usd":%s,"num_turns":7}'
+    resumed = Heard(cost_before=0.5, tokens=Tokens(1))
+    assert hear(resumed, total % "0.75")[1:4] == (Tokens(1), 0.25, 7)
+    assert hear(resumed, total % "0.25").cost == 0.0, "never less than nothing"
+
+
+def test_a_session_that_is_not_there_is_told_in_plain_words_too():
+    from hypervisor.domain.agents.streams.claude import NO_SESSION, hear
+
+    told = hear(Heard(), f"{NO_SESSION}: x").trouble
+    assert told is not None and told.kind == "resume"
+    earlier = Heard(trouble=told._replace(kind="quota"))
+    assert hear(earlier, f"{NO_SESSION}: x") == earlier
+    assert hear(Heard(), "any other line") == Heard()

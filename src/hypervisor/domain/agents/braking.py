@@ -127,7 +127,7 @@ def _at(text: str, now: int, tz: tzinfo) -> int | None:
         if found["month"]:
             month = _MONTHS.index(found["month"]) + 1
             at = at.replace(year=int(found["year"] or at.year), month=month, day=int(found["day"]))
-        elif at <= here:
+        elif at <= here - timedelta(minutes=1):  # they name a minute that may still run
             at += timedelta(days=1)
     except (ValueError, OverflowError, OSError):
         return None

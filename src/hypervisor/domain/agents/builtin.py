@@ -21,19 +21,16 @@ WAY_OUT = (
 )  # fmt: skip
 COMMON = ("agent", "mcp")  # capabilities of all that can use MCP
 
+CLAUDE_WORDS = (
+    "-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "",
+    "{mcp}", "{permissions}", "{allow}", "{turns}", "{budget}", "{schema}", "{pick}",
+)  # fmt: skip
 CLAUDE = AgentProfile(
     name="claude",
     program="claude",
     stream="claude",
-    argv=(
-        "-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "",
-        "{mcp}", "{permissions}", "{allow}", "{turns}", "{budget}", "{schema}", "{pick}",
-    ),
-    resume=(
-        "-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "",
-        "{mcp}", "{permissions}", "{allow}", "{turns}", "{budget}", "{schema}", "{pick}",
-        "--resume", "{session}",
-    ),
+    argv=CLAUDE_WORDS,
+    resume=(*CLAUDE_WORDS, "--resume", "{session}"),
     env=MappingProxyType({
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
@@ -107,15 +104,13 @@ CODEX = AgentProfile(
     install="npm install -g @openai/codex",
 )  # fmt: skip
 
+GEMINI_WORDS = ("-o", "stream-json", "--skip-trust", "{permissions}", "{allow}", "{pick}")
 GEMINI = AgentProfile(
     name="gemini",
     program="gemini",
     stream="gemini",
-    argv=("-o", "stream-json", "--skip-trust", "{permissions}", "{allow}", "{pick}"),
-    resume=(
-        "-o", "stream-json", "--skip-trust", "{permissions}", "{allow}", "{pick}",
-        "--resume", "{session}",
-    ),
+    argv=GEMINI_WORDS,
+    resume=(*GEMINI_WORDS, "--resume", "{session}"),
     # Without NO_RELAUNCH a second process does the work, and ignores SIGTERM.
     env=MappingProxyType({"GEMINI_CLI_NO_RELAUNCH": "true"}),
     passes=(
@@ -144,13 +139,14 @@ GEMINI = AgentProfile(
     install="npm install -g @google/gemini-cli",
 )  # fmt: skip
 
+# What it may do is in its configuration, which the equipment writes per mode.
+OPENCODE_WORDS = ("run", "--format", "json", "--auto", "{pick}")
 OPENCODE = AgentProfile(
     name="opencode",
     program="opencode",
     stream="opencode",
-    # What may be done is in its configuration, which the equipment writes per mode.
-    argv=("run", "--format", "json", "--auto", "{pick}"),
-    resume=("run", "--format", "json", "--auto", "{pick}", "--session", "{session}"),
+    argv=OPENCODE_WORDS,
+    resume=(*OPENCODE_WORDS, "--session", "{session}"),
     env=MappingProxyType({
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
@@ -174,18 +170,16 @@ OPENCODE = AgentProfile(
     install="npm install -g opencode-ai",
 )  # fmt: skip
 
+QWEN_WORDS = (
+    "--auth-type", "openai", "-o", "stream-json", "{mcp}", "{permissions}", "{allow}", "{turns}",
+    "{schema}", "{pick}",
+)  # fmt: skip
 QWEN = AgentProfile(
     name="qwen",
     program="qwen",
     stream="qwen",
-    argv=(
-        "--auth-type", "openai", "-o", "stream-json", "{mcp}", "{permissions}", "{allow}",
-        "{turns}", "{schema}", "{pick}",
-    ),
-    resume=(
-        "--auth-type", "openai", "-o", "stream-json", "{mcp}", "{permissions}", "{allow}",
-        "{turns}", "{schema}", "{pick}", "--resume", "{session}",
-    ),
+    argv=QWEN_WORDS,
+    resume=(*QWEN_WORDS, "--resume", "{session}"),
     passes=("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY", *WAY_OUT),
     keys=("OPENAI_API_KEY", "DASHSCOPE_API_KEY"),
     login=(".qwen/oauth_creds.json",),
@@ -207,14 +201,16 @@ QWEN = AgentProfile(
     install="npm install -g @qwen-code/qwen-code  (needs Node 22)",
 )  # fmt: skip
 
+COPILOT_WORDS = (
+    "--output-format", "json", "--no-auto-update", "{mcp}", "{permissions}", "{allow}", "{usage}",
+    "{pick}",
+)  # fmt: skip
 COPILOT = AgentProfile(
     name="copilot",
     program="copilot",
     stream="copilot",
-    argv=("--output-format", "json", "--no-auto-update", "{mcp}", "{permissions}", "{allow}",
-          "{usage}", "{pick}"),
-    resume=("--output-format", "json", "--no-auto-update", "{mcp}", "{permissions}", "{allow}",
-            "{usage}", "{pick}", "--resume={session}"),
+    argv=COPILOT_WORDS,
+    resume=(*COPILOT_WORDS, "--resume={session}"),
     env=MappingProxyType({"COPILOT_AUTO_UPDATE": "false"}),
     passes=(
         "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_MODEL",
@@ -252,13 +248,13 @@ AGY = AgentProfile(
     install="see https://antigravity.google/docs/cli",
 )
 
+CURSOR_WORDS = ("-p", "--output-format", "stream-json", "{permissions}", "{pick}")
 CURSOR = AgentProfile(
     name="cursor-agent",
     program="cursor-agent",
     stream="claude",  # the same events, without figures
-    argv=("-p", "--output-format", "stream-json", "{permissions}", "{pick}"),
-    resume=("-p", "--output-format", "stream-json", "{permissions}", "{pick}",
-            "--resume={session}"),
+    argv=CURSOR_WORDS,
+    resume=(*CURSOR_WORDS, "--resume={session}"),
     passes=("CURSOR_API_KEY", *WAY_OUT),
     keys=("CURSOR_API_KEY",),
     permissions=MappingProxyType({READ_ONLY: (), FULL: ("--force",)}),

@@ -123,8 +123,7 @@ def _silent(
     if hung:
         return _after_closing("hung", heard, wants_report)
     if not ended.ok:
-        why = ended.reason() or "it failed"
-        return _outcome("crashed", f"the agent ended badly: {why}", _last_word(heard))
+        return _outcome("crashed", f"the agent ended badly: {ended.reason()}", _last_word(heard))
     if heard.closes and not heard.ended:
         # Some end with 0 when they are killed; what they never do then is to close their stream.
         return _outcome("crashed", "the agent ended without its closing word", _last_word(heard))

@@ -124,7 +124,7 @@ def _last_object(text: str) -> Any:
         except (ValueError, RecursionError):
             place = opening.start() + 1
             continue
-        if isinstance(found, dict) and "status" in found:
+        if "status" in found:
             last = found
     return last
 

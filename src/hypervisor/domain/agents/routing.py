@@ -72,7 +72,7 @@ def lacking(
     fewest: tuple[str, ...] = task.requires
     for profile in profiles:
         missing = _missing(task, profile, has)
-        if len(missing) < len(fewest) or not missing:
+        if len(missing) < len(fewest):
             fewest = missing
     return fewest
 

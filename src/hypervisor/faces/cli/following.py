@@ -10,28 +10,33 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.domain.run import BATCH, Pause
 from hypervisor.domain.task import Task
 from hypervisor.faces.cli import result
-from hypervisor.faces.cli.output import plain, print_json, say, wants_colour
-from hypervisor.faces.cli.picture import Scene, render
+from hypervisor.faces.cli.output import columns_here, plain, print_json, say, wants_colour
+from hypervisor.faces.cli.picture import Scene, Span, render
 from hypervisor.faces.cli.progress import OPEN, Counts, Pace, RunCounter, count
+from hypervisor.faces.cli.stages import added_up, stage_lines, stages_of, together
 from hypervisor.faces.cli.views import FRAME, View, view_for
 from hypervisor.operations import run as running
 from hypervisor.operations.at_work import live_sessions
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import list_tasks
-from hypervisor.operations.run import Status, Submitted
+from hypervisor.operations.patterns import MOVING, Whole, is_tended, pattern, tend, whole_of
+from hypervisor.operations.run import Status
 
 INTERRUPTED = 130
 QUICKEST, CALM, SLOWEST = 0.05, 0.25, 2.0
 CALMING_DOWN = 50  # a run that has lasted so many looks long may be looked at as seldom
 LOOKS_PER_COST = 15  # looking shall cost at most a fifteenth of the time
+NEAR, FAR = 150, 1_000  # milliseconds until the end, as far as can be told
+MOST_NEAR, LOOKS_NEAR = 10, 4  # near the end, a fourth: but so many times only
 SUPERVISOR_LOOK = 1.0
 MOST_TOLD = 20
 MOST_FAILURES = 500
@@ -39,61 +44,102 @@ OURS = ("supervisor", "worker-")
 LAST_WORD = 15.0  # seconds
 
 
-def follow(hv: Context, submitted: Submitted, as_json: bool, quiet: bool) -> int:
-    """Show progress until the batch has nothing more to do. Returns the exit code."""
-    last: Status | None = None
+def follow(hv: Context, whole: Whole, as_json: bool, quiet: bool) -> int:
+    """Show progress until nothing of it has more to do. Returns the exit code."""
+    last: Seen | None = None
     with Interrupts() as interrupts:
         with view_for(quiet or as_json) as view:
-            if submitted.to_do:
-                last = _watch(hv, submitted, view, interrupts)
-                _wait_for_agents(hv, submitted, interrupts)
-        hv.launcher.forget_environment(submitted.batch.id)
+            if whole.to_do:
+                last = _watch(hv, whole, view, interrupts)
+                _wait_for_agents(hv, whole, interrupts)
+        for batch in whole.batches:
+            hv.launcher.forget_environment(batch)
         if as_json:
-            summary = plain(running.summary(hv, submitted.batch.id))
-            print_json({**summary, "skipped": submitted.already_done})
-        elif last is not None:
-            _report(hv, submitted, last)
+            print_json(_as_json(hv, whole))
+        else:
+            _report(hv, whole, last)
     if interrupts.count:
         return INTERRUPTED
-    if last is not None and last.checkpoint is not None:
+    if last is not None and last.status.checkpoint is not None:
         return EXIT_CHECKPOINT
-    return EXIT_UNSUCCESSFUL if running.unsuccessful(hv, submitted) else EXIT_OK
+    return EXIT_UNSUCCESSFUL if unsuccessful(hv, whole) else EXIT_OK
+
+
+def unsuccessful(hv: Context, whole: Whole) -> int:
+    """How many tasks of all parts did not succeed in this run."""
+    return sum(running.unsuccessful(hv, part) for part in whole.parts)
 
 
 def watch(hv: Context, batch: str | None, view: View) -> None:
-    """Show a batch until it has ended, or everything until Ctrl-C."""
-    watcher = Watcher(hv, batch, view, hv.now(), lambda s: count(s.stats.states, s.attempts))
+    """Show a batch, with what follows on it, until it has ended, or everything until Ctrl-C."""
+    found = None if batch is None else whole_of(hv, hv.store.batch(batch).id)
+    watcher = Watcher(hv, found, view, hv.now(), lambda s: count(s.stats.states, s.attempts))
     while True:
         if watcher.is_due():
-            status = watcher.look()
-            if batch is not None and (not open_tasks(status) or _is_at_checkpoint(status)):
+            seen = watcher.look()
+            if found and (_is_at_checkpoint(seen.status) or (seen.tended and not seen.open)):
                 watcher.show(0)
                 return
         watcher.show(0)
         watcher.rest()
 
 
+def has_ended(hv: Context, batch: str) -> bool:
+    """Whether nothing of a batch, and of what follows on it, will run any more by itself."""
+    parts = whole_of(hv, hv.store.batch(batch).id)
+    tended = is_tended(hv, parts[0])  # first: what is let go between the two looks is seen
+    status = together([running.status(hv, part) for part in parts])
+    return tended and open_tasks(status) <= stuck_of(hv, parts, status)
+
+
+def stuck_of(hv: Context, batches: Sequence[str], status: Status) -> int:
+    """How many wait in vain; looked up only where nothing moves."""
+    states = status.stats.states
+    if not states["waiting"] or any(states[state] for state in MOVING):
+        return 0
+    found = hv.store.stuck(batches)
+    return sum(found.get(batch, 0) for batch in batches)
+
+
+class Seen(NamedTuple):
+    """How all parts stand together."""
+
+    status: Status
+    stuck: int = 0  # of those that wait: in vain, as what they wait for did not succeed
+    tended: bool = True  # before the look: nobody had to let a reduce go any more
+
+    @property
+    def open(self) -> int:
+        """How many tasks are not over yet, and may still run."""
+        return open_tasks(self.status) - self.stuck
+
+
 class Watcher:
     """Looks as often as it may cost and shows what it saw, with the clock going on between."""
 
     def __init__(
-        self, hv: Context, batch: str | None, view: View, since: int,
+        self, hv: Context, batches: Sequence[str] | None, view: View, since: int,
         counts: Callable[[Status], Counts],
     ) -> None:  # fmt: skip
-        self.hv, self.batch, self.view, self.since = hv, batch, view, since
+        self.hv, self.batches, self.view, self.since = hv, batches, view, since
         self._counts = counts
         self._pace = Pace()
-        self._failures = Failures(hv, batch, since)
+        self._failures = Failures(hv, batches or (None,), since)
         self._scene: Scene | None = None
+        self._near = 0  # looks near the end so far
         self._began = self._next = time.monotonic()
         self._offset = since - self._began * 1000
 
     def is_due(self) -> bool:
         return time.monotonic() >= self._next
 
-    def look(self) -> Status:
+    def look(self) -> Seen:
         began = time.monotonic()
-        status = running.status(self.hv, self.batch)
+        tended = not self.batches or len(self.batches) == 1 or is_tended(self.hv, self.batches[0])
+        found = [running.status(self.hv, batch) for batch in self.batches or (None,)]
+        status = together(found)
+        stuck = stuck_of(self.hv, self.batches, status) if self.batches else 0
+        seen = Seen(status, stuck, tended)
         counts = self._counts(status)
         now = self.hv.now()
         self._offset = now - time.monotonic() * 1000
@@ -102,12 +148,22 @@ class Watcher:
         busy = counts.running or not counts.open or status.brakes or status.pauses
         idle_since = None if busy else (self._scene and self._scene.idle_since) or now
         self._scene = Scene(
-            status, counts, now, self.since, self._pace.per_second, self._pace.left, 0, idle_since
-        )
+            status, counts, now, self.since, self._pace.per_second, self._pace.left, 0, idle_since,
+            stages=stages_of(found) if len(found) > 1 else (),
+        )  # fmt: skip
         after = time.monotonic()
-        calm = min(max((after - self._began) / CALMING_DOWN, QUICKEST), CALM)
-        self._next = after + min(max((after - began) * LOOKS_PER_COST, calm), SLOWEST)
-        return status
+        self._next = after + self._pause(after - began, after - self._began)
+        return seen
+
+    def _pause(self, cost: float, age: float) -> float:
+        """Until the next look: no hurry while the end is far, and a little while near it a
+        quick one, as nothing else is done between the end and the look that sees it."""
+        left = self._pace.left
+        if left is not None and left < NEAR and self._near < MOST_NEAR:
+            self._near += 1
+            return max(cost * LOOKS_NEAR, QUICKEST / 2)
+        calm = CALM if left and left > FAR else min(max(age / CALMING_DOWN, QUICKEST), CALM)
+        return min(max(cost * LOOKS_PER_COST, calm), SLOWEST)
 
     def show(self, interrupts: int) -> None:
         if self._scene is not None:
@@ -127,8 +183,8 @@ class Watcher:
 class Failures:
     """The tasks that fail from now on, told one by one up to a number."""
 
-    def __init__(self, hv: Context, batch: str | None, since: int) -> None:
-        self._hv, self._batch, self._since = hv, batch, since
+    def __init__(self, hv: Context, batches: Sequence[str | None], since: int) -> None:
+        self._hv, self._batches, self._since = hv, batches, since
         self._told: set[str] = set()
         self._count = 0
 
@@ -138,17 +194,19 @@ class Failures:
             self._count = count
             return [], False
         self._count = count
-        found = failed_since(self._hv, self._batch, self._since, ("failed",))
+        found = failed_since(self._hv, self._batches, self._since, ("failed",))
         fresh = [task for task in found if task.id not in self._told]
         told = fresh[: MOST_TOLD - len(self._told)]
         self._told |= {task.id for task in told}
         return told, len(self._told) >= MOST_TOLD
 
 
-def failed_since(hv: Context, batch: str | None, since: int, states: tuple[str, ...]) -> list[Task]:
+def failed_since(
+    hv: Context, batches: Sequence[str | None], since: int, states: tuple[str, ...]
+) -> list[Task]:
     """Tasks that ended badly since then, in the order in which they did."""
-    found = list_tasks(hv, states, batch, limit=MOST_FAILURES)
-    recent = [task for task in found if task.updated_at >= since]
+    pages = (list_tasks(hv, states, batch, limit=MOST_FAILURES) for batch in batches)
+    recent = [task for page in pages for task in page if task.updated_at >= since]
     return sorted(recent, key=lambda task: (task.updated_at, task.id))
 
 
@@ -172,38 +230,45 @@ class Interrupts:
         self.count += 1
 
 
-def _watch(hv: Context, submitted: Submitted, view: View, interrupts: Interrupts) -> Status:
-    counter = RunCounter(submitted)
+def _watch(hv: Context, whole: Whole, view: View, interrupts: Interrupts) -> Seen:
+    counter = RunCounter(*whole.parts)
 
     def counts(status: Status) -> Counts:
-        return counter.count(status.stats, status.attempts, running.outcome(hv, submitted))
+        return counter.count(status.stats, status.attempts, ended(hv, whole))
 
-    batch = submitted.batch.id
-    watcher = Watcher(hv, batch, view, submitted.since, counts)
+    watcher = Watcher(hv, whole.batches, view, whole.first.since, counts)
     handled, looked_for_supervisor = 0, time.monotonic()
-    status = watcher.look()
-    while not _is_over(status, handled > 0) and interrupts.count <= 2:
+    seen = watcher.look()
+    while not _is_over(hv, whole, seen, handled > 0) and interrupts.count <= 2:
         if interrupts.count > handled:
             handled = interrupts.count
-            _interrupt(hv, batch, handled)
+            _interrupt(hv, whole.batches, handled)
         watcher.show(interrupts.count)
         if time.monotonic() - looked_for_supervisor > SUPERVISOR_LOOK:
             looked_for_supervisor = time.monotonic()
-            if status.supervisor is None:
+            if seen.status.supervisor is None:
                 running.supervise(hv)
         watcher.rest()
         if watcher.is_due():
-            status = watcher.look()
-    return status
+            seen = watcher.look()
+    return seen
 
 
-def _wait_for_agents(hv: Context, submitted: Submitted, interrupts: Interrupts) -> None:
+def ended(hv: Context, whole: Whole) -> dict[str, int]:
+    """How many tasks of all parts have come into each state since the run began."""
+    found: Counter[str] = Counter()
+    for part in whole.parts:
+        found.update(running.outcome(hv, part))
+    return found
+
+
+def _wait_for_agents(hv: Context, whole: Whole, interrupts: Interrupts) -> None:
     """An agent tells what it cost with its last word, which comes after its task has ended."""
-    if not isinstance(submitted.batch.spec, dict) or not submitted.batch.spec.get("agent"):
-        return
+    specs = [(part.batch.id, part.batch.spec) for part in whole.parts]
+    batches = [id for id, spec in specs if isinstance(spec, dict) and spec.get("agent")]
     deadline = time.monotonic() + LAST_WORD
-    while not interrupts.count and time.monotonic() < deadline:
-        if not live_sessions(hv, submitted.batch.id):
+    while batches and not interrupts.count and time.monotonic() < deadline:
+        if not any(live_sessions(hv, batch) for batch in batches):
             return
         time.sleep(CALM)
 
@@ -213,14 +278,17 @@ def open_tasks(status: Status) -> int:
     return sum(status.stats.states[state] for state in OPEN)
 
 
-def _is_over(status: Status, interrupted: bool) -> bool:
+def _is_over(hv: Context, whole: Whole, seen: Seen, interrupted: bool) -> bool:
     """Nothing is open, or nothing runs and nothing will until somebody runs it again."""
-    if not open_tasks(status):
-        return True
-    if _is_at_checkpoint(status):
+    status = seen.status
+    if (seen.tended and not seen.open) or _is_at_checkpoint(status):
         return True
     over = bool(status.pauses) if interrupted else any(map(_is_final, status.pauses))
-    return over and not status.stats.claimed
+    if over and not status.stats.claimed:
+        return True
+    if not seen.open:
+        tend(hv, whole.first.batch.id)  # and look again: then the reduce may run
+    return False
 
 
 def _is_at_checkpoint(status: Status) -> bool:
@@ -234,19 +302,44 @@ def _is_final(pause: Pause) -> bool:
     return pause.scope == BATCH and by_the_run
 
 
-def _interrupt(hv: Context, batch: str, count: int) -> None:
-    running.pause(hv, batch, reason=running.INTERRUPTED)
-    if count > 1:
+def _interrupt(hv: Context, batches: Sequence[str], count: int) -> None:
+    for batch in batches:
+        running.pause(hv, batch, reason=running.INTERRUPTED)
+    for batch in batches if count > 1 else ():
         running.stop_batch(hv, batch)
 
 
-def _report(hv: Context, submitted: Submitted, last: Status) -> None:
-    bad = failed_since(hv, submitted.batch.id, submitted.since, ("failed", "blocked", "review"))
-    lines = result.lines(
-        submitted, running.outcome(hv, submitted), open_tasks(last), last,
-        running.summary(hv, submitted.batch.id, tasks=False), bad, hv.now() - submitted.since,
-    )  # fmt: skip
-    if isinstance(submitted.batch.spec, dict) and "write_back" in submitted.batch.spec:
-        lines += result.unwritten(running.unwritten(hv, submitted), submitted.batch.name)
+def _as_json(hv: Context, whole: Whole) -> dict[str, Any]:
+    first = whole.first
+    summary = plain(running.summary(hv, first.batch.id))
+    answer = {**summary, "skipped": first.already_done}
+    if found := pattern(hv, first.batch.id):
+        later = [running.summary(hv, batch, tasks=False) for batch in whole.batches[1:]]
+        answer["succeeded"] = all([answer["succeeded"], *(each.succeeded for each in later)])
+        answer |= plain(found._asdict())
+    return answer
+
+
+def _report(hv: Context, whole: Whole, last: Seen | None) -> None:
+    told: list[list[Span]] = []
+    bad: list[Task] = []
+    if last is not None:
+        told, bad = _result(hv, whole, last)
+    if found := pattern(hv, whole.first.batch.id):
+        told += stage_lines(found, columns_here())
     gap = [""] if bad and sys.stdout.isatty() else []
-    say(*gap, *(render(line, wants_colour()) for line in lines))
+    if told:
+        say(*gap, *(render(line, wants_colour()) for line in told))
+
+
+def _result(hv: Context, whole: Whole, last: Seen) -> tuple[list[list[Span]], list[Task]]:
+    first, states = whole.first, ("failed", "blocked", "review")
+    bad = failed_since(hv, whole.batches, first.since, states)
+    summaries = [running.summary(hv, batch, tasks=False) for batch in whole.batches]
+    lines = result.lines(
+        first, ended(hv, whole), open_tasks(last.status), last.status, added_up(summaries), bad,
+        hv.now() - first.since, last.stuck,
+    )  # fmt: skip
+    if isinstance(first.batch.spec, dict) and "write_back" in first.batch.spec:
+        lines += result.unwritten(running.unwritten(hv, first), first.batch.name)
+    return lines, bad

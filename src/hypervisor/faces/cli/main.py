@@ -33,6 +33,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise InvalidInput(f"{message[:LONGEST_COMPLAINT]}. `{self.prog} --help` shows how.")
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Words behind options go to a command that has a place for them."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest and (not hasattr(found, "late") or any(word.startswith("-") for word in rest)):
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        if rest:
+            found.late = tuple(rest)
+        return found
+
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
     """Wraps the summary, not the example; need not load shutil to learn the terminal's width."""

@@ -59,6 +59,7 @@ class Scene(NamedTuple):
     interrupts: int = 0
     idle_since: int | None = None
     batches: Mapping[str, str] = MappingProxyType({})
+    stages: tuple[Span, ...] = ()  # of a whole with several parts, how far each is
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -84,7 +85,7 @@ def glyphs() -> Glyphs:
 
 def picture(scene: Scene, rows: Rows, columns: int, height: int) -> list[list[Span]]:
     """Lines of spans, at most `height` of them, each shorter than `columns`."""
-    head: list[list[Span]] = [[], *progress(scene, columns - 1), *hints(scene)]
+    head: list[list[Span]] = [[], *progress(scene, columns - 1), *stages(scene), *hints(scene)]
     head += [*money_lines(scene.status), host_line(scene.status)]
     room = height - len(head) - 1
     below = _attempts(rows, scene.now, columns - 1, room) if room > 0 else []
@@ -106,6 +107,11 @@ def progress(scene: Scene, columns: int) -> list[list[Span]]:
     if room + 2 < SHORTEST_BAR // 2:
         return [numbers, told]
     return [[*_bar(scene.counts, min(room + 2, LONGEST_BAR)), *numbers], told]
+
+
+def stages(scene: Scene) -> list[list[Span]]:
+    """How far each part of a whole is."""
+    return [joined(scene.stages)] if scene.stages else []
 
 
 def figures(scene: Scene) -> list[Span]:

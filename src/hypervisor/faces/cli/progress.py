@@ -61,8 +61,9 @@ class RunCounter:
     end, so only one of them can be relied on: the rest of all is what is done.
     """
 
-    def __init__(self, submitted: Submitted) -> None:
-        self._submitted = submitted
+    def __init__(self, *parts: Submitted) -> None:
+        self._to_do = sum(part.to_do for part in parts)
+        self._skipped = parts[0].already_done
         self._total = self._of_batch = 0
 
     def count(
@@ -70,7 +71,7 @@ class RunCounter:
     ) -> Counts:
         all_of_it = count(stats.states, attempts)
         if not self._total:
-            self._total = max(self._submitted.to_do, all_of_it.open)
+            self._total = max(self._to_do, all_of_it.open)
             self._of_batch = stats.total
         total = self._total + stats.total - self._of_batch
         failed, cancelled = ended.get("failed", 0), ended.get("cancelled", 0)
@@ -78,7 +79,7 @@ class RunCounter:
         done = max(total - all_of_it.open - failed - cancelled - held, 0)
         return all_of_it._replace(
             done=done, failed=failed, cancelled=cancelled, held=held,
-            skipped=self._submitted.already_done,
+            skipped=self._skipped,
         )  # fmt: skip
 
 

@@ -31,13 +31,13 @@ STATES = {"done": GREEN, "failed": RED, "cancelled": YELLOW, "blocked": YELLOW, 
 
 def lines(
     submitted: Submitted, ended: Mapping[str, int], open_tasks: int, last: Status,
-    summary: Summary, bad: Sequence[Task], took: int,
+    summary: Summary, bad: Sequence[Task], took: int, stuck: int = 0,
 ) -> list[list[Span]]:  # fmt: skip
     """The result block of a run."""
     name = shlex.quote(submitted.batch.name)
     counts = {state: ended.get(state, 0) for state in STATES}
     return [
-        _counts(counts, open_tasks, submitted.already_done, took, last),
+        _counts(counts, open_tasks, stuck, submitted.already_done, took, last),
         _cost(summary, bool(submitted.already_done or submitted.retried)),
         *_categories(summary),
         *_failures(bad, sum(counts.values()) - counts["done"] - counts["cancelled"], name),
@@ -56,7 +56,7 @@ def unwritten(count: int, batch: str) -> list[list[Span]]:
 
 
 def _counts(
-    counts: Mapping[str, int], left: int, skipped: int, took: int, last: Status
+    counts: Mapping[str, int], left: int, stuck: int, skipped: int, took: int, last: Status
 ) -> list[Span]:
     at_checkpoint = last.checkpoint is not None
     all_done = (not left or at_checkpoint) and sum(counts.values()) == counts["done"]
@@ -67,7 +67,8 @@ def _counts(
         if count or state == "done"
     ]
     rest = "wait behind the checkpoint" if at_checkpoint else "not finished"
-    parts.append((f"{left:,} {rest}" if left else "", YELLOW))
+    parts.append((f"{left - stuck:,} {rest}" if left > stuck else "", YELLOW))
+    parts.append((f"{stuck:,} not begun (what came before failed)" if stuck else "", YELLOW))
     parts.append((f"{skipped:,} skipped (done before)" if skipped else "", DIM))
     ended = sum(counts.values())
     pace = f" ({rate(ended * 1000 / took)})" if ended and took > 0 else ""

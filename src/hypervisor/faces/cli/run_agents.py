@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypervisor.domain.agents.budgeting import money
@@ -89,7 +90,7 @@ def fields(args: argparse.Namespace) -> dict[str, Any]:
     if args.agent is None:
         return {}
     return {
-        "agent": args.agent, "prompt": _prompt(args.prompt), "fallback": args.fallback or "",
+        "agent": args.agent, "prompt": prompt_text(args.prompt), "fallback": args.fallback or "",
         "mode": "pull" if args.pull is not None else "push",
         "pull": MOST_PULLED if args.pull is None else args.pull,
         "permissions": args.permissions or "edit", "allow": tuple(args.allow or ()),
@@ -108,12 +109,12 @@ def called(spec: RunSpec, args: argparse.Namespace) -> tuple[str, str]:
     return name, "\0".join((spec.cwd, "agent", spec.agent, spec.prompt))
 
 
-def _prompt(given: str | None) -> str:
+def prompt_text(given: str | None, option: str = "--prompt") -> str:
     """The text of the file, or the text itself. A name that looks like a file's must be one."""
     if given is None:
         return ""
     if not given.strip():
-        raise InvalidInput("--prompt is empty.")
+        raise InvalidInput(f"{option} is empty.")
     is_name = len(given) < 1_000 and "\n" not in given
     if is_name and os.path.isfile(given):
         text = values.read_text(given, "the prompt")
@@ -157,8 +158,10 @@ def survey(args: argparse.Namespace) -> AgentSurvey:
 # What would be started
 
 
-def show(args: argparse.Namespace, first: Item) -> int:
-    """The dry run: agent, command line, and the prompt of the first item."""
+def show(
+    args: argparse.Namespace, first: Item, follows: Mapping[str, Any], told: Sequence[str]
+) -> int:
+    """The dry run: agent, command line, the prompt of the first item, and what follows."""
     host: Context = args.host
     task = task_for(first, args.base)
     name = args.router.agent(task) or args.spec.agents[0]
@@ -167,7 +170,7 @@ def show(args: argparse.Namespace, first: Item) -> int:
     if args.json:
         print_json({
             "batch": args.batch_name, "items": args.count, "agent": name, "version": seen.version,
-            "routed": dict(args.survey.agents.routed), **found._asdict(),
+            "routed": dict(args.survey.agents.routed), **found._asdict(), **follows,
         })  # fmt: skip
         return EXIT_OK
     print(f"agent:      {one_line(f'{name} {seen.version} ({seen.path})')}")
@@ -175,6 +178,8 @@ def show(args: argparse.Namespace, first: Item) -> int:
         print(line)
     print("prompt:" if args.spec.mode == "pull" else "prompt of the first item:")
     print(block(found.prompt))
+    for line in told:
+        print(line)
     print(f"{counted(args.count, 'item')} (dry run: nothing was started)")
     return EXIT_OK
 

@@ -6,33 +6,37 @@ import argparse
 import os
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import RunSpec
 from hypervisor.faces.cli import run_agents
-from hypervisor.operations.skills import SKILLS, Skill
+
+if TYPE_CHECKING:
+    from hypervisor.operations.skill_folders import FoundSkill
 
 COPY_MARK = ".copy-of"  # in a copy that --copy made: of what
 
 
-def skill_of(args: argparse.Namespace) -> Skill | None:
+def skill_of(args: argparse.Namespace) -> FoundSkill | None:
     """`hv run triage PATH` is a skill; after a `--` the same words are a command."""
-    if not args.command or "--" in args.words or args.command[0] not in SKILLS:
-        if args.copy is not None:
-            raise InvalidInput("--copy goes with a skill, as in `hv run triage PATH --copy DIR`.")
+    args.skill_paths, args.paths_only, args.columns = [], False, None
+    if args.copy is None and not args.late and (not args.command or "--" in args.words):
         return None
-    skill = SKILLS[args.command[0]]
-    if len(args.command) != 2 or args.items or args.fn:
-        raise InvalidInput(f"name one folder: hv run {skill.name} PATH.")
-    path = args.command[1]
+    from hypervisor.faces.cli import run_skills  # reading one takes modules that few runs need
+
+    found = run_skills.skill_of(args)
+    if found is None:
+        return None
+    paths = run_skills.apply(args, found)
     if args.copy is not None:
-        path = args.copy if _copied(path, args) else path
-    args.command, args.fn = [], skill.function
-    args.items, args.format = [path], args.format or skill.format
-    args.paths_only = not (args.chunk or args.chunk_by or args.epic)
-    args.type = skill.type if args.type == "run" else args.type
-    args.write_back = args.write_back or skill.write_back
-    return skill
+        if len(paths) != 1:
+            raise InvalidInput(f"name one folder: hv run {found.skill.name} PATH --copy DIR.")
+        paths = [args.copy] if _copied(paths[0], args) else paths
+    run_skills.set_items(args, found, paths)
+    run_skills.tell_origin(found)
+    args.skill_paths = paths
+    return found
 
 
 def _copied(path: str, args: argparse.Namespace) -> bool:
@@ -77,7 +81,8 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         claim=args.claim, fail_fast=args.fail_fast, strategy=args.strategy, time=args.timeout,
         memory=args.memory, silence=args.silence, output=args.max_output, result=args.result,
         gate=args.gate, write_back=_write_back(args),
-        propose=args.propose, **run_agents.fields(args),
+        propose=args.propose, skill=args.skill.skill.name if args.skill else "",
+        **run_agents.fields(args),
     )  # fmt: skip
 
 
@@ -95,10 +100,7 @@ def name_for(spec: RunSpec, args: argparse.Namespace) -> str:
     from hashlib import blake2b
 
     if args.skill:
-        path = os.path.abspath(args.items[0])
-        mark = blake2b(path.encode("utf-8", "surrogateescape"), digest_size=3).hexdigest()
-        safe = "".join(c if c.isalnum() else "-" for c in os.path.basename(path))[:30]
-        return f"{args.skill.name}-{safe}-{mark}"
+        return _skill_name(spec, args)
     if spec.agent:
         what, same = run_agents.called(spec, args)
     else:
@@ -106,3 +108,18 @@ def name_for(spec: RunSpec, args: argparse.Namespace) -> str:
         same = "\0".join((spec.cwd, what, *spec.command, str(spec.shell), spec.stdin))
     safe = "".join(c if c.isalnum() or c in "._:" else "-" for c in what)[:40]
     return f"{safe}-{blake2b(same.encode('utf-8', 'surrogateescape'), digest_size=3).hexdigest()}"
+
+
+def _skill_name(spec: RunSpec, args: argparse.Namespace) -> str:
+    """The same skill on the same path is the same batch, as long as it runs the same."""
+    from hashlib import blake2b
+
+    paths = [os.path.abspath(path) for path in args.skill_paths]
+    same = [*paths, *spec.command, spec.prompt]
+    if not paths:
+        same += [spec.cwd, *(args.items or ())]
+    text = "\0".join(part for part in same if part)
+    mark = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=3).hexdigest()
+    base = os.path.basename(paths[0]) if paths else ""
+    safe = "".join(c if c.isalnum() else "-" for c in base)[:30]
+    return "-".join(filter(None, (spec.skill, safe, mark)))

@@ -42,6 +42,7 @@ class Source:
         self._epic = getattr(args, "epic", None)
         self._null, self._form = args.null, args.format or ("tasks" if self._epic else None)
         self._paths_only = getattr(args, "paths_only", False)  # nobody asks what is in them
+        self._columns = getattr(args, "columns", None)  # that every item has besides its own
         self._below: set[str] = set()
         self._names = args.items or ([] if args.item else ["-"])
         self.bad = 0
@@ -52,6 +53,8 @@ class Source:
     def __iter__(self) -> Iterator[Item]:
         self.bad, self.first_bad = 0, []
         for number, item in enumerate(self._all(), 1):
+            if self._columns:
+                item = item._replace(columns={**(item.columns or {}), **self._columns})
             yield item._replace(number=number)
 
     def close(self) -> None:
@@ -141,7 +144,9 @@ class Source:
         from hypervisor.operations.mail import is_maildir, maildir_items
         from hypervisor.operations.taskfolder import task_items, task_paths
 
-        form = self._form or ("maildir" if is_maildir(name) else "tasks")
+        form = self._form or "tasks"
+        if self._form in (None, "mbox") and is_maildir(name):  # mails either way
+            form = "maildir"
         if self._null or form not in FOLDERS:
             given = "items that end with NUL" if self._null else f"the format {form}"
             raise InvalidInput(f"{name} is a folder, and {given} cannot be one.")

@@ -26,6 +26,7 @@ COMMANDS = {
     for command in (
         Command("run", "run", "make"),
         Command("preflight", "preflight", "look"),
+        Command("skills", "skills", "bare"),
         Command("agents", "agents", "bare"),
         Command("status", "status"),
         Command("top", "attempts"),
@@ -78,6 +79,9 @@ COMMANDS = {
 }
 # Verbs that a command offers beside the one it is named for.
 ALSO = {
+    "run": ("run_pattern",),
+    "summary": ("pattern",),
+    "skills": ("skill", "new_skill"),
     "agents": ("check_agent", "brakes", "lift_brake"),
     "done": ("complete_and_claim",),
     "release": ("take_back",),

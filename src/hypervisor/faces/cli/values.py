@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from hypervisor.domain.amounts import amount as read_amount
+from hypervisor.domain.amounts import money as read_money
 from hypervisor.domain.errors import InvalidInput
 
 UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -60,32 +62,6 @@ def read_text(path: str, what: str) -> str:
         ) from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{what} from {path} is not valid UTF-8. Nothing was changed.") from None
-
-
-def money(text: str) -> int:
-    """`5`, `0.10`, `$2.50`, in millionths."""
-    from decimal import Decimal, InvalidOperation
-
-    try:
-        found = Decimal(text.strip().removeprefix("$"))
-    except InvalidOperation:
-        found = Decimal(-1)
-    if not found.is_finite() or not 0 < found < 1_000_000_000:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no sum of money: try 5 or 0.50")
-    return int(found * 1_000_000)
-
-
-def amount(text: str) -> int:
-    """`5000`, `200k`, `1.5M`: a K is 1,000 here."""
-    number = text.strip().lower().rstrip("km")
-    unit = {"": 1, "k": 1_000, "m": 1_000_000}.get(text.strip().lower()[len(number) :])
-    try:
-        found = int(float(number) * unit) if unit else 0
-    except (ValueError, OverflowError):
-        found = 0
-    if not 0 < found < 2**62:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number: try 5000, 200k or 1.5M")
-    return found
 
 
 def add_task_fields(parser: argparse.ArgumentParser, changing: bool) -> None:
@@ -143,3 +119,7 @@ def checked(read: Callable[[str], int]) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(str(error).rstrip(".")) from None
 
     return convert
+
+
+money = checked(read_money)
+amount = checked(read_amount)

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.version import VERSION
 from hypervisor.faces.html.charts import Row, bars, histogram, share_bar, timeline
+from hypervisor.faces.html.gains import gains
+from hypervisor.faces.html.stages import stages
 from hypervisor.faces.html.style import CSS, SCRIPT, policy
 from hypervisor.faces.html.text import (
     attribute,
@@ -28,8 +30,10 @@ OPEN = ("in_progress", "merging", "active", "waiting", "inbox")
 
 def page(report: BatchReport, data: str | None = None) -> str:
     """The whole page; `data` is the same report as JSON, kept in the page for programs."""
+    table, answer = stages(report.pattern)
     sections = (
-        _timeline(report), _durations(report), _categories(report), _chunks(report),
+        _section("Answer", answer), _section("Stages", table), _timeline(report),
+        _durations(report), _learned(report), _categories(report), _chunks(report),
         _failures(report), _slowest(report), _receipts(report), _tasks(report),
     )  # fmt: skip
     block = f'<script type="application/json" id="data">{data_block(data)}</script>' if data else ""
@@ -129,6 +133,11 @@ def _durations(report: BatchReport) -> str:
         return ""
     note = f"Half of the attempts took {took(report.median_ms)} or less."
     return _section("How long attempts took", histogram(report.durations), note)
+
+
+def _learned(report: BatchReport) -> str:
+    note = "How much so many workers do, as a multiple of one; the band holds the truth with 90 %."
+    return _section("What parallelism is worth", gains(report.learned), note)
 
 
 def _categories(report: BatchReport) -> str:

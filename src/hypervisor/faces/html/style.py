@@ -80,6 +80,20 @@ i.running, i.in_progress, i.merging { background: var(--soft); }
 .bins div { text-align: center; color: var(--soft); font-size: .8rem; line-height: 1.3;
   font-variant-numeric: tabular-nums; }
 .bins svg { height: 7.5rem; margin: .3rem 0 .45rem; border-bottom: 1px solid var(--line); }
+.gain { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; }
+.gain + h3, .gain + .note + h3 { margin-top: 2rem; }
+.gain .y { display: flex; flex-direction: column; justify-content: space-between;
+  text-align: right; }
+.gain .y, .gain .x { color: var(--soft); font-size: .8rem; font-variant-numeric: tabular-nums; }
+.gain svg { height: 11rem; background: var(--wash); border-radius: 3px; }
+.gain .x { grid-column: 2; display: grid; grid-auto-flow: column; text-align: center;
+  grid-auto-columns: minmax(0, 1fr); padding-top: .25rem; }
+.gain .x b { color: var(--accent); }
+.band { fill: var(--accent); opacity: .22; }
+.mean { fill: none; stroke: var(--accent); stroke-width: 2; vector-effect: non-scaling-stroke; }
+.ideal { stroke: var(--rest); stroke-dasharray: 3 4; vector-effect: non-scaling-stroke; }
+.next { stroke: var(--accent); stroke-dasharray: 2 3; vector-effect: non-scaling-stroke; }
+h3 { margin: 0 0 .8rem; font-size: .95rem; font-weight: 600; overflow-wrap: anywhere; }
 .bars { display: grid; grid-template-columns: minmax(5rem, max-content) 1fr max-content;
   gap: .55rem 1rem; align-items: center; }
 .bars span { overflow-wrap: anywhere; max-width: 22rem; }

@@ -17,7 +17,7 @@ from hypervisor.domain.errors import HypervisorError
 from hypervisor.faces.mcp.answers import without_empty
 from hypervisor.faces.mcp.tools_hive import shown
 from hypervisor.faces.mcp.tools_tasks import whole
-from hypervisor.operations import hive, look, run, waiting
+from hypervisor.operations import hive, look, run, skills, waiting
 from hypervisor.operations.context import Context
 
 Answer = TypeVar("Answer")
@@ -76,6 +76,12 @@ def add_resources(server: MCPServer[Any], hv: Context) -> None:
         found = _told(lambda: look.batches(hv, MOST_BATCHES))
         return json.dumps([{"batch": each.name, "id": each.id} for each in found])
 
+    @server.resource("hypervisor://skills", name="skills", mime_type=JSON)
+    def kept_runs() -> str:
+        """The skills of this project, its user and Hypervisor; `hv run SKILL PATH` runs one."""
+        found = [each for each in _told(lambda: skills.skills(hv)) if not each.problem]
+        return json.dumps([_skill(each) for each in found], ensure_ascii=False)
+
     @server.resource(SUMMARY, name="batch summary", mime_type=JSON)
     def summary(batch: str) -> str:
         """What came of a batch, by its id or name."""
@@ -98,6 +104,14 @@ def add_resources(server: MCPServer[Any], hv: Context) -> None:
     def output(task: str) -> str:
         """The end of what its last attempt printed."""
         return _told(lambda: _tail(hv, task)).decode("utf-8", "replace")
+
+
+def _skill(each: skills.SkillView) -> dict[str, Any]:
+    record = each.record
+    return without_empty(
+        skill=each.name, description=each.description, origin=each.kind, runs=record.runs,
+        tasks=record.tasks, success=record.success,
+    )  # fmt: skip
 
 
 def _tail(hv: Context, task: str) -> bytes:

@@ -7,7 +7,7 @@ nothing: titles, empty defaults, references. Errors name the next step.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp.server.mcpserver import MCPServer
@@ -159,7 +159,3 @@ def _complaints(error: ValidationError) -> str:
     ]
     more = f" and {len(found) - MOST_COMPLAINTS} more" if len(found) > MOST_COMPLAINTS else ""
     return ("; ".join(parts) + more)[:LONGEST_COMPLAINT]
-
-
-def names_of(offers: Iterable[Offer]) -> tuple[str, ...]:
-    return tuple(offer.function.__name__ for offer in offers)

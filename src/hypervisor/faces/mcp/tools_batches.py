@@ -80,6 +80,32 @@ class Learned(TypedDict):
     said: str
 
 
+# What spawn_parallel_tasks takes, with what clients are told of it.
+ToSpawn = Annotated[
+    Sequence[str | dict[str, Any]],
+    Field(
+        description="descriptions, or {description, item, body, type, priority, key, "
+        "after: [places from 1, keys], requires, exclusive, retries, data}",
+        max_length=spawn.MOST_TASKS,
+    ),
+]
+Branch = Annotated[str, Field(description="context that all inherit")]
+Argv = Annotated[Sequence[str], Field(description="argv; {} is the item (else the description)")]
+Function = Annotated[str, Field(description="package.module:function")]
+Agent = Annotated[str, Field(description="claude, codex, gemini, …, auto")]
+Prompt = Annotated[str, Field(description="for the agent; {item} {title} {body}")]
+Permissions = Annotated[Literal["read-only", "edit"], Field(description="of the agent")]
+Reduce = Annotated[
+    str | dict[str, Any],
+    Field(
+        description="a last task with command|function|agent; its item is a file with all results"
+    ),
+]
+Name = Annotated[str, Field(description="of the batch; same name and tasks add nothing")]
+Seconds = Annotated[float, Field(ge=0, le=1e7, description="of an attempt")]
+JsonResults = Annotated[bool, Field(description="a command's last line is its result")]
+
+
 class BatchTools:
     def __init__(self, desk: Desk) -> None:
         self.desk, self.hv = desk, desk.hv
@@ -98,38 +124,21 @@ class BatchTools:
 
     def spawn_parallel_tasks(
         self,
-        tasks: Annotated[
-            Sequence[str | dict[str, Any]],
-            Field(
-                description="descriptions, or {description, item, body, type, priority, key, "
-                "after: [places from 1, keys], requires, exclusive, retries, data}",
-                max_length=spawn.MOST_TASKS,
-            ),
-        ],
-        branch_id: Annotated[str, Field(description="context that all inherit")] = "",
+        tasks: ToSpawn,
+        branch_id: Branch = "",
         strategy: Literal["auto", "parallel", "sequential", "adaptive"] = "auto",
-        command: Annotated[
-            Sequence[str], Field(description="argv; {} is the item (else the description)")
-        ] = (),
-        function: Annotated[str, Field(description="package.module:function")] = "",
-        agent: Annotated[str, Field(description="claude, codex, gemini, …, auto")] = "",
-        prompt: Annotated[str, Field(description="for the agent; {item} {title} {body}")] = "",
-        permissions: Annotated[
-            Literal["read-only", "edit"], Field(description="of the agent")
-        ] = "edit",
-        reduce: Annotated[
-            str | dict[str, Any],
-            Field(description="a last task with command|function|agent; its item is a file with "
-                  "all results"),
-        ] = "",
-        name: Annotated[str, Field(description="of the batch; same name and tasks add nothing")]
-        = "",
+        command: Argv = (),
+        function: Function = "",
+        agent: Agent = "",
+        prompt: Prompt = "",
+        permissions: Permissions = "edit",
+        reduce: Reduce = "",
+        name: Name = "",
         folder: str = "",
         workers: Annotated[int, Field(ge=0)] = 0,
-        timeout_seconds: Annotated[float, Field(ge=0, le=1e7, description="of an attempt")] = 0,
-        json_results: Annotated[bool, Field(description="a command's last line is its result")]
-        = False,
-    ) -> Spawned:  # fmt: skip
+        timeout_seconds: Seconds = 0,
+        json_results: JsonResults = False,
+    ) -> Spawned:
         """Run tasks in parallel in the background; returns at once and they finish without you.
         Without command, function or agent they wait for claim_next_task."""
         how = spawn.How(

@@ -15,9 +15,11 @@ EXAMPLE = """eval "$(hv completion bash)"                              # in ~/.b
   hv completion fish > ~/.config/fish/completions/hv.fish     # once"""
 WITH_TASKS = ("show", "retry", "cancel", "update", "release", "receipt", "logs", "kill")
 WITH_BATCHES = ("status", "summary", "pause", "resume", "scale")
+WITH_SKILLS = ("run", "skills")
 # Shells expand these words once more: only names that are harmless there are offered.
 BATCHES = 'hv stats --names 2>/dev/null | grep -xE "[A-Za-z0-9._:-]+"'
 
+SKILLS = 'hv skills --names 2>/dev/null | grep -xE "[a-z0-9_-]+"'
 AGENTS = 'hv agents --names 2>/dev/null | grep -xE "[A-Za-z0-9._:-]+"'
 
 
@@ -59,7 +61,8 @@ def _bash() -> str:
         words = " ".join([*options, *words_of(name)])
         tasks = " $(hv ls --ids --limit 200 2>/dev/null)" if name in WITH_TASKS else ""
         batches = f" $({BATCHES})" if name in WITH_BATCHES else ""
-        cases.append(f'        {name}) words="{words}{tasks}{batches}" ;;')
+        skills = f" $({SKILLS})" if name in WITH_SKILLS else ""
+        cases.append(f'        {name}) words="{words}{tasks}{batches}{skills}" ;;')
         values.update({option: given for option, (_, given) in options.items() if given})
     given = [f'        {option}) words="{" ".join(v)}" ;;' for option, v in values.items()]
     return "\n".join([
@@ -69,11 +72,13 @@ def _bash() -> str:
         f'        COMPREPLY=($(compgen -W "{" ".join(COMMANDS)}" -- "$word")); return',
         "    fi",
         '    case "$last" in', *given,
-        '        --from|--items|--store|--cwd|--python|--prompt|--schema|--copy|--out) '
+        '        --items|--store|--cwd|--python|--prompt|--reduce-prompt|--schema|--copy|--out) '
         'COMPREPLY=($(compgen -f -- "$word")); return ;;',
         f'        --batch) [ "${{COMP_WORDS[1]}}" = run ] || words="$({BATCHES})" ;;',
         f'        --agent) words="auto $({AGENTS})" ;;',
-        f'        --fallback|check) words="$({AGENTS})" ;;',
+        f'        --from) if [ "${{COMP_WORDS[1]}}" = skills ]; then words="$({BATCHES})"; '
+        'else COMPREPLY=($(compgen -f -- "$word")); return; fi ;;',
+        f'        --fallback|--reduce-agent|check) words="$({AGENTS})" ;;',
         "    esac",
         '    if [ -z "$words" ]; then case "${COMP_WORDS[1]}" in', *cases, "    esac; fi",
         '    COMPREPLY=($(compgen -W "$words" -- "$word"))',
@@ -96,7 +101,7 @@ def _fish() -> str:
         seen = f"-n '__fish_seen_subcommand_from {name}'"
         for option, (about, values) in options_of(name).items():
             given = f" -x -a {_quoted(' '.join(values))}" if values else ""
-            if option in ("--agent", "--fallback"):
+            if option in ("--agent", "--fallback", "--reduce-agent"):
                 given = f" -x -a '({AGENTS})'"
             lines.append(f"complete -c hv {seen} -l {option[2:]} -d {_quoted(about)}{given}")
         if words_of(name):
@@ -105,6 +110,8 @@ def _fish() -> str:
             lines.append(f"complete -c hv {seen} -a '(hv ls --ids --limit 200 2>/dev/null)'")
         if name in WITH_BATCHES:
             lines.append(f"complete -c hv {seen} -a '({BATCHES})'")
+        if name in WITH_SKILLS:
+            lines.append(f"complete -c hv {seen} -a '({SKILLS})'")
     return "\n".join(lines)
 
 

@@ -56,8 +56,8 @@ def _shown(each: Learned) -> list[str]:
     if each.samples or each.said:
         lines += [f"  {line}" for line in _plot(each.gains)]
         lines.append(f"  parallel benefit {_saved(each.parallel_benefit)}")
-    how = "next time" if each.next.settled else "next, to learn more"
-    lines.append(f"  {how}: {counted(each.next.workers, 'worker')}: {one_line(each.next.why)}")
+    workers = counted(each.next.workers, "worker")
+    lines.append(f"  next time: {workers}: {one_line(each.next.why)}")
     return lines
 
 
@@ -87,7 +87,7 @@ def _limits(each: Learned) -> str:
     words = {
         "cpu": "the CPU", "memory": "memory", "lock": "something that only one can have (a lock)",
         "quota": "something that serves only some at once (a quota)",
-        "wait": "nothing here: they mostly wait (network, disk, others)",
+        "wait": "nothing here: they mostly wait",
     }  # fmt: skip
     if not each.bottleneck:
         return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,12 +11,11 @@ from collections.abc import Iterator
 from hypervisor.domain import checks
 from hypervisor.domain.chunk import NONE
 from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
-from hypervisor.domain.preflight import Preflight
 from hypervisor.domain.run import template_of
 from hypervisor.domain.task import NewTask
 from hypervisor.domain.template import Item, Template, parse
-from hypervisor.faces.cli import following, run_agents, run_options
-from hypervisor.faces.cli.output import one_line, print_json, say
+from hypervisor.faces.cli import following, run_agents, run_options, run_patterns, run_telling
+from hypervisor.faces.cli.output import one_line, say
 from hypervisor.faces.cli.run_words import name_for, skill_of, spec_of
 from hypervisor.faces.cli.sourcing import Source
 from hypervisor.operations import items as reading
@@ -28,8 +26,8 @@ from hypervisor.operations.checkout import branch_here
 from hypervisor.operations.chunks import DEFAULT_SIZE, ChunkLists, Cut, Numbering, check_cut
 from hypervisor.operations.context import Context
 from hypervisor.operations.items import task_for
+from hypervisor.operations.patterns import Whole, run_pattern
 from hypervisor.operations.preflight import Intent, Survey
-from hypervisor.operations.skills import SKILLS
 from hypervisor.operations.specs import check_spec
 from hypervisor.operations.wording import counted
 
@@ -37,15 +35,15 @@ EXAMPLE = """find . -name '*.jpg' | hv run -- convert {} {.}.png
   hv run --items 'src/**/*.py' --workers 4 -- ruff check {}
   hv run --fn package.module:function --items rows.jsonl --retries 2
   hv run --agent claude --prompt review.md --items 'src/**/*.py' --budget 5
+  hv run --items '*.log' --then 'sort -u {output}' --reduce 'python3 merge.py {}' -- grep ERR {}
   hv run triage inbox/ --chunk month --gate each"""
-SHOWN = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "hv run [options] -- COMMAND …\n       hv run [options] --fn MODULE:FUNCTION\n"
         "       hv run [options] --agent NAME\n"
-        f"       hv run [options] {'|'.join(SKILLS)} PATH"
+        "       hv run SKILL [PATH] [options]"
     )
     parser.add_argument(
         "command", nargs="*", metavar="-- COMMAND",
@@ -55,9 +53,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run_options.add_items(parser)
     run_options.add_how(parser)
     run_agents.add_options(parser)
+    run_patterns.add_options(parser)
     run_options.add_review(parser)
     run_options.add_tasks(parser)
     run_options.add_limits(parser)
+    # A skill has it read the words again, and takes those that come behind options.
+    parser.set_defaults(parser=parser, late=())
     parser.add_argument("--copy", metavar="FOLDER",
                         help="a skill works on a copy of PATH there, made once")  # fmt: skip
 
@@ -71,7 +72,8 @@ def prepare(args: argparse.Namespace) -> int | None:
         raise InvalidInput(f"say what to run: a command after --, or a function with --fn; {both}.")
     args.spec = check_spec(spec_of(args))
     args.template = template_of(args.spec) if args.command else None
-    _check_program(args)
+    run_patterns.prepare(args)
+    _check_programs(args)
     agents = run_agents.survey(args) if args.agent else None
     args.batch_name = checks.label(
         "--name", name_for(args.spec, args) if args.name is None else args.name
@@ -84,7 +86,7 @@ def prepare(args: argparse.Namespace) -> int | None:
     args.places = {}
     args.count = _check_items(args)
     _refuse_waiting_for_later(args)
-    return _preview(args) if args.dry_run else None
+    return run_telling.preview(args, _usable(args)) if args.dry_run else None
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -96,43 +98,43 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.agent and found is None:
         args.findings = tuple(args.survey.agents.findings(hv, args.count))
     chunks = args.numbering.names if args.numbering else ()
-    submitted = running.run(
-        hv, args.spec, _tasks(hv, args), args.batch_name, chunks=chunks,
-        together=found is not None and found.linked > 0,
+    whole = run_pattern(
+        hv, args.spec, _tasks(hv, args), args.batch_name, args.then_specs, args.reduce_spec,
+        chunks, together=found is not None and found.linked > 0,
     )  # fmt: skip
     args.source.close()
     if not args.json:
-        _say_opening(submitted, args, found)
-    if submitted.to_do:
+        run_telling.say_opening(whole, args, found)
+    if whole.to_do:
         running.supervise(hv)
     if args.detach:
-        return _detached(submitted, args)
-    return _follow(hv, submitted, args)
+        return run_telling.detached(whole, args)
+    return _follow(hv, whole, args)
 
 
-def _follow(hv: Context, submitted: running.Submitted, args: argparse.Namespace) -> int:
+def _follow(hv: Context, whole: Whole, args: argparse.Namespace) -> int:
     """To the end, or to a checkpoint: there a person at a terminal is asked at once."""
-    code = following.follow(hv, submitted, as_json=args.json, quiet=args.quiet)
+    code = following.follow(hv, whole, as_json=args.json, quiet=args.quiet)
     if code == EXIT_CHECKPOINT and not (args.json or args.quiet):
-        code = _ask(hv, submitted)
-    if (args.skill or args.numbering) and submitted.to_do and not args.json:
-        _write_report(hv, submitted.batch.id)
+        code = _ask(hv, whole)
+    if (args.skill or args.numbering) and whole.to_do and not args.json:
+        _write_report(hv, whole.first.batch.id)
     return code
 
 
-def _ask(hv: Context, submitted: running.Submitted) -> int:
+def _ask(hv: Context, whole: Whole) -> int:
     from hypervisor.faces.cli import reviewing
 
     code = EXIT_CHECKPOINT
     while code == EXIT_CHECKPOINT and reviewing.can_ask():
         print()
-        done = reviewing.ask(hv, submitted.batch.id)
+        done = reviewing.ask(hv, whole.first.batch.id)
         if done is None:
             break
         print(reviewing.said(done))
-        if not (done.opened or done.tasks):
-            return EXIT_UNSUCCESSFUL if running.unsuccessful(hv, submitted) else EXIT_OK
-        code = following.follow(hv, submitted, False, False)
+        if not (done.opened or done.tasks or whole.pattern):
+            return EXIT_UNSUCCESSFUL if following.unsuccessful(hv, whole) else EXIT_OK
+        code = following.follow(hv, whole, False, False)
     return code
 
 
@@ -156,18 +158,16 @@ def _numbering(args: argparse.Namespace) -> Numbering | None:
     return Numbering(cut if any(cut) else Cut(size=DEFAULT_SIZE))
 
 
-def _check_program(args: argparse.Namespace) -> None:
+def _check_programs(args: argparse.Namespace) -> None:
     """A program that is not there would fail once for every item. Where other hosts share the
     store it may be theirs."""
-    if args.agent:
+    if "://" in (args.store or os.environ.get("HYPERVISOR_STORE", "")):
         return
-    program = args.python if args.fn else args.command[0]
-    store = args.store or os.environ.get("HYPERVISOR_STORE", "")
-    if program is None or args.shell or "{" in program or "://" in store:
-        return
-    there = os.path.join(args.spec.cwd, program) if "/" in program else program
-    if shutil.which(there) is None:
-        raise InvalidInput(f"there is no program {program[:200]} that could be run.")
+    own = None if args.agent or args.shell else args.python if args.fn else args.command[0]
+    for program in ([own] if own else []) + run_patterns.programs(args):
+        there = os.path.join(args.spec.cwd, program) if "/" in program else program
+        if "{" not in program and shutil.which(there) is None:
+            raise InvalidInput(f"there is no program {program[:200]} that could be run.")
 
 
 def _check_items(args: argparse.Namespace) -> int:
@@ -179,7 +179,7 @@ def _check_items(args: argparse.Namespace) -> int:
             args.survey.agents.add(agent_task(item, args.base))
         if args.numbering:
             args.numbering.see(item)
-        if item.columns is not None and not args.skill:
+        if item.columns is not None and not _as_they_are(args):
             args.survey.add(item)
             if args.numbering and args.gate != NONE:
                 args.places[task_for(item, args.base).key] = item
@@ -200,6 +200,11 @@ def _check_items(args: argparse.Namespace) -> int:
     return count
 
 
+def _as_they_are(args: argparse.Namespace) -> bool:
+    """Some skills work on task files themselves: what those say does not keep them from it."""
+    return args.skill is not None and args.skill.skill.items.paths
+
+
 def _usable(args: argparse.Namespace) -> Iterator[Item]:
     """The items that the command can be made for; the others are left out and told."""
     args.problem = None
@@ -209,6 +214,7 @@ def _usable(args: argparse.Namespace) -> Iterator[Item]:
             for each in templates:
                 each.check(None if item.columns is None else item.columns.keys())
                 each.render(item)
+            run_patterns.check_item(args.then_templates, item)
         except InvalidInput as error:
             args.problem = args.problem or error
             args.source.leave_out(reading.place_of(item.text)[:200], str(error))
@@ -263,12 +269,12 @@ def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
     if args.per == "chunk":
         lists = ChunkLists(hv, args.batch_name, args.numbering.names)
         for item in _usable(args):
-            if args.skill or item.columns is None or not args.survey.skips(item):
+            if _as_they_are(args) or item.columns is None or not args.survey.skips(item):
                 lists.add(args.numbering.place(item), item)
         yield from lists.tasks(base)
         return
     for item, occurrence in reading.occurrences(_usable(args)):
-        survey = None if item.columns is None or args.skill else args.survey
+        survey = None if item.columns is None or _as_they_are(args) else args.survey
         if survey and survey.skips(item):
             continue
         make = agent_task if args.agent else task_for
@@ -282,59 +288,3 @@ def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
             task = args.router.labelled(task)
         own = () if keys is None else tuple(keys.render(item))
         yield task._replace(exclusive=tuple(dict.fromkeys((*task.exclusive, *own))))
-
-
-def _say_opening(
-    submitted: running.Submitted, args: argparse.Namespace, found: Preflight | None
-) -> None:
-    lines = [_opening(submitted, args)]
-    if args.agent:
-        lines.append(f"  {run_agents.opening(args)}")
-    if found is not None and (found.findings or found.complete or found.called_off):
-        lines.append(f"  {one_line(found.headline)}")
-    lines += [f"  {one_line(each.said)}" for each in args.findings if submitted.to_do]
-    if args.quiet:
-        print("\n".join(lines), file=sys.stderr)
-    else:
-        say(*lines)
-
-
-def _opening(found: running.Submitted, args: argparse.Namespace) -> str:
-    parts = [
-        f"{found.already_done:,} already done, skipped" if found.already_done else "",
-        f"{found.added:,} new" if found.added and found.added != args.count else "",
-        f"{found.retried:,} failed before, tried again" if found.retried else "",
-        f"{found.still_open:,} still open" if found.still_open else "",
-    ]
-    said = "; ".join(part for part in parts if part)
-    return f"batch {found.batch.name}: {counted(args.count, 'item')}" + (
-        f" ({said})" if said else ""
-    )
-
-
-def _detached(found: running.Submitted, args: argparse.Namespace) -> int:
-    if args.json:
-        print_json({"batch": found.batch.name, "id": found.batch.id, "to_do": found.to_do})
-    else:
-        name = shlex.quote(found.batch.name)
-        print(f"runs in the background: hv status {name} --watch · hv summary {name}")
-    return EXIT_OK
-
-
-def _preview(args: argparse.Namespace) -> int:
-    template: Template | None = args.template
-    shown: list[list[str]] = []
-    for item in _usable(args):
-        if args.agent:
-            return run_agents.show(args, item)
-        if len(shown) == SHOWN:
-            break
-        shown.append(template.render(item) if template else [args.fn, item.text])
-    if args.json:
-        print_json({"batch": args.batch_name, "items": args.count, "commands": shown})
-        return EXIT_OK
-    for argv in shown:
-        print(one_line(shlex.join(argv)))
-    more = f", {args.count - SHOWN:,} of them not shown" if args.count > SHOWN else ""
-    print(f"{counted(args.count, 'item')}{more} (dry run: nothing was started)")
-    return EXIT_OK

@@ -9,7 +9,14 @@ import time
 from hypervisor.domain.errors import EXIT_OK
 from hypervisor.faces.cli import following
 from hypervisor.faces.cli.commands.top import print_attempts
-from hypervisor.faces.cli.output import columns_here, one_line, print_json, table, wants_colour
+from hypervisor.faces.cli.output import (
+    columns_here,
+    one_line,
+    plain,
+    print_json,
+    table,
+    wants_colour,
+)
 from hypervisor.faces.cli.picture import (
     Scene,
     figures,
@@ -21,9 +28,11 @@ from hypervisor.faces.cli.picture import (
     render,
 )
 from hypervisor.faces.cli.progress import count
+from hypervisor.faces.cli.stages import stage_lines, together
 from hypervisor.faces.cli.views import view_for
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import batches, stats
+from hypervisor.operations.patterns import pattern, whole_of
 from hypervisor.operations.run import Status, status
 from hypervisor.operations.wording import counted
 
@@ -42,7 +51,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         _print_json(hv, args)
     elif not args.watch:
-        _print(hv, status(hv, args.batch))
+        _print(hv, args.batch)
     else:
         _watch(hv, args.batch)
     return EXIT_OK
@@ -55,21 +64,31 @@ def _watch(hv: Context, batch: str | None) -> None:
             following.watch(hv, batch, view)
     except KeyboardInterrupt:
         return
-    _print(hv, status(hv, batch))
+    _print(hv, batch)
 
 
 def _print_json(hv: Context, args: argparse.Namespace) -> None:
     """Once, or every second a line."""
     while True:
-        found = status(hv, args.batch)
-        print_json(found)
+        found = _status(hv, args.batch)
+        whole = pattern(hv, found.batch.id) if found.batch else None
+        print_json(found if whole is None else {**plain(found), **plain(whole)})
         sys.stdout.flush()
-        if not args.watch or (args.batch is not None and not following.open_tasks(found)):
+        if not args.watch or (args.batch is not None and following.has_ended(hv, args.batch)):
             return
         time.sleep(PAUSE)
 
 
-def _print(hv: Context, found: Status) -> None:
+def _status(hv: Context, batch: str | None) -> Status:
+    """Of a batch that others follow on, how all of them stand."""
+    if batch is None:
+        return status(hv)
+    return together([status(hv, part) for part in whole_of(hv, hv.store.batch(batch).id)])
+
+
+def _print(hv: Context, batch: str | None) -> None:
+    found = _status(hv, batch)
+    whole = pattern(hv, found.batch.id) if found.batch else None
     names = {batch.id: batch.name for batch in batches(hv)} if found.pauses else {}
     counts = count(found.stats.states, found.attempts)
     scene = Scene(found, counts, hv.now(), batches=names)
@@ -79,6 +98,8 @@ def _print(hv: Context, found: Status) -> None:
     drawn = progress(scene, columns - 1) if sys.stdout.isatty() else [figures(scene)]
     for line in [*drawn, *hints(scene), *money_lines(found), host_line(found)]:
         print(render(fit(line, columns), wants_colour()))
+    for part in stage_lines(whole, columns, answer=False) if whole else ():
+        print(render(fit(part, columns), wants_colour()))
     if found.batch is None:
         _print_batches(hv)
     if any(each.started for each in found.attempts):

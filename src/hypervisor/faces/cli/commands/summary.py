@@ -9,9 +9,20 @@ from hypervisor.domain.agents.budgeting import money
 from hypervisor.domain.errors import EXIT_OK
 from hypervisor.domain.limits import size_text
 from hypervisor.domain.run import TaskReport
-from hypervisor.faces.cli.output import colour, columns_here, duration, one_line, print_json, table
-from hypervisor.faces.cli.picture import WIDE, glyphs
+from hypervisor.faces.cli.output import (
+    colour,
+    columns_here,
+    duration,
+    one_line,
+    plain,
+    print_json,
+    table,
+    wants_colour,
+)
+from hypervisor.faces.cli.picture import WIDE, glyphs, render
+from hypervisor.faces.cli.stages import stage_lines
 from hypervisor.operations.context import Context
+from hypervisor.operations.patterns import pattern
 from hypervisor.operations.run import Summary, summary
 from hypervisor.operations.wording import counted
 
@@ -30,11 +41,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     found = summary(hv, args.batch)
+    whole = pattern(hv, found.id)
     if args.json:
-        print_json(found)
+        print_json(found if whole is None else {**plain(found), **plain(whole)})
         return EXIT_OK
     for line in _head(found):
         print(line)
+    for part in stage_lines(whole, columns_here()) if whole else ():
+        print(render(part, wants_colour()))
     tasks = sorted(found.tasks, key=_order)
     shown = tasks if args.all or not sys.stdout.isatty() else tasks[:MOST_ROWS]
     if shown:

@@ -1,0 +1,124 @@
+"""Workers by fork: a process that has loaded their code waits for the word, and multiplies.
+
+To come up from nothing, an interpreter takes longer than hundreds of short commands. The
+nursery is a child of the supervisor, forked before that opens the store: what SQLite and
+PostgreSQL know of an open database must never go through a fork. It has nothing but its code
+and two pipes, and is gone as soon as the supervisor is.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+Work = Callable[..., None]
+
+
+class Nursery:
+    def __init__(self, work: Work) -> None:
+        """Fork it: from here on, `start` makes processes that do `work`."""
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            _alone(_serve, requests, answers, (self._requests, self._answers), work)
+        os.close(requests)
+        os.close(answers)
+
+    def start(self, words: Sequence[str], log: str) -> int | None:
+        """The process id of a new worker, which the nearest reaper above us has for a child;
+        None if that could not be: the nursery may have been killed."""
+        try:
+            os.write(self._requests, json.dumps([list(words), log]).encode() + b"\n")
+            return int(_line(self._answers) or 0) or None
+        except (OSError, ValueError):
+            return None
+
+    def close(self) -> None:
+        """It ends by itself then."""
+        for handle in (self._requests, self._answers):
+            with suppress(OSError):
+                os.close(handle)
+
+
+def _serve(requests: int, answers: int, others: Sequence[int], work: Work) -> None:
+    for handle in others:
+        os.close(handle)
+    _call_ourselves("nursery")
+    gc.freeze()  # what is loaded stays: to look through it would copy every page of it
+    while request := _line(requests):
+        words, log = json.loads(request)
+        between = os.fork()
+        if not between:
+            _alone(_bring_forth, requests, answers, words, log, work)
+        os.waitpid(between, 0)
+        os.write(answers, b"\n")  # only now is the worker whose it shall be, if there is one
+
+
+def _bring_forth(requests: int, answers: int, words: list[str], log: str, work: Work) -> None:
+    """Whoever is between ends at once, so that the worker is the supervisor's child."""
+    if worker := os.fork():
+        os.write(answers, b"%d" % worker)
+        return
+    os.close(requests)
+    os.close(answers)
+    os.setsid()
+    _write_to(log)
+    _call_ourselves("work", *words)
+    work(*words)
+
+
+def _alone(do: Callable[..., None], *arguments: object) -> None:
+    """Do it and end here, whatever comes: nothing of the caller's may run twice."""
+    code = 1
+    try:
+        do(*arguments)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _write_to(log: str) -> None:
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    if handle > 2:
+        os.close(handle)
+
+
+def _call_ourselves(*words: str) -> None:
+    """Show in lists of processes what we are, in place of what the supervisor was started as;
+    cut to the room that there is. Without it, all would go by the supervisor's name."""
+    with suppress(OSError, ValueError, IndexError, ImportError), open("/proc/self/stat", "rb") as f:
+        import ctypes
+
+        start, end = (int(field) for field in f.read().rpartition(b")")[2].split()[45:47])
+        with open("/proc/self/cmdline", "rb") as file:
+            whole = file.read()
+        if len(whole) != end - start:
+            return
+        ours = whole.split(b"\0")[:4]  # the interpreter, -I, -c and the program
+        text = b"\0".join([*ours, *(word.encode() for word in words)])[: len(whole) - 1]
+        ctypes.memmove(start, text.ljust(len(whole), b"\0"), len(whole))
+
+
+def _line(handle: int) -> bytes:
+    """Up to the next newline: whoever writes waits for an answer before the next line."""
+    text = b""
+    while not text.endswith(b"\n"):
+        piece = os.read(handle, 4096)
+        if not piece:
+            return b""
+        text += piece
+    return text

@@ -1,0 +1,21 @@
+"""What git sees of a .hypervisor folder: nothing but the skills, which are meant to be shared."""
+
+import os
+
+NOTHING = "*\n"  # what older versions wrote
+SKILLS_ONLY = "*\n!/skills/\n!/skills/**\n"
+FILE = ".gitignore"
+
+
+def show_skills(folder: str) -> None:
+    """Let git see the skills in a folder that an older version made. What a person wrote there
+    stays as it is."""
+    path = os.path.join(folder, FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            if file.read() != NOTHING:
+                return
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(SKILLS_ONLY)
+    except (OSError, ValueError):
+        return

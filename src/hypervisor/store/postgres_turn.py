@@ -1,0 +1,64 @@
+"""Plain turns over one PostgreSQL connection: prepared once, sent and read as plain text.
+
+A busy worker takes thousands of turns, all alike. A cursor finds out each time anew how to send
+and read every value; here that is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from psycopg import errors, pq
+from psycopg.generators import execute
+
+from hypervisor.store import turn
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.pq.abc import PGresult
+
+    from hypervisor.store.session import Row
+
+NAME = b"hypervisor_turn"
+FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+NUMBERS = tuple(kind == "bigint" for _, kind in turn.NEXT)
+
+
+class Turns:
+    def __init__(self, connection: Connection[Row]) -> None:
+        self._connection = connection
+        self._encoding = connection.info.encoding
+        self._prepared = False
+
+    def take(self, sql: bytes, values: Row) -> Row | None:
+        """The answer to one turn; by itself, the statement is a transaction."""
+        pgconn = self._connection.pgconn
+        if not self._prepared:
+            pgconn.send_prepare(NAME, sql)
+            self._answer()
+            self._prepared = True
+        pgconn.send_query_prepared(NAME, [self._sent(value) for value in values])
+        answer = self._answer()
+        return self._row(answer) if answer.ntuples else None
+
+    def _answer(self) -> PGresult:
+        answer: PGresult = self._connection.wait(execute(self._connection.pgconn))[-1]
+        if answer.status not in FINE:
+            raise errors.error_from_result(answer, self._encoding)
+        return answer
+
+    def _sent(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if isinstance(value, int):
+            return b"%d" % value
+        if "\0" in value:  # the rest would be cut off
+            raise errors.DataError("text cannot contain NUL (0x00) bytes")
+        return str(value).encode(self._encoding)
+
+    def _row(self, answer: PGresult) -> Row:
+        found = [(answer.get_value(0, i), number) for i, number in enumerate(NUMBERS)]
+        return tuple(
+            None if value is None else int(value) if number else value.decode(self._encoding)
+            for value, number in found
+        )

@@ -1,0 +1,344 @@
+"""Stages and reduces as operations, on both databases. The store and the files are real; who
+works is the test itself, claim by claim."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hypervisor.adapters.batchfiles import BatchFiles
+from hypervisor.adapters.host import LocalHost
+from hypervisor.adapters.outputs import Outputs
+from hypervisor.domain.errors import InvalidInput
+from hypervisor.domain.run import RunSpec
+from hypervisor.domain.settings import Settings
+from hypervisor.domain.task import NewTask, TaskFilter
+from hypervisor.operations import run as running
+from hypervisor.operations.claim import block, claim, complete, fail
+from hypervisor.operations.context import Context, Equipment
+from hypervisor.operations.gathering import gather, with_result
+from hypervisor.operations.items import item_of
+from hypervisor.operations.patterns import (
+    Whole,
+    is_tended,
+    pattern,
+    run_pattern,
+    stage_names,
+    tend,
+    tend_all,
+)
+from hypervisor.operations.steer import cancel, retry
+
+ONE = RunSpec("/", ("one", "{}"))
+TWO = RunSpec("/", ("two", "{result}"))
+THREE = RunSpec("/", ("three", "{result}"))
+LAST = RunSpec("/", ("last", "{}"))
+
+
+class FakeLauncher:
+    """Nobody is started here: the test does the work."""
+
+    def supervisor(self):
+        return 1
+
+    def keep_environment(self, batch):
+        pass
+
+    def reading(self):
+        return None
+
+
+@pytest.fixture
+def hv(ledger, tmp_path):
+    launcher: Any = FakeLauncher()
+    files = BatchFiles(str(tmp_path))
+    equipment = Equipment(launcher, Outputs(str(tmp_path)), Settings(), files)
+    return Context(ledger, LocalHost(), "me", equip=lambda: equipment)
+
+
+def items(*names, **more):
+    return [NewTask(name, key=name, data={"item": name}, **more) for name in names]
+
+
+def submit(hv, names="abc", then=(TWO,), reduce: RunSpec | None = LAST, **more) -> Whole:
+    return run_pattern(hv, ONE._replace(**more), items(*names), "b", then, reduce)
+
+
+def take(hv, whole, part, most=1):
+    return claim(hv, "w", most, batch=whole.batches[part], pid=0)
+
+
+def do(hv, whole, part, results=None, most=100):
+    """Finish what can be claimed of a part; gives the titles. None as a result: it fails."""
+    leases = take(hv, whole, part, most)
+    for lease in leases:
+        result = (results or {}).get(lease.task.title, f"{lease.task.title}{part}")
+        if result is None:
+            fail(hv, lease.token, "broken", final=True)
+        else:
+            complete(hv, lease.token, result)
+    return [lease.task.title for lease in leases]
+
+
+def rows(hv, whole):
+    """What the reduce is given when it is claimed; it is finished then."""
+    (lease,) = take(hv, whole, -1)
+    path = gather(hv, lease.task)
+    assert path == item_of(lease.task).text
+    found = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    complete(hv, lease.token, len(found))
+    return found
+
+
+class TestStages:
+    def test_each_item_goes_on_by_itself(self, hv):
+        whole = submit(hv, then=(TWO, THREE), reduce=None)
+
+        assert [part.added for part in whole.parts] == [3, 3, 3]
+        assert not take(hv, whole, 1)
+        assert do(hv, whole, 0, most=1) == ["a"]
+        assert do(hv, whole, 1) == ["a"]  # while b and c have not even begun
+        assert do(hv, whole, 2) == ["a"]
+        assert do(hv, whole, 0) == ["b", "c"]
+        assert do(hv, whole, 1) == ["b", "c"]
+
+    def test_the_next_stage_sees_what_came_of_the_one_before(self, hv):
+        whole = submit(hv, "a", reduce=None)
+        do(hv, whole, 0, {"a": {"size": 3}})
+        (lease,) = take(hv, whole, 1)
+
+        found = with_result(hv, lease.task, item_of(lease.task))
+        assert found.text == "a" and found.columns is not None
+        assert found.columns["result"] == {"size": 3} and found.columns["item"] == "a"
+
+    def test_columns_stay_and_what_was_printed_stands_in_for_a_result(self, hv):
+        row = NewTask("r", key="r", data={"item": "r", "columns": {"id": 7}})
+        whole = run_pattern(hv, ONE, [row], "b", [TWO])
+        (lease,) = take(hv, whole, 0)
+        Path(hv.outputs.prepare(lease.task.id, 1)).write_text("seven\nlines\n")
+        complete(hv, lease.token)
+        (later,) = take(hv, whole, 1)
+
+        columns = with_result(hv, later.task, item_of(later.task)).columns
+        assert columns is not None
+        assert columns["id"] == 7 and columns["result"] == "seven\nlines"
+        assert Path(columns["output"]).read_text() == "seven\nlines\n"
+
+    def test_a_later_stage_requires_no_agent_of_an_earlier_one(self, hv):
+        task = items("a", requires=("gpu", "agent:claude"), priority="high", branch="x", retries=2)
+        whole = run_pattern(hv, ONE, task, "b", [TWO])
+        (later,) = hv.store.list_tasks(TaskFilter(batch=whole.batches[1]), 10)
+
+        assert later.requires == ("gpu",)
+        assert (later.priority, later.branch, later.retries) == ("high", "x", 2)
+
+    def test_a_stage_that_runs_something_else_is_another_one(self, hv):
+        names = [stage_names("b", then) for then in ([TWO, THREE], [THREE, TWO], [TWO, TWO])]
+        assert len({name for pair in names for name in pair}) == 5
+        submit(hv, then=(TWO,), reduce=None)
+        assert submit(hv, then=(THREE,), reduce=None).parts[1].added == 3
+
+    def test_what_failed_stops_its_own_item_only_and_can_be_tried_again(self, hv):
+        whole = submit(hv, then=(TWO, THREE), reduce=None)
+        do(hv, whole, 0, {"b": None})
+        do(hv, whole, 1), do(hv, whole, 2)
+
+        assert hv.store.stuck(whole.batches) == {whole.batches[1]: 1, whole.batches[2]: 1}
+        again = submit(hv, then=(TWO, THREE), reduce=None)
+        assert [part.to_do for part in again.parts] == [1, 1, 1]
+        assert [part.already_done for part in again.parts] == [2, 2, 2]
+        assert [do(hv, whole, part) for part in range(3)] == [["b"]] * 3
+        assert hv.store.stuck(whole.batches) == {}
+
+    def test_the_order_of_the_items_is_kept(self, hv):
+        names = [f"{n:04}" for n in range(1_050)]  # more than a page
+        whole = submit(hv, names)
+        for part in (0, 1):
+            while do(hv, whole, part, most=500):
+                pass
+        assert [row["title"] for row in rows(hv, whole)] == names
+
+
+class TestReduce:
+    def test_it_comes_last_and_has_all(self, hv):
+        whole = submit(hv)
+        do(hv, whole, 0), do(hv, whole, 1, most=2)
+        assert not take(hv, whole, 2)
+        assert tend(hv, whole.batches[0]) is False
+        do(hv, whole, 1)
+
+        found = rows(hv, whole)
+        assert [(row["title"], row["state"], row["result"]) for row in found] == [
+            ("a", "done", "a1"), ("b", "done", "b1"), ("c", "done", "c1"),
+        ]  # fmt: skip
+
+    def test_it_runs_on_what_there_is_when_some_failed(self, hv):
+        whole = submit(hv)
+        do(hv, whole, 0, {"a": None}), do(hv, whole, 1, {"b": None})
+        assert not take(hv, whole, 2)
+        tend_all(hv)
+
+        assert is_tended(hv, whole.batches[0])
+        found = rows(hv, whole)
+        assert [(r["title"], r["state"], r.get("stage"), r["reason"]) for r in found] == [
+            ("a", "failed", 1, "broken"), ("b", "failed", None, "broken"), ("c", "done", None, None)
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("how", ["blocked", "cancelled"])
+    def test_whatever_will_not_go_on_by_itself_is_not_waited_for(self, hv, how):
+        whole = submit(hv, then=())
+        do(hv, whole, 0, most=2)
+        if how == "blocked":
+            (lease,) = take(hv, whole, 0)
+            assert not tend(hv, whole.batches[0])  # it runs
+            block(hv, lease.token, "no key")
+        else:
+            (left,) = hv.store.list_tasks(TaskFilter(("active",), whole.batches[0]), 9)
+            cancel(hv, left.id)
+        assert tend(hv, whole.batches[0])
+        assert [row["state"] for row in rows(hv, whole)] == ["done", "done", how]
+
+    def test_a_retry_that_waits_for_its_time_is_waited_for(self, hv):
+        whole = run_pattern(hv, ONE, items("a", "b", retries=1), "b", (), LAST)
+        first, second = take(hv, whole, 0, 2)
+        complete(hv, first.token)
+        fail(hv, second.token, "once")
+        assert tend(hv, whole.batches[0]) is False and not is_tended(hv, whole.batches[0])
+
+    def test_a_pause_keeps_it_back(self, hv):
+        whole = submit(hv, then=())
+        do(hv, whole, 0, {"a": None})
+        running.pause(hv, "b")
+        assert not tend(hv, whole.batches[0])
+        running.resume(hv, "b")
+        assert tend(hv, whole.batches[0])
+
+    def test_with_fail_fast_it_does_not_run_on_a_part(self, hv):
+        whole = submit(hv, then=(), fail_fast=True)
+        do(hv, whole, 0, {"a": None})
+        assert not tend(hv, whole.batches[0]) and is_tended(hv, whole.batches[0])
+        assert not take(hv, whole, 1)
+        submit(hv, then=(), fail_fast=True)
+        do(hv, whole, 0)
+        assert len(rows(hv, whole)) == 3
+
+    def test_a_failed_task_that_is_retried_by_hand_comes_in(self, hv):
+        whole = submit(hv, "ab", then=(TWO,))
+        do(hv, whole, 0, {"a": None})
+        (bad,) = hv.store.list_tasks(TaskFilter(("failed",), whole.batches[0]), 9)
+        retry(hv, bad.id)
+        do(hv, whole, 0), do(hv, whole, 1)
+        assert [row["state"] for row in rows(hv, whole)] == ["done", "done"]
+
+
+class TestAgain:
+    def finished(self, hv, **more):
+        whole = submit(hv, **more)
+        for part in range(len(whole.parts) - 1):
+            do(hv, whole, part)
+        tend(hv, whole.batches[0])
+        rows(hv, whole)
+        return whole
+
+    def test_nothing_new_is_not_put_together_again(self, hv):
+        whole = self.finished(hv)
+        again = submit(hv)
+        assert again.to_do == 0 and again.pattern == whole.pattern
+        assert not take(hv, whole, -1) and is_tended(hv, whole.batches[0])
+
+    def test_a_new_item_is_and_only_once_all_is_done(self, hv):
+        whole = self.finished(hv)
+        again = submit(hv, "abcd")
+        assert [part.to_do for part in again.parts] == [1, 1, 0]
+        assert not take(hv, whole, -1)
+        do(hv, whole, 0), tend(hv, whole.batches[0]), do(hv, whole, 1)
+        assert not take(hv, whole, -1)
+        assert tend(hv, whole.batches[0])
+        assert len(rows(hv, whole)) == 4
+        assert submit(hv, "abcd").to_do == 0
+
+    def test_the_same_failure_once_more_is_nothing_new(self, hv):
+        whole = submit(hv)
+        do(hv, whole, 0, {"a": None}), do(hv, whole, 1)
+        tend(hv, whole.batches[0])
+        rows(hv, whole)
+        assert submit(hv).to_do == 2  # a, and its second stage
+        do(hv, whole, 0, {"a": None})
+        assert not tend(hv, whole.batches[0]) and is_tended(hv, whole.batches[0])
+        submit(hv)
+        do(hv, whole, 0), do(hv, whole, 1)
+        assert tend(hv, whole.batches[0])
+        assert [row["state"] for row in rows(hv, whole)] == ["done"] * 3
+
+    def test_another_reduce_runs_on_the_same_results(self, hv):
+        whole = self.finished(hv)
+        again = submit(hv, reduce=LAST._replace(command=("other", "{}")))
+        assert again.to_do == 1
+        assert len(rows(hv, whole)) == 3
+
+    def test_a_reduce_that_failed_is_tried_again_once_asked_for(self, hv):
+        whole = submit(hv)
+        do(hv, whole, 0), do(hv, whole, 1), do(hv, whole, 2, {"reduce": None})
+        tend(hv, whole.batches[0])
+        assert not take(hv, whole, 2)  # nobody asked
+        assert submit(hv).to_do == 1
+        assert len(rows(hv, whole)) == 3
+
+    def test_a_reduce_that_runs_on_old_results_runs_once_more(self, hv):
+        whole = submit(hv, then=())
+        do(hv, whole, 0)
+        (lease,) = take(hv, whole, 1)
+        gather(hv, lease.task)
+        submit(hv, "abcd", then=())
+        do(hv, whole, 0)
+        assert not tend(hv, whole.batches[0]) and not is_tended(hv, whole.batches[0])
+        complete(hv, lease.token)
+        assert tend(hv, whole.batches[0])
+        assert len(rows(hv, whole)) == 4
+
+    def test_without_what_followed_it_is_a_batch_by_itself(self, hv):
+        self.finished(hv)
+        alone = submit(hv, then=(), reduce=None)
+        assert alone.pattern is None and pattern(hv, "b") is None
+
+    def test_a_reduce_can_be_added_later(self, hv):
+        alone = submit(hv, then=(), reduce=None)
+        do(hv, alone, 0)
+        whole = submit(hv, then=())
+        assert [part.to_do for part in whole.parts] == [0, 1]
+        assert len(rows(hv, whole)) == 3
+
+
+class TestTelling:
+    def test_how_far_each_part_is(self, hv):
+        whole = submit(hv)
+        do(hv, whole, 0, {"a": None}), do(hv, whole, 1)
+        found = pattern(hv, "b")
+        assert found is not None and found.reduce is not None
+        assert [stage.states for stage in found.stages] == [
+            {"done": 2, "failed": 1}, {"done": 2, "waiting": 1},
+        ]  # fmt: skip
+        assert [stage.stuck for stage in found.stages] == [0, 1]
+        assert [stage.what for stage in found.stages] == ["one {}", "two {result}"]
+        assert found.reduce.state == "waiting" and found.reduce.what == "last {}"
+        tend(hv, whole.batches[0])
+        rows(hv, whole)
+        found = pattern(hv, "b")
+        assert found is not None and found.reduce is not None
+        assert found.reduce.state == "done" and found.reduce.result == 3
+        assert pattern(hv, "b reduce") is None
+
+    def test_what_makes_no_sense_is_refused_before_anything_is_stored(self, hv):
+        bad: list[dict[str, Any]] = [
+            {"then": [RunSpec("/")]},
+            {"reduce": RunSpec("/", function="nowhere")},
+            {"then": [TWO], "name": "b" * 195},
+            {"reduce": LAST, "name": "b" * 198},
+        ]
+        for each in bad:
+            with pytest.raises(InvalidInput):
+                run_pattern(hv, ONE, items("a"), **{"name": "b", **each})
+        assert hv.store.stats(None).total == 0

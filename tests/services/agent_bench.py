@@ -1,0 +1,96 @@
+"""A worker of agents at its bench: the runner says what an agent was heard to say."""
+
+from __future__ import annotations
+
+from hypervisor.adapters.agents.homes import AgentHomes
+from hypervisor.domain.agents.builtin import BUILTIN
+from hypervisor.domain.agents.heard import Heard
+from hypervisor.domain.attempt import Ended
+from hypervisor.domain.run import RunSpec
+from hypervisor.services.agent_worker import AgentWorker, Duty
+from tests.services.benches import ME, Bench, Journal, Script
+
+ACCOUNT = "anthropic:1234"
+
+
+class Agent(Script):
+    """A runner whose items say, in turn, what was heard and what `wait` answers."""
+
+    def __init__(self, log):
+        super().__init__(log)
+        self.heard = Heard()
+        self.hung = False
+        self.briefs: list[tuple[str, str, int | None, Heard]] = []
+        self.token = ""
+
+    def brief(self, text, session="", budget=None, known=None):
+        self.briefs.append((text, session, budget, known or Heard()))
+
+    def start(self, item, token, output):
+        self.heard, self.hung, self.token = self.briefs[-1][3], False, token
+        super().start(item, token, output)
+
+    def wait(self, seconds):
+        answer = super().wait(seconds)
+        if isinstance(answer, Heard):
+            self.heard = answer
+            return None
+        if isinstance(answer, tuple) and not isinstance(answer, Ended):
+            self.heard, answer = answer
+        return answer
+
+    def keep_changes(self, task, path):
+        return 0
+
+
+class AgentBench(Bench):
+    kind = Agent
+    worker: type[AgentWorker] = AgentWorker
+
+    def __init__(self, folder, settings=None, **spec):
+        super().__init__(folder, settings, **spec)
+        self.homes = AgentHomes(str(folder))
+
+    def described(self, **spec):
+        spec.setdefault("agents", ("claude",))
+        return RunSpec("/", agent="claude", **spec)
+
+    def item(self, text, *answers, home=True, **more):
+        made = super().item(text, *answers, **more)
+        if home:
+            self.homes.prepare(made)
+        return made
+
+    def in_turn(self, text, *attempts):
+        """What the attempts at an item answer, one after the other."""
+        answers, start = iter(attempts), self.runner.start
+
+        def next_one(item, token, output):
+            if item.text == text:
+                self.runner.items[text] = next(answers)
+            start(item, token, output)
+
+        self.runner.start = next_one
+
+    def work(self, name="claude"):
+        accounts = {each: f"account:{each}" for each in self.spec.agents} | {"claude": ACCOUNT}
+        duty = Duty(
+            BUILTIN[name], accounts, self.homes, lambda task, item, context: f"do {item.text}",
+            lambda task, item, context: "go on", lambda caller: "pull", None,
+        )  # fmt: skip
+        self.runner.asked = ""
+        worker = self.worker(
+            self.hv, ME, self.batch, self.spec, self.runner, Journal(self.log), self.outputs,
+            self.settings, duty,
+        )  # fmt: skip
+        worker.run()
+        return self
+
+    def task(self, task):
+        return self.store.task(task)
+
+    def outcomes_of(self, task):
+        return [each.outcome for each in self.store.detail(task).attempts]
+
+    def runs(self):
+        return list(reversed(self.store.sessions()))

@@ -1,0 +1,1 @@
+"""Programs that stand in for agents: see tests/support/standin.py."""
