@@ -58,7 +58,7 @@ NO_TOOL = {
     ),
     **dict.fromkeys(("skills", "skill"), "the resource hypervisor://skills lists them"),
     **dict.fromkeys(
-        ("run_pattern", "pattern"), "spawn_parallel_tasks has `after` and `reduce`, on the same core"
+        ("run_pattern", "pattern"), "spawn_parallel_tasks has `after` and `reduce`, on one core"
     ),
     "new_skill": "a person says what is worth keeping, and reads it before it runs again",
     "forget": "a person takes out what agents found, never an agent",

@@ -39,28 +39,39 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         else:
             print(f"process {pid} supervises this store here")
         return EXIT_OK
+    _refuse_second(hv)
+    assert hv.serve is not None, "the command line connects with all that is needed"
+    signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    diary = Diary(hv, args.json)
+    code = hv.serve(diary.tell)
+    if not diary.has_begun:  # another one was quicker
+        _refuse_second(hv)
+    return code
+
+
+def _refuse_second(hv: Context) -> None:
     found = status(hv).supervisor
     if found is not None:
         raise WrongState(
             f"process {found} supervises this store on this host already. Nothing was changed; "
             "`hv status --watch` and `hv top` show what it does."
         )
-    assert hv.serve is not None, "the command line connects with all that is needed"
-    signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    if not args.json:
-        say(f"process {os.getpid()} supervises this store here; Ctrl-C drains, twice stops")
-    return hv.serve(Diary(hv, args.json).tell)
 
 
 class Diary:
-    """Tells what the governor and the overseer decide, as they do."""
+    """Tells that this process supervises once it does, and then what the governor and the
+    overseer decide."""
 
     def __init__(self, hv: Context, as_json: bool) -> None:
         self._hv, self._as_json = hv, as_json
         self._last = end_of_log(hv)
         self._asked = ""
+        self.has_begun = False
 
     def tell(self, asked: str) -> None:
+        if not self.has_begun and not self._as_json:
+            say(f"process {os.getpid()} supervises this store here; Ctrl-C drains, twice stops")
+        self.has_begun = True
         if asked != self._asked and not self._as_json:
             say(ASKED[asked])
         self._asked = asked
