@@ -100,6 +100,7 @@ def adopt_orphans() -> None:
 
 
 def _measure(name: str, folder: Path, args: argparse.Namespace) -> Cost:
+    os.sync()  # what the one before left unwritten must not be this one's burden
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     if name in (OURS, CROWD):

@@ -110,3 +110,15 @@ def test_without_it_a_worker_is_started_all_the_same(tmp_path, monkeypatch):
 
     monkeypatch.setattr(launcher, "_start", start)
     assert launcher.start_worker("b") == 7 and started == [("work", "b")]
+
+
+def test_one_that_was_stopped_does_not_stop_its_owner(tmp_path):
+    script = """
+from hypervisor.adapters import nursery as module
+module.PATIENCE = 0.2
+os.kill(nursery.pid, signal.SIGSTOP)
+print(json.dumps([nursery.start(["well"], log), nursery.start(["well"], log)]))
+os.kill(nursery.pid, signal.SIGKILL)
+"""
+    out, _ = owner(script, tmp_path / "log").communicate(timeout=DEADLINE)
+    assert json.loads(out) == [None, None]

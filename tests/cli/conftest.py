@@ -35,6 +35,7 @@ for command in COMMANDS.values():  # imported once here, so that no child has to
     make_parser(command)
 
 DEADLINE = 30.0
+PATIENCE = 120  # seconds: of one command
 CONFIG = f"""
 [store]
 durability = "relaxed"
@@ -157,6 +158,7 @@ def _fork(args: Sequence[str | bytes], stdin: bytes, cwd: Path, env: dict[str, s
 
 def _be_the_program(args: list[str], files: Sequence[Any], cwd: Path, env: dict[str, str]) -> None:
     code = 99
+    signal.alarm(PATIENCE)  # a command that hangs is one failed test, not a suite that never ends
     try:
         for number, file in enumerate(files):
             os.dup2(file.fileno(), number)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 Work = Callable[..., None]
+PATIENCE = 5.0  # seconds; what was stopped by somebody shall not stop the supervisor too
 
 
 class Nursery:
@@ -34,15 +36,17 @@ class Nursery:
         None if that could not be: the nursery may have been killed."""
         try:
             os.write(self._requests, json.dumps([list(words), log]).encode() + b"\n")
-            return int(_line(self._answers) or 0) or None
+            return int(_line(self._answers, PATIENCE) or 0) or None
         except (OSError, ValueError):
+            self.close()  # one that answers late would answer the wrong question
             return None
 
     def close(self) -> None:
         """It ends by itself then."""
         for handle in (self._requests, self._answers):
-            with suppress(OSError):
+            if handle >= 0:
                 os.close(handle)
+        self._requests = self._answers = -1
 
 
 def _serve(requests: int, answers: int, others: Sequence[int], work: Work) -> None:
@@ -113,10 +117,12 @@ def _call_ourselves(*words: str) -> None:
         ctypes.memmove(start, text.ljust(len(whole), b"\0"), len(whole))
 
 
-def _line(handle: int) -> bytes:
+def _line(handle: int, patience: float | None = None) -> bytes:
     """Up to the next newline: whoever writes waits for an answer before the next line."""
     text = b""
     while not text.endswith(b"\n"):
+        if not select.select([handle], [], [], patience)[0]:
+            raise TimeoutError
         piece = os.read(handle, 4096)
         if not piece:
             return b""
