@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hypervisor.operations.context import Context
 
 PAUSE_MS = 300
+SOON_MS = 100  # where somebody waits for what it says
 PAGE = 500
 WARM_UP = 1_000  # events before the new ones: who was at work already
 MOST_SAMPLES = 100  # of a page
@@ -41,7 +42,7 @@ class Learner:
         self._at_once = AtOnce()
         self._records: dict[str, Record] = {}
         self._seen = self._kept = 0
-        self._is_ready = False
+        self._is_ready = self._is_asked = False
         self._look_at: int | None = None
         self._full = 0  # pages in a row that were
         self._specs: dict[str, RunSpec | None] = {}
@@ -53,7 +54,8 @@ class Learner:
         """Take in what has ended since the last look; one small query if nothing has."""
         if self._look_at is not None and 0 <= self._look_at - now <= REST_MS:
             return
-        self._look_at = now + PAUSE_MS
+        self._look_at = now + (SOON_MS if self._is_asked else PAUSE_MS)
+        self._is_asked = False
         if not self._is_ready:
             self._get_ready()
         events = self._hv.store.events(self._seen, PAGE)
@@ -147,6 +149,7 @@ class Learner:
 
     def choice(self, kind: str, task_type: str, limit: int, first: int, now: int) -> Choice:
         """How many workers a kind of work shall have, of at most `limit`, if there are `now`."""
+        self._is_asked = True
         key = kind, limit, first, now
         if key not in self._chosen:
             record = self._records.get(kind) or Record(task_type)
