@@ -502,6 +502,13 @@ class TestMany:
         assert paths[5].read_bytes() == b"5" and paths[6].read_bytes() == b"6+"
         assert len(names(folder)) == len(paths) - 1
 
+    def test_no_place_for_locks_is_told_of_each_file(self, paths, tmp_path):
+        (tmp_path / "no-folder").write_text("in the way")
+        files = TaskFiles(str(tmp_path / "no-folder"))
+        outcomes = files.change_all([(str(path), add(b"+")) for path in paths])
+        assert all(isinstance(each, OSError) for each in outcomes)
+        assert paths[3].read_bytes() == b"3"
+
     def test_the_same_file_twice(self, files, path):
         assert files.change_all([(str(path), add(b"+")), (str(path), add(b"!"))]) == [True, True]
         assert path.read_bytes() == b"old+!"

@@ -215,6 +215,21 @@ class TestAgents:
         shown = hv("run", "s", "src", "--agent", "fake-claude", "--dry-run").out
         assert "Search `src` for `one`" in shown
 
+    def test_another_agent_gets_nothing_that_is_the_first_ones(self, hv):
+        skill(hv, "s", "run: {agent: fake-claude}\nmodel: opus\nfallback: fake-codex\n"
+              "allow: [Bash]\nitems: {file: l.txt}", l_txt="one\n")  # fmt: skip
+        _, own = ran(hv, "s")
+        assert spec_of(hv, own).model == "opus"
+        _, done = ran(hv, "s", "--agent", "fake-codex", "--name", "other")
+        spec = spec_of(hv, done)
+        assert (spec.agent, spec.model, spec.fallback, spec.allow) == ("fake-codex", "", "", ())
+
+    def test_a_budget_holds_for_the_reduce_too(self, hv):
+        skill(hv, "s", "run: {agent: fake-claude}\nitems: {file: l.txt}\nlimits: {budget: 5}\n"
+              "reduce: {agent: any, prompt: sum.md}", sum_md="act-ok", l_txt="one\n")  # fmt: skip
+        _, done = ran(hv, "s")
+        assert spec_of_batch(hv, f"{batch_of(done)} reduce").budget == 5_000_000
+
     def test_an_agent_puts_the_results_together(self, hv):
         skill(hv, "s", "run: {agent: fake-claude}\nitems: {glob: '*.py'}\n"
               "reduce: {agent: fake-claude, prompt: sum.md}", sum_md="Sum up. act-ok")  # fmt: skip
@@ -442,6 +457,17 @@ class TestMaking:
         assert "type:" not in made["files"]["SKILL.md"]  # it was the other skill's name
         record = hv.json("skills", "show", "mine")["view"]["record"]
         assert (record["runs"], record["tasks"]) == (1, 3)
+
+    def test_a_script_at_the_end_goes_along_and_one_between_is_named_whole(self, hv):
+        for name in ("mid.sh", "end.sh"):
+            (hv.folder / name).write_text("#!/bin/sh\necho $0\n")
+            (hv.folder / name).chmod(0o755)
+        ran(hv, "--item", "a", "--name", "b", "--then", "./mid.sh {}", "--reduce", "./end.sh {}",
+            "--", "echo")  # fmt: skip
+        made = hv.json("skills", "new", "mine", "--from", "b")
+        assert set(made["files"]) == {"SKILL.md", "end.sh"}
+        assert f"{hv.folder}/mid.sh" in made["files"]["SKILL.md"]
+        ran(hv, "mine", "--item", "b")
 
     def test_nothing_is_overwritten_and_a_rehearsal_writes_nothing(self, hv):
         ran(hv, "--item", "a", "--name", "b", "--", "echo")

@@ -115,6 +115,7 @@ class TestRefusals:
             (LEAST + "reduce: {agent: any}", 5, "reduce.prompt and reduce.agent go together"),
             (LEAST + "reduce: {command: [a], function: 'b:c'}", 5, "only one"),
             (LEAST + "then: [jq]", 5, "then must be a list of words"),
+            (LEAST + "then: [[./x]]", 5, "only run and reduce have files of the folder"),
             ("name: s\ndescription: d\nrun: {}", 4, "run must be one of"),
             ("name: s\ndescription: d\nrun: ls", 4, "run must hold fields"),
             ("name: s\ndescription: d\nrun: {command: ls}", 4, "a list of words"),

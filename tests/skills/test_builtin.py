@@ -151,6 +151,14 @@ def test_refactor_module_leaves_the_project_alone(hv):
     assert "+changed by the agent" in patch and "+made by the agent" in patch
 
 
+def test_refactor_module_takes_what_is_in_the_copy_only(hv):
+    (hv.folder / "a.py").write_text("x = 1\n")
+    words = ("run", "refactor-module", "--agent", "fake-claude", "--dry-run")
+    shown = hv.ok(*words, str(hv.folder / "a.py"))
+    assert "`a.py`" in shown and f"`{hv.folder}/a.py`" not in shown
+    assert "is not below" in hv.refused(2, *words, str(hv.folder.parent))
+
+
 class TestMailClassify:
     def test_month_by_month_and_nothing_is_changed(self, hv):
         shutil.copy(EXAMPLES / "mail" / "inbox.mbox", hv.folder / "in.mbox")
@@ -184,12 +192,19 @@ class TestMailClassify:
     def test_an_agent_may_judge_instead(self, hv):
         mail = "From x Mon Jan 05 10:00:00 2026\nMessage-ID: <a@b>\nSubject: act-tells\n\nHello\n"
         (hv.folder / "in.mbox").write_text(mail)
-        words = ("--permissions", "read-only", "--gate", "none")
-        run(hv, "mail-classify", "in.mbox", "--agent", "fake-claude", *words)
+        run(hv, "mail-classify", "in.mbox", "--agent", "fake-claude", "--gate", "none")
         (asked,) = told(hv).values()
         assert "Say what kind of mail this is." in asked["prompt"]
         assert "`act-tells`" in asked["prompt"] and "`in.mbox`" in asked["prompt"]
         assert "may read; change nothing" in asked["prompt"]
+
+    def test_no_file_of_the_folder_stands_in_for_a_part_of_it(self, hv):
+        shutil.copy(EXAMPLES / "mail" / "inbox.mbox", hv.folder / "in.mbox")
+        for name in ("html.py", "tomllib.py", "hypervisor.py"):
+            (hv.folder / name).write_text("open('caught', 'w'); raise RuntimeError('not ours')\n")
+        batch = run(hv, "mail-classify", "in.mbox", "--gate", "none")
+        assert hv.json("stats", "--batch", batch)["states"]["done"] == 44
+        assert not (hv.folder / "caught").exists()
 
     def test_own_rules_count(self, hv):
         shutil.copy(EXAMPLES / "mail" / "inbox.mbox", hv.folder / "in.mbox")

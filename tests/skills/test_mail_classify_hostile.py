@@ -38,6 +38,8 @@ def answer(raw):
     [
         MULTI,  # parts are announced and there are none
         MULTI + b"--b\n",
+        MULTI + b"--b\nContent-Disposition: attachment; filename*" + b"1" * 5000 + b"=x\n\n",
+        MULTI + b"--b\nContent-Disposition: attachment; filename*=u\0f''x\n\n",
         MULTI + b"--b\n--b\n--b--\n--b\n",
         MULTI.replace(b"boundary=b", b"boundary="),
         MULTI.replace(b"; boundary=b", b""),

@@ -160,10 +160,11 @@ def _load(name: str, folder: str) -> Function:
     os.chdir(folder)
     if os.path.realpath(sys.path[0]) == os.path.dirname(os.path.realpath(__file__)):
         del sys.path[0]  # or a module of ours would stand in for the user's of the same name
-    sys.path.insert(0, folder)
     module, colon, path = name.partition(":")
     if not (module and colon and path):
         raise ValueError("name it as package.module:function")
+    if not module.startswith("hypervisor.skills."):  # no file there may stand in for ours
+        sys.path.insert(0, folder)
     function: Any = importlib.import_module(module)
     for part in path.split("."):
         function = getattr(function, part)

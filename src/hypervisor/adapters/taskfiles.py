@@ -125,11 +125,11 @@ class TaskFiles:
         left: list[Job] = []
         with ExitStack() as held:
             for job in jobs:
-                lock = held.enter_context(self._locked_now(job.real))
-                if lock is None:
-                    left.append(job)
-                    continue
                 with _telling(job, outcomes):
+                    lock = held.enter_context(self._locked_now(job.real))
+                    if lock is None:
+                        left.append(job)
+                        continue
                     found = read_settled(job.real)
                     new = job.edit(found.data)
                     if new != found.data:

@@ -130,7 +130,10 @@ def _stages(what: str, value: Any) -> list[str]:
     """Commands, as the option takes each: one line."""
     if not isinstance(value, list) or not value:
         _refuse(what, 'a list of commands, as in [[jq, ., "{result}"]]')
-    return [shlex.join(words(what, each)) for each in value]
+    stages = [words(what, each) for each in value]
+    if any(stage[0].startswith("./") for stage in stages):
+        _refuse(what, "commands that are programs: only run and reduce have files of the folder")
+    return [shlex.join(stage) for stage in stages]
 
 
 def _named(read: Callable[[Any], int]) -> Reader:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from hypervisor.domain import checks, lifecycle
 from hypervisor.domain.chunk import NONE
-from hypervisor.domain.errors import NotFound, WrongState
+from hypervisor.domain.errors import NotFound, RequestError, WrongState
 from hypervisor.domain.run import ALL, BATCH, RunSpec
 from hypervisor.domain.task import Batch, Changes, Json, NewTask, Task, TaskFilter
 from hypervisor.operations.context import Context
@@ -177,7 +177,8 @@ def is_tended(hv: Context, batch: str) -> bool:
 def tend_all(hv: Context) -> None:
     """Look after every reduce that somebody has still to look after."""
     for name in hv.store.settings_like(UNTENDED):
-        tend(hv, name.removeprefix(UNTENDED))
+        with suppress(OSError, RequestError):  # one of them must not stop all the others
+            tend(hv, name.removeprefix(UNTENDED))
 
 
 def tend(hv: Context, batch: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from hypervisor.domain.errors import InvalidInput, NotFound
@@ -150,12 +150,15 @@ def _names_in(folder: str) -> list[str]:
 def read_folder(folder: str, kind: str) -> Skill:
     """The skill of a folder, with every file that it names in its place."""
     path = os.path.join(folder, FILE)
+    around = (os.path.dirname(os.path.dirname(folder)), os.path.dirname(folder), folder, path)
     if kind != BUILT_IN:
-        _refuse_foreign(folder)
+        _refuse_foreign(around)
     try:
         skill = read_skill(_content(folder, FILE, LARGEST), os.path.basename(folder))
         for name in skill.files:
-            check_inside(folder, name)
+            own = check_inside(folder, name)
+            if kind != BUILT_IN:
+                _refuse_foreign((own,))
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
     return skill
@@ -185,10 +188,9 @@ def _content(folder: str, name: str, most: int) -> bytes:
         raise InvalidInput(f"{name} cannot be read: {error.strerror}.") from None
 
 
-def _refuse_foreign(folder: str) -> None:
-    """The folder, those around it, and the file: what others own, others change."""
-    above = os.path.dirname(folder)
-    for path in (os.path.dirname(above), above, folder, os.path.join(folder, FILE)):
+def _refuse_foreign(paths: Iterable[str]) -> None:
+    """What others own, others change."""
+    for path in paths:
         try:
             owner = os.stat(path).st_uid
         except OSError:

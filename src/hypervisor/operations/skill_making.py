@@ -234,14 +234,21 @@ class _Making:
         found: Fields = {}
         stages = [spec_from(self._hv.store.batch(each).spec) for each in whole.stages[1:]]
         if all(stage.command for stage in stages) and stages:
-            found["then"] = [list(stage.command) for stage in stages]
+            found["then"] = [_from_anywhere(stage) for stage in stages]
         if whole.reduce_batch:
             last = spec_from(self._hv.store.batch(whole.reduce_batch).spec)
-            found["reduce"] = way_of(last)
+            found["reduce"] = self._own_program(last, way_of(last))
             if last.agent:
                 self._files["reduce.md"] = (last.prompt or INSTRUCTIONS).encode()
                 found["reduce"]["prompt"] = "reduce.md"
         return found
+
+
+def _from_anywhere(stage: RunSpec) -> list[str]:
+    """The command of a later stage; no file of the skill's folder can be one."""
+    first, *rest = stage.command
+    own = own_file(stage.command)
+    return [os.path.normpath(os.path.join(stage.cwd, first)) if own else first, *rest]
 
 
 def _home(user: bool) -> str:

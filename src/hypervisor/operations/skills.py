@@ -86,9 +86,12 @@ def record_of(hv: Context, batches: Iterable[Batch]) -> SkillRecord:
     """What came of these batches, newest first, and of what follows on them."""
     record, ended = SkillRecord(), 0
     for batch in batches:
-        for part in parts_of(hv, batch.id):
+        parts = parts_of(hv, batch.id)
+        for part in parts:
             record, ended = _with_part(hv, record, ended, part)
-        begun, last = hv.store.span(batch.id)
+        spans = [span for span in map(hv.store.span, parts) if span[0]]
+        begun = min((first for first, _ in spans), default=0)
+        last = max((last for _, last in spans), default=0)
         record = record._replace(
             runs=record.runs + 1,
             seconds=record.seconds + ((last - begun) / 1000 if begun else 0.0),

@@ -144,8 +144,9 @@ class AgentWorker(Worker):
 
     def _start(self, lease: Lease, output: str) -> None:
         self.row = None
-        task, item = lease.task, with_result(self.hv, lease.task, _item(lease.task))
+        task = lease.task
         try:
+            item = with_result(self.hv, task, _item(task))
             runs = self.hv.store.sessions(task=task.id)
             close_orphans(self.hv.store, runs)
             self._refuse_given_back(task, runs)

@@ -124,7 +124,10 @@ class Worker:
         return None
 
     def _is_as_declared(self) -> bool:
-        return bool(self.hv.store.batch(self.batch).spec == self.declared)
+        try:
+            return bool(self.hv.store.batch(self.batch).spec == self.declared)
+        except StoreError:  # the exchange that follows waits for it
+            return True
 
     def _settle(self) -> None:
         if self.verdicts:
@@ -213,7 +216,7 @@ class Worker:
             self._start(lease, output)
         except InvalidInput as error:  # an item that no command can be made for, or bad limits
             return self._end(lease, Ended(None, None, 0.0, 0, error=str(error)), 0)
-        except OSError as error:  # the host's trouble, not the task's
+        except (OSError, StoreError) as error:  # the host's trouble, not the task's
             self._host_trouble(lease, error)
             return None
         self.troubles = 0
@@ -351,8 +354,8 @@ class Worker:
                 self.hv.store.set(f"peak {kind}", str(told))
         self.peaks[kind] = (estimate, told)
 
-    def _host_trouble(self, lease: Lease, error: OSError) -> None:
-        why = f"this host could not start it: {error.strerror}"
+    def _host_trouble(self, lease: Lease, error: OSError | StoreError) -> None:
+        why = f"this host could not start it: {getattr(error, 'strerror', None) or error}"
         self.leases.appendleft(lease)
         self._give_back(self.leases, why)
         self._settle()

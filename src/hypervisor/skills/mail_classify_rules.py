@@ -113,10 +113,6 @@ class Rules(NamedTuple):
     categories: tuple[Category, ...]
     otherwise: Otherwise
 
-    def names(self) -> frozenset[str]:
-        named = (each.name for each in self.categories)
-        return frozenset((*named, self.otherwise.machine, self.otherwise.person))
-
     def folder_of(self, category: str) -> str:
         if category == self.otherwise.machine:
             return self.otherwise.folder

@@ -49,10 +49,10 @@ def read(raw: bytes, sender: str, subject: str, longest: int) -> Mail:
         known = known._replace(headers=_headers(message), broken=broken)
         parts = list(_parts(message))
         text = _text_of(parts, longest)
+        kinds = dict.fromkeys(name for part in parts for name in _names(part))
     except Exception as error:
         # The parser raises whatever it likes on mails that were made to break it.
         return known._replace(broken=f"its MIME parts are broken ({type(error).__name__})")
-    kinds = dict.fromkeys(name for part in parts for name in _names(part))
     return known._replace(parts=tuple(kinds), text=text)
 
 

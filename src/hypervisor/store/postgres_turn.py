@@ -6,6 +6,7 @@ and read every value; here that is known.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors, pq
@@ -35,7 +36,8 @@ class Turns:
         pgconn = self._connection.pgconn
         if not self._prepared:
             pgconn.send_prepare(NAME, sql)
-            self._answer()
+            with suppress(errors.DuplicatePreparedStatement):  # interrupted right after it was
+                self._answer()
             self._prepared = True
         pgconn.send_query_prepared(NAME, [self._sent(value) for value in values])
         answer = self._answer()

@@ -258,8 +258,9 @@ class SqliteDatabase:
     def _empty_log(self) -> None:
         """Copy a long log into the database file, so that it can start over.
 
-        Nearly all is copied and synced while others write. Only for what they wrote meanwhile
-        they have to wait; then the next writer finds nothing left to copy and starts over.
+        Nearly all is copied while others write. For what they wrote meanwhile, and for the sync of
+        the database file once all is copied, they have to wait; then the next writer finds
+        nothing left to copy and starts over.
         Whoever is not the first to come leaves it. The change is made whatever comes of it."""
         if self._log.pages < self._log_limit:
             self._log_tried = 0

@@ -22,7 +22,8 @@ SHARED = (
     "cwd", "clean_env", "workers", "strategy", "time", "memory", "silence", "output", "fail_fast",
 )  # fmt: skip
 FOR_AGENTS = (
-    "permissions", "allow", "model", "turns", "task_budget", "task_tokens", "fallback",
+    "permissions", "allow", "model", "turns", "budget", "tokens", "task_budget", "task_tokens",
+    "fallback",
 )  # fmt: skip
 
 

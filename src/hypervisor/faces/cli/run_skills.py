@@ -17,7 +17,7 @@ from typing import Any
 from hypervisor.domain.agents.routing import AUTO
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.skill import ANY, Ran, own_file
-from hypervisor.domain.skill_fields import FILES, NAME
+from hypervisor.domain.skill_fields import FIELDS, FILES, NAME, PROGRAM
 from hypervisor.faces.cli.output import one_line
 from hypervisor.operations.skill_folders import BUILT_IN, FoundSkill, find_skill, nearest
 
@@ -65,8 +65,14 @@ def apply(args: argparse.Namespace, found: FoundSkill) -> list[str]:
     defaults = _defaults(found)
     if judged:
         defaults["fn"] = None  # the agent that was named works in place of the function
+        for field in FIELDS.values():
+            if field.goes_with == PROGRAM:
+                defaults.pop(field.option, None)
     elif not skill.run.agent:
         defaults.pop("prompt", None)
+    if args.agent and skill.run.agent and args.agent != _agent(skill.run):
+        for name in ("model", "allow", "fallback"):  # another agent knows others
+            defaults.pop(name, None)
     if args.agent and defaults.get("reduce_agent") == AUTO:
         del defaults["reduce_agent"]  # any agent: the one that was named
     for group, ruled_out in TOGETHER.items():
@@ -168,6 +174,8 @@ def _add_files(args: argparse.Namespace, pattern: str, paths: list[str]) -> None
     patterns: list[str] = []
     files: list[str] = []
     for path in paths:
+        if args.scratch and path != "-":
+            path = _in_copy(path, args.cwd)
         if path == "-" or (MAGIC & set(path) and not os.path.lexists(path)):
             patterns.append(path)
         elif os.path.isdir(path):
@@ -176,6 +184,16 @@ def _add_files(args: argparse.Namespace, pattern: str, paths: list[str]) -> None
         else:
             files.append(_existing(path))
     args.items, args.item = patterns or None, files or None
+
+
+def _in_copy(path: str, cwd: str) -> str:
+    """Each agent gets a copy of the run's folder: a path must mean the same in it."""
+    near = os.path.relpath(os.path.realpath(path), os.path.realpath(cwd))
+    if near.split(os.sep, 1)[0] == os.pardir:
+        raise InvalidInput(
+            f"{path} is not below {cwd}, of which each agent gets a copy: start it there."
+        )
+    return near
 
 
 def _existing(path: str) -> str:
