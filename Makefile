@@ -9,7 +9,7 @@ help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
 
 test: dev ## Run all tests, PostgreSQL included
-	$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(PY) -m pytest -n 3 --dist loadfile
 	@sh scripts/tested.sh --note
 
 test-long: dev ## Run all tests, the ones that take minutes included

@@ -14,9 +14,6 @@ settings.register_profile("here", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("here")
 
 
-SLOW = ("tests/store/test_state_machine.py", "tests/torture/")
-
-
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also run what takes minutes")
     parser.addoption("--agents", action="store_true", help="also run the real agent CLIs")
@@ -30,7 +27,6 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: not item.nodeid.startswith(SLOW))  # or all would wait for them
     for option in ("long", "agents"):
         if not config.getoption(f"--{option}"):
             for item in items:

@@ -1,6 +1,7 @@
 """The live picture as a person sees it, on terminals of several sizes."""
 
 import os
+import re
 import signal
 import termios
 import threading
@@ -66,7 +67,8 @@ def test_the_picture_fits_and_tells_all(hv, columns):
     (hv.folder / "open").touch()
     assert terminal.wait() == 9
     after = terminal.screen.text
-    assert "✗ 5 done · 1 failed in " in after and "6 attempts" in after
+    assert "✗ 5 done · 1 failed in " in after
+    assert re.search(r" [678] attempts", after)  # what was claimed ahead may have been given back
     assert "━" not in after and ": started" not in after
     assert max(map(width, after.splitlines())) <= columns
 
