@@ -34,12 +34,13 @@ class Nursery:
     def start(self, words: Sequence[str], log: str) -> int | None:
         """The process id of a new worker, which the nearest reaper above us has for a child;
         None if that could not be: the nursery may have been killed."""
-        try:
+        answer = b""
+        with suppress(OSError, ValueError):
             os.write(self._requests, json.dumps([list(words), log]).encode() + b"\n")
-            return int(_line(self._answers, PATIENCE) or 0) or None
-        except (OSError, ValueError):
+            answer = _line(self._answers, PATIENCE)
+        if not answer.endswith(b"\n"):
             self.close()  # one that answers late would answer the wrong question
-            return None
+        return int(answer.strip() or 0) or None
 
     def close(self) -> None:
         """It ends by itself then."""
@@ -54,7 +55,7 @@ def _serve(requests: int, answers: int, others: Sequence[int], work: Work) -> No
         os.close(handle)
     _call_ourselves("nursery")
     gc.freeze()  # what is loaded stays: to look through it would copy every page of it
-    while request := _line(requests):
+    while (request := _line(requests)).endswith(b"\n"):
         words, log = json.loads(request)
         between = os.fork()
         if not between:
@@ -65,9 +66,15 @@ def _serve(requests: int, answers: int, others: Sequence[int], work: Work) -> No
 
 def _bring_forth(requests: int, answers: int, words: list[str], log: str, work: Work) -> None:
     """Whoever is between ends at once, so that the worker is the supervisor's child."""
+    known, tell = os.pipe()
     if worker := os.fork():
-        os.write(answers, b"%d" % worker)
+        os.write(answers, b"%d" % worker)  # if nobody reads that any more, it never begins
+        os.write(tell, b"\n")
         return
+    os.close(tell)
+    if not os.read(known, 1):
+        return
+    os.close(known)
     os.close(requests)
     os.close(answers)
     os.setsid()
@@ -122,9 +129,9 @@ def _line(handle: int, patience: float | None = None) -> bytes:
     text = b""
     while not text.endswith(b"\n"):
         if not select.select([handle], [], [], patience)[0]:
-            raise TimeoutError
+            return text
         piece = os.read(handle, 4096)
         if not piece:
-            return b""
+            return text
         text += piece
     return text
