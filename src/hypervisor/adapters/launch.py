@@ -205,8 +205,9 @@ class LocalLauncher:
         remove_groups_of_the_dead(WORKER_GROUP)
         with suppress(FileNotFoundError):
             for name in os.listdir(self.places.runtime):
-                if name.endswith(".env") or name == READING:
-                    os.unlink(os.path.join(self.places.runtime, name))
+                if name.endswith(".env") or name in (READING, f"{READING}.new"):
+                    with suppress(FileNotFoundError):  # a client may be tidying, too
+                        os.unlink(os.path.join(self.places.runtime, name))
 
     def _start(self, *words: str) -> int:
         log = self._log()
