@@ -9,14 +9,14 @@ help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
 
 test: dev ## Run all tests, PostgreSQL included
-	$(PY) -m pytest -n 3 --dist loadfile
+	$(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 	@sh scripts/tested.sh --note
 
 test-long: dev ## Run all tests, the ones that take minutes included
 	$(PY) -m pytest --long
 
 test-agents: dev ## Run the real agent CLIs (pinned, from npm) against a scripted model
-	@sh scripts/agents.sh $(PY) -m pytest -n 3 --dist worksteal tests/agents --agents
+	@sh scripts/agents.sh $(PY) -m pytest -n 5 --dist worksteal tests/agents --agents -m agents
 
 lint: dev ## Check style, types and import rules
 	$(PY) -m ruff check .

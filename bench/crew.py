@@ -55,7 +55,7 @@ class Crew:
         failed = [answer for answer in told if isinstance(answer, str)]
         if failed:
             self._barriers[size].reset()
-            raise CrewError(max(failed, key=len))
+            raise CrewError(next((each for each in failed if not _is_broken(each)), failed[0]))
         starts, ends, answers = zip(*told, strict=True)
         return Race(max(ends) - min(starts), list(answers))
 
@@ -72,6 +72,11 @@ class Crew:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_broken(told: str) -> bool:
+    """Whether a process was only kept from starting, because another could not."""
+    return "BrokenBarrierError" in told.rstrip().rpartition("\n")[2]
 
 
 def _serve(seat: int, pipe: Any, barriers: dict[int, Any]) -> None:

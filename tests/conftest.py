@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,42 @@ from tests.support.databases import DATABASES, Postgres, PostgresServer, Sqlite
 # How quick anything is depends on who else works on this machine.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
+
+HERE = Path(__file__).parent
+# Where tests are dealt out by the file (`make test`), these begin: whoever has the last one to run
+# shall not have a long one. The slowest is first.
+SLOWEST = (
+    "store/test_state_machine.py",
+    "torture/test_kill_storm.py",
+    "torture/test_run_supervisor.py",
+    "torture/test_agents_limits.py",
+    "torture/test_agents_killed.py",
+    "torture/test_apply_killed.py",
+    "torture/test_agents_outcomes.py",
+    "torture/test_run_tree.py",
+    "torture/test_agents_pull.py",
+    "torture/test_run_overseer.py",
+    "torture/test_acknowledged.py",
+    "torture/test_run_killed.py",
+    "test_bootstrap.py",
+    "cli/test_run.py",
+    "cli/test_skills.py",
+    "cli/test_run_reduce.py",
+    "torture/test_exactly_once.py",
+    "cli/test_live.py",
+    "mcp/test_spawn.py",
+    "mcp/test_waiting.py",
+    "mcp/test_worker.py",
+    "cli/test_run_agents.py",
+    "cli/test_bad_input.py",
+    "torture/test_run_governor.py",
+    "torture/test_notify_killed.py",
+    "adapters/test_tree.py",
+    "adapters/test_leftovers.py",
+    "cli/test_bulk.py",
+    "skills/test_builtin.py",
+    "domain/test_adapting.py",
+)
 
 
 def pytest_addoption(parser):
@@ -32,6 +69,9 @@ def pytest_collection_modifyitems(config, items):
             for item in items:
                 if item.get_closest_marker(option):
                     item.add_marker(pytest.mark.skip(reason=f"runs with --{option} only"))
+    if hasattr(config, "workerinput"):
+        turns = {HERE / name: turn for turn, name in enumerate(SLOWEST)}
+        items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +116,8 @@ def store(request, tmp_path):
         made = request.getfixturevalue("shared_postgres")
         made.wipe()
         yield made
+        # PostgreSQL does not check its hot tables at each write: the tests do it here.
+        assert made.integrity() == "ok"
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from hypervisor.operations import run as _run
 from hypervisor.operations import skill_making as _skill_making
 from hypervisor.operations import skills as _skills
 from hypervisor.operations import spawn as _spawn
+from hypervisor.operations import status as _status
 from hypervisor.operations import steer as _steer
 from hypervisor.operations import sweep as _sweep
 from hypervisor.operations import waiting as _waiting
@@ -72,8 +73,8 @@ class Hypervisor(Context):
     lift_brake = _brakes.lift_brake
     report = _report.report
     supervise = _run.supervise
-    status = _run.status
-    attempts = _run.attempts
+    status = _status.status
+    attempts = _status.attempts
     summary = _run.summary
     output = _run.output
     pause = _run.pause

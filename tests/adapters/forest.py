@@ -14,13 +14,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from hypervisor.adapters.processes import Process, snapshot
+
 SOURCE = Path(__file__).parents[2] / "src"
-DEADLINE = 20.0
+DEADLINE = 60.0
+PATIENCE = 50.0  # seconds that killed processes may take to go here: the machine may be slow
 BARE = [sys.executable, "-S", "-E"]
+# The mark of an attempt: whoever bears it is ended, so it must be no other test's.
+MARK = f"t{os.getpid()}.1"
 
 # Grows one process for each kind named, which signs the roster once it is what it will be.
 # None lives for more than a minute or two, whatever becomes of the test.
@@ -153,6 +158,7 @@ def say(message):
     print(json.dumps(message), flush=True)
 
 tree.become_reaper()
+ending.PATIENCE = float(sys.argv.pop())
 folder, mark, *attempt = sys.argv[2:]
 home = os.getcwd()
 leader = 0
@@ -191,7 +197,8 @@ class Worker:
     def __init__(self, forest: Forest, folder: Path, mark: str, kinds: list[str]) -> None:
         self.folder = folder
         self._process = subprocess.Popen(
-            [*BARE, "-c", WORKER, str(SOURCE), str(folder), mark, *BARE, "-c", ATTEMPT, *kinds],
+            [*BARE, "-c", WORKER, str(SOURCE), str(folder), mark, *BARE, "-c", ATTEMPT, *kinds,
+             str(PATIENCE)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=forest.folder, text=True, bufsize=1,
         )  # fmt: skip
         self.pid = self._process.pid
@@ -295,3 +302,15 @@ def wait_for(condition: Callable[[], object], what: str, seconds: float = DEADLI
     while not condition():
         assert time.monotonic() < until, f"waited in vain for {what}"
         time.sleep(0.002)
+
+
+def look(pid: int) -> Process:
+    found = snapshot().get(pid)
+    assert found is not None
+    return found
+
+
+def identity(pids: Iterable[int]) -> set[tuple[int, int]]:
+    """Who they are, so that a living process can be told from one that took over its pid."""
+    all = snapshot()
+    return {(pid, all[pid].start) for pid in pids if pid in all and all[pid].lives}

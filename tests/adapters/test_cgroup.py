@@ -12,19 +12,12 @@ import pytest
 
 from hypervisor.adapters import cgroup, tree
 from hypervisor.adapters.cgroup import Group, _locate
-from tests.adapters.forest import GROWN, MIX, Forest, wait_for
+from tests.adapters.forest import DEADLINE, GROWN, MARK, MIX, wait_for
 
 V1 = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu"
 HYBRID = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw"
 UNIFIED = "29 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
 BOUND = "50 22 0:26 /docker/abc /mnt/my\\040groups rw - cgroup2 cgroup2 rw"
-
-
-@pytest.fixture
-def forest(tmp_path):
-    made = Forest(tmp_path.resolve())
-    yield made
-    made.fell()
 
 
 @pytest.fixture
@@ -168,14 +161,14 @@ class TestTree:
     @pytest.mark.parametrize("kinds", [MIX, ["fleer"] * 3, ["runner"] * 3], ids=["mix", "f", "r"])
     def test_nothing_that_a_killed_worker_left_escapes(self, forest, group, kinds):
         """Neither the scrubbed and orphaned in sessions of their own, nor the ever fleeing."""
-        worker = forest.worker("w", kinds, "t1.1")
+        worker = forest.worker("w", kinds, MARK)
         assert worker.call(f"cgroup.Group({group.path!r}).enter()")
         worker.grow(GROWN if kinds is MIX else len(kinds) + 1)
         beside = forest.other("sleep", "120")
         worker.kill()
         started = time.monotonic()
-        ended = tree.end_leftovers("t1.1", worker.leader, group.path, 0.2)
-        assert time.monotonic() - started < 5
+        ended = tree.end_leftovers(MARK, worker.leader, group.path, 0.2)
+        assert time.monotonic() - started < DEADLINE
         assert forest.living(worker.folder) == []
         assert {pid for pid, kind in worker.roster() if kind in MIX} <= set(ended)
         assert not group.exists()

@@ -18,7 +18,7 @@ from hypervisor.adapters.processes import children_of, family, look, snapshot
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nobody adopts elsewhere")
 
-DEADLINE = 20.0
+DEADLINE = 120.0
 OWNER = """
 import json, os, signal, sys, time
 from hypervisor.adapters import tree
@@ -29,7 +29,7 @@ def work(word):
     if word == "badly":
         raise ValueError("on purpose")
     if word == "long":
-        time.sleep(60)
+        time.sleep(300)
 
 nursery, log = Nursery(work), sys.argv[1]
 tree.become_reaper()
@@ -41,10 +41,18 @@ os.kill(nursery.pid, signal.SIGKILL)
 os.waitpid(nursery.pid, 0)
 print(json.dumps([list(map(os.waitstatus_to_exitcode, statuses)), nursery.start(["x"], log)]))
 """
+UNHEARD = """
+os.write(nursery._requests, json.dumps([["well"], log]).encode() + b"\\n")
+answer = b""
+while not answer.endswith(b"\\n"):
+    answer += os.read(nursery._answers, 100)
+nursery.close()  # as one does that has lost its patience just before the answer came
+print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(int(answer), 0)[1])))
+"""
 STAYS = """
 pid = nursery.start(["long"], log)
 print(json.dumps([nursery.pid, pid]), flush=True)
-time.sleep(60)
+time.sleep(300)
 """
 
 
@@ -126,3 +134,10 @@ print(json.dumps([*answers, nursery.start(["late"], log)]))
     assert json.loads(out) == [None, None, None]
     log = tmp_path / "log"
     assert not log.exists() or "late works" not in log.read_text()  # nobody knew of it
+
+
+def test_a_worker_that_nobody_knows_of_never_begins(tmp_path):
+    log = tmp_path / "log"
+    said, _ = owner(UNHEARD, log).communicate(timeout=DEADLINE)
+    assert json.loads(said) == 0
+    assert not log.exists()

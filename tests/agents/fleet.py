@@ -59,7 +59,7 @@ class AgentProject(Project):
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(config))
 
-    def work(self, agent: str, items: int, *args: str, seconds: float = 300) -> Any:
+    def work(self, agent: str, items: int, *args: str, seconds: float = 600) -> Any:
         """Runs a batch of so many items to its end."""
         return self.run(*self.words(agent, *args), items=self.items(items), seconds=seconds)
 
@@ -83,7 +83,7 @@ class AgentProject(Project):
         (found,) = [task for task in self.tasks() if task.data["item"] == item]
         return found
 
-    def pause(self, seconds: float = 120) -> Any:
+    def pause(self, seconds: float = 300) -> Any:
         """The pause that the only batch comes to."""
         with closing(hypervisor.open(self.store)) as hv:
             wait_for(lambda: bool(hv.store.pauses()), "a pause", seconds, self.story)

@@ -26,7 +26,7 @@ def test_pushed_tasks_are_done_once_each(project: AgentProject, agent: str) -> N
     project.model.script(ITEM, [call("complete_task", {"summary": SUMMARY}), result(done)])
     ended = project.work(agent, TASKS, "--workers", str(AGENTS), seconds=600)
     assert ended.code == 0, ended.err + project.story()
-    project.wait_until_left(120)
+    project.wait_until_left()
     _all_done_once(project)
     sessions = project.sessions()
     assert len(sessions) == TASKS
@@ -43,7 +43,7 @@ def test_pulled_tasks_are_done_once_each(project: AgentProject, agent: str) -> N
     project.model.script(PULLING, pulling)
     ended = project.work(agent, TASKS, "--workers", str(AGENTS), "--pull", "6", seconds=600)
     assert ended.code == 0, ended.err + project.story()
-    project.wait_until_left(120)
+    project.wait_until_left()
     _all_done_once(project)
     completed = Counter(
         one.args["token"].split(".")[0]

@@ -38,11 +38,11 @@ class Desk:
         }  # fmt: skip
 
     def hv(self, *words: str) -> None:
-        subprocess.run([*HV, *words], env=self.env, cwd=self.project, check=True, timeout=60)
+        subprocess.run([*HV, *words], env=self.env, cwd=self.project, check=True, timeout=300)
 
     def ask(self, agent: str, *words: str) -> str:
         done = subprocess.run(
-            [*clis.program(agent), *words], env=self.env, cwd=self.project, timeout=120,
+            [*clis.program(agent), *words], env=self.env, cwd=self.project, timeout=300,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         return done.stdout.decode("utf-8", "replace")

@@ -33,12 +33,13 @@ def test_a_killed_agent_resumes_its_session(project: AgentProject, agent: str, s
     project.model.script("item-1", [shell(BEGUN), hang(times=1), *DONE])
     words = project.words(agent, "--permissions", "full", "--retries", "1")
     client = project.start("run", *words, items=["item-1"])
-    wait_for(lambda: _hangs(project), "the second request", 120, project.story)
+    wait_for(lambda: _hangs(project), "the second request", story=project.story)
     for pid in project.agents():
         os.kill(pid, signum)
-    ended = project.ended(client, 240)
+    project.try_again_now()
+    ended = project.ended(client, 600)
     assert ended.code == 0, ended.err + project.story()
-    project.wait_until_left(120)
+    project.wait_until_left()
     _resumed(project)
 
 
@@ -47,12 +48,12 @@ def test_an_agent_whose_worker_dies_resumes_its_session(project: AgentProject) -
     client = project.start(
         "run", *project.words("claude", "--permissions", "full"), items=["item-1"]
     )
-    wait_for(lambda: _hangs(project), "the second request", 120, project.story)
+    wait_for(lambda: _hangs(project), "the second request", story=project.story)
     for pid in project.workers():
         os.kill(pid, signal.SIGKILL)
-    ended = project.ended(client, 240)
+    ended = project.ended(client, 600)
     assert ended.code == 0, ended.err + project.story()
-    project.wait_until_left(120)
+    project.wait_until_left()
     _resumed(project)
 
 
@@ -84,7 +85,7 @@ def test_nothing_survives_a_cancelled_agent(project: AgentProject, agent: str) -
     pid = int(escaped.read_text())
     assert os.path.exists(f"/proc/{pid}")
     assert project.ended(project.start("cancel", project.task("item-1").id)).code == 0
-    project.ended(client, 120)
-    project.wait_until_left(120)
+    project.ended(client, 600)
+    project.wait_until_left()
     assert not os.path.exists(f"/proc/{pid}")
     assert project.states() == {"cancelled": 1}, project.story()

@@ -36,7 +36,7 @@ class Limited:
             if len(self.waiting) >= self.agents and self.since is None:
                 self.since = time.time()
                 self.changed.notify_all()
-            self.changed.wait_for(lambda: self.since is not None, 240)
+            self.changed.wait_for(lambda: self.since is not None, 400)
             assert self.since is not None, "the fleet never came together"
             left = self.since + RESET - time.time()
         if left > 0:
@@ -50,9 +50,9 @@ def test_one_limit_stops_the_fleet_until_it_is_over(
 ) -> None:
     limited = Limited(fleet)
     project.model.script(ITEM, limited)
-    ended = project.work(agent, fleet, "--workers", str(fleet), seconds=560)
+    ended = project.work(agent, fleet, "--workers", str(fleet), seconds=600)
     assert ended.code == 0, ended.err + project.story()
-    project.wait_until_left(120)
+    project.wait_until_left()
     assert project.states() == {"done": fleet}
     assert all(task.failures == 0 for task in project.tasks())
     assert set(project.attempts()) <= {"done", "released"}
@@ -75,9 +75,9 @@ def test_a_budget_is_kept_but_for_what_already_runs(project: AgentProject) -> No
     words = project.words("claude", "--workers", "4", "--budget", "1.00", "--detach")
     started = project.ended(project.start("run", *words, items=project.items(20)))
     assert started.code == 0, started.err
-    paused = project.pause(400)
-    wait_for(lambda: not project.agents(), "the end of the agents", 120, project.story)
-    project.wait_until_left(120)
+    paused = project.pause(600)
+    wait_for(lambda: not project.agents(), "the end of the agents", story=project.story)
+    project.wait_until_left()
     with closing(hypervisor.open(project.store)) as hv:
         spent = hv.store.spent()
     assert 1_000_000 <= spent.cost_micros <= 1_400_000

@@ -39,7 +39,7 @@ def node(place, *words, **env):
     program = str(modules() / "node/bin/node")
     return subprocess.run(
         [program, *map(str, words)], env={**place.env, **env}, cwd=place.folder,
-        capture_output=True, text=True, timeout=180,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 
 def ask(server: ModelServer, wire: str, **more: Any) -> tuple[int, dict[str, str], str]:
     path, body = ASKED[wire]
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
     try:
         connection.request("POST", path, json.dumps({"stream": True, **body, **more}))
         answer = connection.getresponse()
@@ -135,7 +135,7 @@ def test_requests_without_tools_are_no_part_of_a_conversation(model):
 
 
 def test_a_websocket_is_refused(model):
-    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=60)
     connection.request("GET", "/v1/responses", headers={"Upgrade": "websocket"})
     assert connection.getresponse().status == 426
     connection.close()

@@ -49,7 +49,7 @@ def test_secrets_are_in_no_file_and_no_command_line(project: AgentProject, agent
     lookout = Lookout()
     lookout.start()
     ended = project.work(agent, 2, "--permissions", "full")
-    project.wait_until_left(120)
+    project.wait_until_left()
     lookout.over.set()
     lookout.join()
     assert ended.code == 0, ended.err + project.story()

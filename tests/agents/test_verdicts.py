@@ -63,8 +63,8 @@ def test_what_came_of_it_is_told_by_evidence(project: AgentProject, agent: str) 
     for item, moves in SCRIPTS.items():
         project.model.script(item + r"\b", moves)
     items = [item for item in SCRIPTS if EXPECTED[item][agent][1] != "overload"]
-    project.run(*project.words(agent, "--workers", "4"), items=items, seconds=400)
-    project.wait_until_left(120)
+    project.run(*project.words(agent, "--workers", "4"), items=items, seconds=600)
+    project.wait_until_left()
     found = {item: _verdict(project, item) for item in items}
     assert found == {item: EXPECTED[item][agent] for item in items}, project.story()
     task = project.task("item-blocked")
@@ -76,7 +76,9 @@ def test_what_came_of_it_is_told_by_evidence(project: AgentProject, agent: str) 
 def test_a_lost_connection_costs_one_attempt_at_most(project: AgentProject, agent: str) -> None:
     project.model.script("item-dropped", SCRIPTS["item-dropped"])
     words = project.words(agent, "--retries", "1")
-    ended = project.run(*words, items=["item-dropped"], seconds=200)
+    client = project.start("run", *words, items=["item-dropped"])
+    project.try_again_now()
+    ended = project.ended(client, 600)
     assert ended.code == 0, ended.err + project.story()
     assert project.task("item-dropped").state == "done"
 
@@ -92,7 +94,7 @@ def test_without_a_key_the_batch_stops_and_says_so(project: AgentProject, agent:
     assert started.code == 0, started.err
     paused = project.pause()
     assert agent in paused.reason
-    project.wait_until_left(120)
+    project.wait_until_left()
     assert set(project.states()) == {"active"}, project.story()
     assert all(task.failures == 0 for task in project.tasks())
 
@@ -101,9 +103,9 @@ def test_refused_tools_block_the_task(project: AgentProject) -> None:
     """claude denies what is not allowed, tells the model, and ends with 0."""
     project.model.script("item-1", [shell("touch forbidden"), say("I could not do it.")])
     project.run(
-        *project.words("claude", "--permissions", "read-only"), items=["item-1"], seconds=200
+        *project.words("claude", "--permissions", "read-only"), items=["item-1"], seconds=600
     )
-    project.wait_until_left(120)
+    project.wait_until_left()
     assert _verdict(project, "item-1") == ("blocked", "tools_denied"), project.story()
     assert "Bash" in project.task("item-1").reason
     assert not (project.folder / "forbidden").exists()
@@ -113,8 +115,8 @@ def test_refused_tools_block_the_task(project: AgentProject) -> None:
 def test_turns_end_an_agent_that_goes_round_in_circles(project: AgentProject, agent: str) -> None:
     project.model.script("item-1", [shell("echo again")])
     words = project.words(agent, "--permissions", "full", "--turns", "2")
-    project.run(*words, items=["item-1"], seconds=200)
-    project.wait_until_left(120)
+    project.run(*words, items=["item-1"], seconds=600)
+    project.wait_until_left()
     assert _verdict(project, "item-1") == ("failed", "max_turns"), project.story()
 
 

@@ -29,12 +29,13 @@ from hypervisor.bootstrap import connect
 from hypervisor.faces.cli.main import make_parser, run
 from hypervisor.faces.cli.table import COMMANDS
 from tests.cli.terminal import Terminal
+from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED
 
 for command in COMMANDS.values():  # imported once here, so that no child has to
     make_parser(command)
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 PATIENCE = 120  # seconds: of one command
 CONFIG = f"""
 [store]
@@ -89,7 +90,7 @@ class Cli:
         """As `hv(...)`, through a fresh interpreter."""
         done = subprocess.run(
             [*PROGRAM, *args], cwd=self.folder, env={**self.env, **env}, input=stdin.encode(),
-            capture_output=True, timeout=60,
+            capture_output=True, timeout=PATIENCE,
         )  # fmt: skip
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -218,6 +219,12 @@ class Project(Cli):
         self.env["XDG_RUNTIME_DIR"] = str(runtime)
         self.terminals: list[Terminal] = []
 
+    def equip(self, key: str = "sk-planted") -> None:
+        """Let it know the stand-ins for agents, and have the key that they need."""
+        config = self.folder / ".hypervisor" / "config.toml"
+        config.write_text(config.read_text() + standin.config(self.folder / "agents"))
+        self.env["STANDIN_KEY"] = key
+
     def end(self) -> None:
         """Stop whatever a test has left running, by its own id."""
         for terminal in self.terminals:
@@ -227,7 +234,7 @@ class Project(Cli):
 
 
 def _end_supervisor(lock: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE
     asked = 0
     while pid := _holder(lock):
         assert time.monotonic() < deadline, "a supervisor does not end"

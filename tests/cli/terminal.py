@@ -21,7 +21,7 @@ from pathlib import Path
 
 from hypervisor.faces.cli.output import width
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 SETTLED = 0.02  # seconds without a further piece of a picture
 PIECE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|([\r\n\t])|([^\x00-\x1f\x7f]+)|(.)", re.DOTALL)
 

@@ -146,7 +146,7 @@ def complete(hv, *words):
     done = subprocess.run(
         ["bash", "--norc", "-uec", script, "bash", "hv", *words], cwd=hv.folder,
         env={**hv.env, "PATH": f"{program.parent}:{os.defpath}"}, capture_output=True, text=True,
-        timeout=30,
+        timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
@@ -178,5 +178,5 @@ def test_completion_scripts_are_valid(bare, shell):
     assert bare.json("completion", shell) == {"shell": shell, "script": script[:-1]}
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

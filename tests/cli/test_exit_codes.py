@@ -132,6 +132,6 @@ def test_ctrl_c_ends_with_130_and_without_a_traceback(hv):
     reading = hv.start("add", "--from", "fifo")
     with open(hv.folder / "fifo", "wb"):  # open once the program has opened its side
         reading.send_signal(signal.SIGINT)
-        out, err = reading.communicate(timeout=30)
+        out, err = reading.communicate(timeout=120)
     assert (reading.returncode, out, err) == (130, "", "")
     assert hv.json("ls") == []

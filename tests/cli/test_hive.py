@@ -7,7 +7,6 @@ import json
 import pytest
 
 from tests.cli.conftest import PROGRAM
-from tests.support import standin
 
 SQL = "login.py builds its SQL query from user input"
 EVIL = "\x1b[2J\x1b]0;owned\x07<b>bold</b>\nhv: all is well\r\u202eevil"
@@ -124,9 +123,7 @@ class TestRuns:
 
     @pytest.fixture
     def project(self, project):
-        config = project.folder / ".hypervisor" / "config.toml"
-        config.write_text(config.read_text() + standin.config(project.folder / "agents"))
-        project.env["STANDIN_KEY"] = "sk-planted"
+        project.equip()
         return project
 
     def prompt(self, project, branch):

@@ -9,11 +9,11 @@ import threading
 import pytest
 
 from hypervisor.faces.cli.output import width
-from tests.cli.conftest import until
+from tests.cli.conftest import CONFIG, until
 
-# It takes its time to end when told to: long enough for that to be seen.
+# Told to end, it takes its time: until that was seen.
 WORK = """
-trap 'sleep 1; exit 143' TERM
+trap 'until [ -e seen ]; do sleep 0.05; done; exit 143' TERM
 echo "$1: started"
 case $1 in *fails*) sleep 0.1; exit 3 ;; *waits*) while [ ! -e open ]; do sleep 0.05; done ;; esac
 """
@@ -127,12 +127,15 @@ def test_a_dumb_terminal_gets_lines(hv):
 
 
 def test_ctrl_c_drains_and_says_so_then_stops(hv):
+    config = hv.folder / ".hypervisor" / "config.toml"
+    config.write_text(CONFIG.replace("grace = 1\n", "grace = 60\n"))
     terminal = start(hv)
     terminal.wait_for(in_the_middle)
     terminal.press("\x03")
     terminal.wait_for("draining: 2 still run; Ctrl-C again stops them")
     terminal.press("\x03")
     terminal.wait_for("stopping 2; their tasks go back into the queue")
+    (hv.folder / "seen").touch()
     assert terminal.wait() == 130
     assert "2 done · 1 failed · 3 not finished" in terminal.screen.text
     assert [task["state"] for task in hv.tasks("demo")].count("active") == 3

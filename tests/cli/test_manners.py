@@ -35,7 +35,7 @@ def on_a_terminal(hv, *args, columns=80, **env):
             break
         seen += piece
     os.close(leader)
-    assert process.wait(30) is not None
+    assert process.wait(120) is not None
     return seen.decode().replace("\r\n", "\n")
 
 
@@ -95,7 +95,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(hv, command):
     os.close(reading)
     process = hv.start(*command, stdout=writing)
     os.close(writing)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
 
 
@@ -104,7 +104,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(hv):
     hv.add()
     with open("/dev/full", "w") as full:
         process = hv.start("ls", stdout=full)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert err == "hv: the answer could not be written: No space left on device.\n"
 
@@ -117,7 +117,7 @@ def test_closed_streams_do_no_harm(hv):
     for redirection in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
         done = subprocess.run(
             ["sh", "-c", f"{program} add x {redirection}"], cwd=hv.folder, env=hv.env,
-            capture_output=True, text=True, timeout=30,
+            capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
     assert len(hv.ok("ls", "--ids").split()) == 5
@@ -133,14 +133,14 @@ def test_follow_delivers_while_others_write(hv):
             assert (event["kind"], event["task"]) == ("add", task)
     finally:
         following.send_signal(signal.SIGINT)
-    out, err = following.communicate(timeout=30)
+    out, err = following.communicate(timeout=120)
     assert (following.returncode, out, err) == (130, "", "")
 
 
 def test_follow_ends_by_itself_at_its_limit(hv):
     following = hv.start("events", "--follow", "--limit", "2")
     hv.add("a"), hv.add("b"), hv.add("c")
-    out, err = following.communicate(timeout=30)
+    out, err = following.communicate(timeout=120)
     assert (following.returncode, err, len(out.splitlines())) == (0, "", 2)
 
 

@@ -9,7 +9,8 @@ from hypervisor.faces.cli.output import width
 from hypervisor.faces.cli.picture import Rows, Scene, clock, memory_text, picture, rate, render
 from hypervisor.faces.cli.progress import Counts, Pace, RunCounter, count, running
 from hypervisor.faces.cli.views import Places
-from hypervisor.operations.run import Attempting, Status, Submitted
+from hypervisor.operations.run import Submitted
+from hypervisor.operations.status import Attempting, Status
 
 STATES = dict.fromkeys(
     ("inbox", "waiting", "active", "in_progress", "merging", "review", "blocked", "done",

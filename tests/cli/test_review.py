@@ -59,6 +59,16 @@ def test_a_run_stops_at_a_checkpoint_and_goes_on_when_told(hv):
     assert "all hold" in hv.ok("receipt", "verify")
 
 
+def test_nobody_is_asked_of_the_only_chunk_where_only_the_first_is_to_be_looked_at(hv):
+    done = hv(
+        "run", "--name", "b", "--quiet", "--gate", "first", "--", "echo", "{}", stdin="a\nb\n"
+    )
+    assert done.code == 0, done
+    told = hv.ok("review", "b")
+    assert "needs no decision" in told and "samples" in told
+    assert "(none)" not in told  # nobody named a category
+
+
 def test_a_retry_reaches_the_worker_and_an_item_can_be_corrected(hv):
     start(hv)
     task = hv.tasks("b")[0]["id"]

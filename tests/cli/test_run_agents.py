@@ -11,7 +11,6 @@ import pytest
 
 from hypervisor.domain.settings import settings_from
 from tests.cli.conftest import assert_one_clear_line, until
-from tests.support import standin
 
 KEY = "sk-planted-in-the-environment-4711"
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to"
@@ -20,9 +19,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 @pytest.fixture
 def hv(project):
     """A project whose config.toml knows the stand-ins, with a key for them."""
-    config = project.folder / ".hypervisor" / "config.toml"
-    config.write_text(config.read_text() + standin.config(project.folder / "agents"))
-    project.env["STANDIN_KEY"] = KEY
+    project.equip(KEY)
     return project
 
 
@@ -247,7 +244,7 @@ class TestLooking:
         assert "no patch of" in hv.refused(4, "logs", hv.tasks("c")[0]["id"], "--patch")
 
     def test_a_running_agent_is_shown_with_what_it_does(self, hv):
-        hv.ok("run", "--agent", "fake-codex", "--prompt", "act-slow-100", "--name", "b",
+        hv.ok("run", "--agent", "fake-codex", "--prompt", "act-slow-1000", "--name", "b",
               "--detach", "--item", "a")  # fmt: skip
         until(lambda: [a for a in hv.json("top") if a["last_line"] == "shell: x"], "a tool is used")
         (now,) = hv.json("top")
@@ -257,7 +254,7 @@ class TestLooking:
         assert follow.stdout.readline().startswith("session ")
         assert follow.stdout.readline() == "▸ shell  x\n"
         hv.ok("kill", now["task"])
-        assert follow.wait(30) == 0
+        assert follow.wait(120) == 0
 
     def test_tokens_and_cost_are_shown_and_an_estimate_is_called_one(self, hv):
         said = run(hv, "--prompt", "act-ok-2", "--name", "c", *items("a", "b"))

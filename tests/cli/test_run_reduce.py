@@ -6,12 +6,13 @@ import json
 import os
 import signal
 from contextlib import suppress
+from pathlib import Path
 
 import apsw
 import pytest
 
+import hypervisor
 from tests.cli.conftest import until
-from tests.support import standin
 
 # Writes down that it began and that it ended, and between waits for a file `go-NAME` if there
 # is one called `hold-NAME`; then says its name and the words that follow.
@@ -121,7 +122,7 @@ class TestPatterns:
         until(lambda: "end two-a" in lines(hv), "the second stage of a, while b is in its first")
         assert "end one-b" not in lines(hv) and not lines(hv, "begin reduce")
         (hv.folder / "go-one-b").touch()
-        assert client.communicate(timeout=60)[0] and client.returncode == 0
+        assert client.communicate(timeout=120)[0] and client.returncode == 0
         assert lines(hv)[-1] == "end reduce"
 
     def test_json_results_files_and_columns(self, hv):
@@ -184,7 +185,7 @@ class TestFailures:
         (hv.folder / "go-one-a").touch()
         until(lambda: hv.json("status", "b")["pauses"], "the pause")
         (hv.folder / "go-one-b").touch()
-        assert "fail-fast" in client.communicate(timeout=60)[0] and client.returncode == 9
+        assert "fail-fast" in client.communicate(timeout=120)[0] and client.returncode == 9
         assert lines(hv, "end one-b") and not lines(hv, "begin two")
         assert not lines(hv, "begin reduce")
         (hv.folder / "bad-one-a").unlink()
@@ -260,11 +261,27 @@ class TestAgain:
         client.send_signal(signal.SIGINT)
         until(lambda: hv.json("status", "b")["pauses"], "the pause")
         (hv.folder / "go-one-a").touch()
-        client.communicate(timeout=60)
+        client.communicate(timeout=120)
         assert client.returncode == 130
         assert lines(hv) == ["begin one-a", "end one-a"]
         assert "put together 1 of 1" in run(hv, items="a").out
         assert lines(hv, "end one-a") == ["end one-a"]
+
+
+class TestClaimed:
+    @pytest.mark.parametrize("next_one", [True, False])
+    def test_a_reduce_that_is_claimed_by_hand_has_its_file(self, hv, next_one):
+        with hypervisor.open(hv.store) as opened:
+            made = opened.spawn_parallel_tasks(["a"], reduce="put together", name="s")
+        first = hv.json("claim", "--batch", "s")[0]["token"]
+        if next_one:
+            (last,) = hv.json("done", first, "--result", "7", "--next", "me")["leases"]
+        else:
+            hv.ok("done", first, "--result", "7")
+            (last,) = hv.json("claim")
+        assert last["task"]["id"] == made.reduce
+        (line,) = Path(last["task"]["data"]["item"]).read_text().splitlines()
+        assert json.loads(line)["result"] == 7
 
 
 class TestDetached:
@@ -354,9 +371,7 @@ class TestSeen:
 class TestAgents:
     @pytest.fixture
     def agents(self, hv):
-        config = hv.folder / ".hypervisor" / "config.toml"
-        config.write_text(config.read_text() + standin.config(hv.folder / "agents"))
-        hv.env["STANDIN_KEY"] = "planted"
+        hv.equip()
         return hv
 
     def test_an_agent_puts_together_what_agents_found(self, agents):
@@ -381,3 +396,31 @@ class TestAgents:
             "--reduce-prompt", "Sum it up. act-ok", "--item", "a",
         )  # fmt: skip
         assert "reduce: agent fake-claude" in out
+
+    @pytest.mark.parametrize(
+        ("options", "leave"),
+        [
+            ([], "edit"),
+            (["--permissions", "read-only"], "read-only"),
+            (["--propose"], "read-only"),
+            (["--propose", "--permissions", "edit"], "edit"),
+        ],
+    )
+    def test_an_agent_behind_a_command_may_do_what_was_asked_for(self, agents, options, leave):
+        args = ("run", *options, "--name", "b", "--quiet", "--reduce-prompt", "Sum it up. act-ok",
+                "--reduce-agent", "fake-claude", "--item", "a")  # fmt: skip
+        found = json.loads(agents.ok(*args, "--dry-run", "--json", "--", "echo", "{}"))
+        assert found["reduce"]["permissions"] == leave
+        assert agents(*args, "--", "echo", "{}").code == 0
+        assert agents("skills", "new", "again", "--from", "b").code == 0
+        said = "permissions:" in agents.ok("skills", "show", "again")
+        assert said is (leave != ("read-only" if "--propose" in options else "edit"))
+        again = json.loads(agents("run", "again", "--item", "a", "--dry-run", "--json").out)
+        assert again["reduce"]["permissions"] == leave
+
+    def test_what_is_for_an_agent_needs_one_still(self, agents):
+        done = agents("run", "--permissions", "read-only", "--item", "a", "--", "echo", "{}")
+        assert done.code == 2 and "goes with an agent" in done.err
+        done = agents("run", "--scratch", "--item", "a", "--reduce-prompt", "Sum it up. act-ok",
+                      "--reduce-agent", "fake-claude", "--", "echo", "{}")  # fmt: skip
+        assert done.code == 2 and "--scratch goes with an agent" in done.err

@@ -13,7 +13,6 @@ import pytest
 import hypervisor
 from hypervisor.domain.run import spec_from
 from hypervisor.operations.git_view import NOTHING
-from tests.support import standin
 
 KEY = "sk-planted-in-the-environment-4711"
 
@@ -21,9 +20,7 @@ KEY = "sk-planted-in-the-environment-4711"
 @pytest.fixture
 def hv(project):
     """A project with three files, and config.toml knows the stand-ins for agents."""
-    config = project.folder / ".hypervisor" / "config.toml"
-    config.write_text(config.read_text() + standin.config(project.folder / "agents"))
-    project.env["STANDIN_KEY"] = KEY
+    project.equip(KEY)
     (project.folder / "src" / "deep").mkdir(parents=True)
     for name in ("src/a.py", "src/b.py", "src/deep/c.py"):
         (project.folder / name).write_text(f"{name}\n")
@@ -343,11 +340,23 @@ class TestLooking:
         skill(hv, "s", "run: {command: ['true']}\nlimits: {timeout: 5m}", body="How to use it.\n")
         hv("run", "s", "--item", "a", "--quiet")
         shown = hv.ok("skills", "show", "s")
-        assert "s: does s\n" in shown and "limits: timeout: 5m" in shown
+        assert "s: does s\n" in shown and "limits: timeout 5m" in shown
         assert "1 run, 1 task, 100 % done" in shown and "How to use it." in shown
         details = hv.json("skills", "show", "s")
         assert details["fields"]["run"] == {"command": ["true"]}
         assert len(details["batches"]) == 1
+
+    @pytest.mark.parametrize("columns", [80, 160])
+    def test_on_a_terminal_no_word_is_torn_and_no_record_cut(self, hv, columns):
+        text = "Some words that make a line which no terminal has any room for. " * 4
+        skill(hv, "s", "run: {command: ['true']}", body=text.strip())
+        hv("run", "s", "--item", "a", "--quiet")
+        listed = hv.terminal("skills", columns=columns, rows=60)
+        assert listed.wait() == 0
+        assert "1 run, 1 task, 100 % done" in listed.screen.text
+        shown = hv.terminal("skills", "show", "s", columns=columns, rows=60)
+        assert shown.wait() == 0
+        assert {*text.split()} >= {*shown.screen.text.partition("Some")[2].split()}
 
     def test_it_works_where_nothing_was_ever_run(self, bare):
         assert "triage" in bare.ok("skills", "--names").split()

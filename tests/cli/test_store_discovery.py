@@ -22,7 +22,7 @@ def test_the_first_add_makes_a_private_store(bare):
 def test_many_first_adds_at_once_make_one_store(bare):
     starts = [bare.start("add", f"task {n}") for n in range(6)]
     for start in starts:
-        _, err = start.communicate(timeout=60)
+        _, err = start.communicate(timeout=120)
         assert (start.returncode, err) == (0, "")
     assert len(bare.json("ls")) == 6
 

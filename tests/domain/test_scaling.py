@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from math import exp, log
+from math import log
+from statistics import mean
 
 import pytest
 
-from hypervisor.domain.scaling import Claimed, Evidence, believed, followed, grid, seen
-from tests.support.workloads import WORLDS
+from hypervisor.domain.scaling import Claimed, Evidence, believed, followed, seen
+from tests.support.workloads import WORLDS, any_law
 
 
 def evidence_of(world, levels, count, seed=0, spread=0.15, known=None, alone=10.0):
@@ -49,16 +50,17 @@ class TestBelief:
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
-    """Worlds drawn from what is thought possible; nine of ten intervals must hold the truth."""
-    rnd, held, total = random.Random(7), 0, 0
-    weights = [exp(point.log_prior) for point in grid()]
-    for seed, truth in enumerate(rnd.choices(grid(), weights, k=150)):
-        belief = believed(evidence_of(truth.ratio, (8, 2, 4, 1), 10 + seed % 15, seed))
+    """Worlds that are not on the grid; nine of ten intervals must hold the truth, and those after
+    many samples as often as those after few. `python -m bench.learn_simulated` tries more."""
+    rnd, held = random.Random(7), dict[int, list[bool]]({12: [], 40: []})
+    for seed in range(200):
+        law, count = any_law(rnd), (12, 40)[seed % 2]
+        belief = believed(evidence_of(law, (8, 2, 4, 1), count, seed, (0.1, 0.3)[seed // 2 % 2]))
         for n in (2, 4, 8):
-            low, high = belief.throughput(n)[1:]
-            held += low - 1e-9 <= n / truth.ratio(n) <= high + 1e-9
-            total += 1
-    assert 0.87 <= held / total <= 0.99
+            _, low, high = belief.throughput(n)
+            held[count].append(low <= n / law(n) <= high)
+    for each in held.values():
+        assert 0.85 <= mean(each) <= 0.96
 
 
 class TestFollowed:
@@ -87,7 +89,7 @@ class TestCpu:
         known = Evidence()
         for _ in range(4):
             known = seen(known, 4, 2.0, cores=0.5)
-        unbound = known._replace(levels={4: known.levels[4]._replace(cores=0.0)})
+        unbound = Evidence({4: known.levels[4]._replace(cores=0.0)})
         assert min(believed(unbound).times(8)) < 0.3
         assert min(believed(known).times(8)) > 0.45
 
@@ -108,13 +110,13 @@ class TestClaims:
 class TestChange:
     def test_is_noticed_after_a_few(self):
         before = evidence_of(WORLDS["sleep"], (8,), 40)
-        after = evidence_of(WORLDS["lock"], (8,), 3, known=before)
+        after = evidence_of(WORLDS["lock"], (8,), 4, known=before)
         assert (before.changes, after.changes) == (0, 1)
         assert not after.levels
 
     def test_what_ran_through_it_counts_for_neither_world(self):
         known = evidence_of(WORLDS["sleep"], (8,), 40)
-        known = evidence_of(WORLDS["lock"], (8,), 3, known=known)._replace(level=8)
+        known = evidence_of(WORLDS["lock"], (8,), 4, known=known)._replace(level=8)
         for _ in range(8):
             known = followed(known, 8, 30.0)
         assert not known.levels
@@ -123,9 +125,8 @@ class TestChange:
     def test_what_is_usual_at_another_level_says_nothing_of_this(self):
         """Alone nothing shows that a lock is gone: what is odd are the rare looks at two."""
         known = evidence_of(WORLDS["lock"], (1, 2), 40)
-        for _ in range(3):
-            known = evidence_of(WORLDS["sleep"], (1, 2), 2, known=known)
-        assert known.changes == 1
+        assert evidence_of(WORLDS["lock"], (1,), 9, known=known).changes == 0
+        assert evidence_of(WORLDS["sleep"], (2,), 3, known=known).changes == 1
 
     def test_one_that_stands_out_is_not_one(self):
         known = evidence_of(WORLDS["sleep"], (8,), 40)

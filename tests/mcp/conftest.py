@@ -23,7 +23,7 @@ import hypervisor
 PROGRAM = [
     sys.executable, "-I", "-c", "import sys; from hypervisor.bootstrap import main; main()",
 ]  # fmt: skip
-DEADLINE = 60.0
+DEADLINE = 180.0
 
 
 class Place:

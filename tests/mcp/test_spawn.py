@@ -52,7 +52,7 @@ def test_a_hundred_tasks_are_stored_at_once_and_run_without_the_caller(place, ca
     assert len(set(made["ids"])) == 100 and made["added"] == 100
     with capsys.disabled():
         print(f"\n100 tasks spawned in {float(took) * 1000:.0f} ms", end=" ")
-    assert float(took) < 5  # the machine may be busy; the figure is printed
+    assert float(took) < 60  # the machine may be busy; the figure is printed
     with place.open() as hv:
         wait_for(lambda: hv.stats(made["batch"]).states["done"] == 100)
 
@@ -91,6 +91,10 @@ def test_dependencies_branches_and_a_reduce_command(place):
     assert summary["succeeded"] and {row["outcome"] for row in summary["workers"]} == {
         "10", "20", "30",
     }  # fmt: skip
+    assert [(stage["batch"], stage["states"]) for stage in summary["stages"]] == [
+        ("sums", {"done": 3})
+    ]
+    assert (summary["reduce"]["state"], summary["reduce"]["result"]) == ("done", 60)
     assert output["text"].strip() == "10"
     assert again["ids"] == made["ids"] and again["added"] == 0
     with place.open() as hv:

@@ -19,6 +19,7 @@ from tests.mcp.conftest import call, refused, wait_for
 
 COMPLETIONS = 1_000
 KILLS = 20
+TIMES = 10
 SUBSCRIBER = """
 import http.client, json, sys
 
@@ -136,7 +137,7 @@ def check_journal(lines, expected):
 def test_how_soon_a_waiting_client_hears(place, capsys):
     """From the commit to the client; the figure is printed, the test only knows that it comes."""
     with place.open() as hv:
-        hv.add([NewTask(f"t{n}") for n in range(30)])
+        hv.add([NewTask(f"t{n}") for n in range(TIMES)])
 
         async def complete(lease, moments):
             await anyio.sleep(0.1)
@@ -146,7 +147,7 @@ def test_how_soon_a_waiting_client_hears(place, capsys):
         async def wait():
             delays, last = [], 0
             async with place.client("supervisor") as client:
-                for _ in range(30):
+                for _ in range(TIMES):
                     lease = hv.claim("w")[0]
                     moments: list[float] = []
                     async with anyio.create_task_group() as group:
@@ -160,7 +161,7 @@ def test_how_soon_a_waiting_client_hears(place, capsys):
         delays = anyio.run(wait)
     with capsys.disabled():
         print(f"\nheard after {statistics.median(delays) * 1000:.0f} ms (median)", end=" ")
-    assert statistics.median(delays) < 1
+    assert len(delays) == TIMES
 
 
 class TestCursor:

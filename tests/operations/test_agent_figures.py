@@ -19,6 +19,7 @@ from hypervisor.operations.chunk_files import write_chunk
 from hypervisor.operations.context import Context
 from hypervisor.operations.report import report
 from hypervisor.operations.specs import check_spec
+from hypervisor.operations.status import status
 from hypervisor.operations.sweep import bury
 from tests.operations.test_run import HERE, NOW, FakeHost, claim, hv, items, run
 
@@ -90,7 +91,7 @@ def test_a_chunk_s_files_tell_what_it_cost(hv, tmp_path):
 def test_brakes_are_listed_while_they_hold(hv):
     hv.store.set_brake(BRAKE, "w", NOW)
     assert braking.brakes(hv, NOW) == (BRAKE,)
-    assert running.status(hv, now=NOW).brakes == (BRAKE,)
+    assert status(hv, now=NOW).brakes == (BRAKE,)
     assert braking.brakes(hv, BRAKE.until) == ()
 
 

@@ -51,12 +51,24 @@ class FakeLauncher:
         return None
 
 
+def host(ledger, folder: Path) -> Context:
+    """The store as somebody sees it who keeps files in that folder."""
+    launcher: Any = FakeLauncher()
+    equipment = Equipment(
+        launcher, Outputs(str(folder)), Settings(), BatchFiles(str(folder))
+    )  # fmt: skip
+    return Context(ledger, LocalHost(), "me", equip=lambda: equipment)
+
+
 @pytest.fixture
 def hv(ledger, tmp_path):
-    launcher: Any = FakeLauncher()
-    files = BatchFiles(str(tmp_path))
-    equipment = Equipment(launcher, Outputs(str(tmp_path)), Settings(), files)
-    return Context(ledger, LocalHost(), "me", equip=lambda: equipment)
+    return host(ledger, tmp_path)
+
+
+@pytest.fixture
+def other(ledger, tmp_path):
+    """Another host that shares the store, but no file."""
+    return host(ledger, tmp_path / "other")
 
 
 def items(*names, **more):
@@ -86,7 +98,7 @@ def do(hv, whole, part, results=None, most=100):
 def rows(hv, whole):
     """What the reduce is given when it is claimed; it is finished then."""
     (lease,) = take(hv, whole, -1)
-    path = gather(hv, lease.task)
+    path = item_of(gather(hv, lease).task).text
     assert path == item_of(lease.task).text
     found = [json.loads(line) for line in Path(path).read_text().splitlines()]
     complete(hv, lease.token, len(found))
@@ -291,7 +303,7 @@ class TestAgain:
         whole = submit(hv, then=())
         do(hv, whole, 0)
         (lease,) = take(hv, whole, 1)
-        gather(hv, lease.task)
+        gather(hv, lease)
         submit(hv, "abcd", then=())
         do(hv, whole, 0)
         assert not tend(hv, whole.batches[0]) and not is_tended(hv, whole.batches[0])
@@ -310,6 +322,69 @@ class TestAgain:
         whole = submit(hv, then=())
         assert [part.to_do for part in whole.parts] == [0, 1]
         assert len(rows(hv, whole)) == 3
+
+
+def printed_by_all(hv, whole):
+    for lease in take(hv, whole, 0, 100):
+        Path(hv.outputs.prepare(lease.task.id, 1)).write_text(f"{lease.task.title} printed\n")
+        complete(hv, lease.token)
+
+
+class TestTwoHosts:
+    def test_what_only_one_of_them_can_read_makes_nothing_new(self, hv, other):
+        whole = submit(hv, then=())
+        printed_by_all(hv, whole)
+        assert [row["output"] for row in rows(hv, whole)] == [f"{c} printed\n" for c in "abc"]
+        for each in (other, hv):
+            assert submit(each, then=()).to_do == 0
+            assert not tend(each, whole.batches[0]) and not take(each, whole, -1)
+
+    def test_the_reduce_gets_the_file_of_the_host_it_runs_on(self, hv, other, tmp_path):
+        whole = submit(hv, "ab", then=())
+        do(hv, whole, 0)
+        (lease,) = take(other, whole, -1)
+        given = gather(other, lease).task
+        path = item_of(given).text
+        assert path.startswith(str(tmp_path / "other")) and path in given.body
+        assert item_of(lease.task).text not in given.body
+        assert len(Path(path).read_text().splitlines()) == 2
+
+    def test_a_printed_result_that_was_made_again_is_new(self, hv, other):
+        whole = submit(hv, "a", then=())
+        printed_by_all(hv, whole)
+        rows(hv, whole)
+        (task,) = hv.store.list_tasks(TaskFilter(batch=whole.batches[0]), 9)
+        retry(hv, task.id)
+        do(hv, whole, 0, {"a": 7})
+        assert submit(other, "a", then=()).to_do == 1
+
+    def test_nobody_who_only_looks_reads_what_was_printed(self, hv, monkeypatch):
+        whole = submit(hv, then=())
+        printed_by_all(hv, whole)
+        rows(hv, whole)
+        submit(hv, then=())
+        monkeypatch.delattr(Outputs, "read")
+        monkeypatch.delattr(Outputs, "size")
+        hv.store.set(f"untended {whole.batches[0]}", "again")
+        assert not tend(hv, whole.batches[0]) and is_tended(hv, whole.batches[0])
+
+    def test_a_run_that_comes_while_one_is_looked_after_is_not_forgotten(self, hv, monkeypatch):
+        whole = submit(hv, then=())
+        do(hv, whole, 0)
+        keep, name = hv.store.set, f"untended {whole.batches[0]}"
+
+        def behind_a_run(real):
+            def meanwhile(which, value):
+                if which == name:
+                    keep(name, "run again")
+                return real(which, value)
+
+            return meanwhile
+
+        for way in ("set", "unset"):
+            monkeypatch.setattr(hv.store, way, behind_a_run(getattr(hv.store, way)))
+        tend(hv, whole.batches[0])
+        assert hv.store.setting(name) == "run again"
 
 
 class TestTelling:

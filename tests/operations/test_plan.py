@@ -405,6 +405,39 @@ def test_undo_and_apply_again(hv, given, folder):
     assert states(hv) == ["undone"] * 9
 
 
+class TestFoldersForMail:
+    @pytest.fixture
+    def mails(self, folder, given):
+        for part in ("box/cur", "box/new", "box/tmp"):
+            (folder / part).mkdir(parents=True)
+        for name in "de":
+            (folder / "box" / "cur" / name).write_text(f"Subject: {name}\n\nhello\n")
+        given(*([move(f"box/cur/{name}", f"box/.Spam/cur/{name}")] for name in "de"))
+
+    def test_have_all_three_parts_and_go_as_a_whole(self, hv, mails, folder):
+        before = tree(folder)
+        assert apply(hv).applied == 2
+        assert sorted(path.name for path in (folder / "box/.Spam").iterdir()) == [
+            "cur", "new", "tmp",
+        ]  # fmt: skip
+        assert len(hv.undo(BATCH).undone) == 2
+        assert tree(folder) == before
+
+    def test_stay_whole_while_one_of_his_is_in_them(self, hv, mails, folder):
+        apply(hv)
+        (folder / "box/.Spam/new/his").write_text("mail")
+        hv.undo(BATCH)
+        assert sorted(path.name for path in (folder / "box/.Spam").iterdir()) == [
+            "cur", "new", "tmp",
+        ]  # fmt: skip
+
+    def test_elsewhere_such_names_mean_nothing(self, hv, given, folder):
+        given([move("in/a.md", ".x/cur/a.md")], [move("in/b.md", "in/cur/b.md")])
+        apply(hv)
+        assert [path.name for path in (folder / ".x").iterdir()] == ["cur"]
+        assert not (folder / "in/new").exists()
+
+
 def test_undo_withdraws_what_was_approved_but_not_done(hv, given, folder):
     given([delete("in/a.md")], [delete("in/b.md")])
     before = tree(folder)

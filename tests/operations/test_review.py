@@ -116,6 +116,12 @@ def test_the_gate_after_the_first_is_the_only_one(hv):
     assert reviewing.awaiting(hv) == ()
 
 
+def test_the_gate_after_the_first_does_not_ask_of_the_only_one(hv):
+    start(hv, gate="first", chunks=["jan"])
+    work(hv)
+    assert reviewing.awaiting(hv) == ()
+
+
 def test_a_checkpoint_shows_counts_samples_and_failures(hv):
     start(hv, each=30)
     results = [

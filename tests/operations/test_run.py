@@ -20,6 +20,7 @@ from hypervisor.domain.task import NewTask
 from hypervisor.operations import run as running
 from hypervisor.operations.add import add
 from hypervisor.operations.context import Context, Equipment
+from hypervisor.operations.status import attempts, status
 from hypervisor.operations.steer import cancel
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
@@ -219,14 +220,22 @@ def test_many_items_go_in_slices_and_are_read_as_they_go(hv, monkeypatch):
         return inner(part, *more)
 
     monkeypatch.setattr(hv.store, "add", counted)
-    submitted = running.run(hv, SPEC, stream(10_001), "b", NOW)
-    assert calls == [(100, 100), (5_000, 5_100), (4_901, 10_001)]
-    assert counts(submitted) == (10_001, 0, 0, 0)
-    assert running.summary(hv, "b", NOW).total == 10_001
+    submitted = running.run(hv, SPEC, stream(2_501), "b", NOW)
+    assert calls == [(100, 100), (1_000, 1_100), (1_000, 2_100), (401, 2_501)]
+    assert counts(submitted) == (2_501, 0, 0, 0)
+    assert running.summary(hv, "b", NOW).total == 2_501
 
 
 def test_those_that_wait_for_others_come_with_them(hv):
     tasks = [NewTask("first", key="first", after=("last",)), *items(*map(str, range(200)), "last")]
+    running.run(hv, SPEC, tasks, "b", NOW)
+    states = {task.title: task.state for task in running.reports(hv, hv.store.batch("b").id, NOW)}
+    assert states["first"] == "waiting" and states["last"] == "active"
+
+
+def test_those_that_wait_for_others_come_with_them_in_a_later_slice_too(hv):
+    early, between = items(*map(str, range(150))), items(*map(str, range(200, 2_500)))
+    tasks = [*early, NewTask("first", key="first", after=("last",)), *between, *items("last")]
     running.run(hv, SPEC, tasks, "b", NOW)
     states = {task.title: task.state for task in running.reports(hv, hv.store.batch("b").id, NOW)}
     assert states["first"] == "waiting" and states["last"] == "active"
@@ -492,16 +501,16 @@ def test_the_status_of_a_batch_and_of_everything(hv):
     running.pause(hv, type="x", now=NOW)
     [token] = claim(hv, at_work(hv, batch.id))
     hv.launcher.pids = [99]
-    mine = running.status(hv, "b", NOW)
+    mine = status(hv, "b", NOW)
     assert mine.batch == hv.store.batch("b")
     assert (mine.stats.total, mine.stats.claimed) == (2, 1)
     assert [a.task for a in mine.attempts] == [token.task]
     assert [p.scope for p in mine.pauses] == ["type"], "the other batch's pause is not ours"
     assert (mine.supervisor, mine.host) == (99, {"zone": "safe"})
-    whole = running.status(hv, now=NOW)
+    whole = status(hv, now=NOW)
     assert whole.batch is None and whole.stats.total == 3
     assert [p.scope for p in whole.pauses] == ["batch", "type"]
-    assert running.status(hv, "other", NOW).attempts == ()
+    assert status(hv, "other", NOW).attempts == ()
 
 
 def test_attempts_are_told_with_memory_and_last_line_where_this_host_knows(hv):
@@ -511,7 +520,7 @@ def test_attempts_are_told_with_memory_and_last_line_where_this_host_knows(hv):
     [far] = claim(hv, at_work(hv, batch, THERE), now=NOW + 2)
     say(hv, started, b"first\nsecond\n")
     say(hv, far, b"not ours to read\n")
-    found = running.attempts(hv, "b")
+    found = attempts(hv, "b")
     assert [a.task for a in found] == [started.task, only_claimed.task, far.task]
     assert [a.memory for a in found] == [1 << 20, 1 << 20, None]
     assert [a.last_line for a in found] == ["second", "", ""]

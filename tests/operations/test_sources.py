@@ -148,7 +148,7 @@ def test_good_rows_behind_any_broken_one():
 
 
 def test_hostile_quotes_take_linear_time_and_little_memory():
-    data = b"x,y\n" + b'a","b","\n' * 200_000
+    data = b"x,y\n" + b'a","b","\n' * 50_000
     started = time.process_time()
     tracemalloc.start()
     try:
@@ -158,8 +158,8 @@ def test_hostile_quotes_take_linear_time_and_little_memory():
         used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert bad and time.process_time() - started < 60
-    assert used < 200_000_000
+    assert bad and time.process_time() - started < 30
+    assert used < 50_000_000
 
 
 @pytest.mark.parametrize("form, line, first", [

@@ -16,19 +16,13 @@ from hypervisor.domain.agents.session import NewSession
 from hypervisor.domain.attempt import Ended
 from hypervisor.domain.task import NewTask, TaskFilter
 from hypervisor.operations.proposing import propose
-from tests.services.agent_bench import ACCOUNT, AgentBench
-from tests.services.benches import WELL, closed_after
+from tests.services.agent_bench import ACCOUNT
+from tests.services.benches import WELL
 
 DONE = Heard(
     "s-1", Tokens(100, 10), 0.10, 1, 1, ended=True, ok=True, result={"status": "completed"}
 )
 LIMIT = Trouble(kinds.QUOTA, "too many requests", 429, retrying=True)
-
-
-@pytest.fixture
-def bench(tmp_path):
-    with closed_after(lambda number, **how: AgentBench(tmp_path, **how)) as maker:
-        yield maker
 
 
 def test_a_failure_that_is_reported_is_final_and_has_its_evidence(bench):

@@ -13,8 +13,8 @@ from hypervisor.domain.settings import Settings
 from hypervisor.operations.proposing import propose
 from hypervisor.services import agent_worker
 from hypervisor.services.agent_sessions import to_resume
-from tests.services.agent_bench import ACCOUNT, AgentBench
-from tests.services.benches import WELL, closed_after
+from tests.services.agent_bench import ACCOUNT
+from tests.services.benches import WELL
 
 BADLY = Ended(1, None, 0.1, 0)
 SAID = Heard(
@@ -22,12 +22,6 @@ SAID = Heard(
     result={"status": "completed", "summary": "did it", "receipts": ["seen"]},
 )  # fmt: skip
 LIMIT = Trouble(kinds.QUOTA, "too many requests", 429, retrying=True)
-
-
-@pytest.fixture
-def bench(tmp_path):
-    with closed_after(lambda number, **how: AgentBench(tmp_path, **how)) as maker:
-        yield maker
 
 
 def test_a_report_completes_the_task(bench):

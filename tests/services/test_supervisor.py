@@ -625,6 +625,13 @@ class TestEnd:
         assert stage.tick(after=2999)
         assert not stage.tick(after=1)
 
+    def test_it_says_whether_work_came_after_all(self, stage):
+        stage.tick()
+        assert not stage.tick(after=3000)
+        assert not stage.supervisor.is_needed(stage.now)
+        stage.batch("b", 1)
+        assert stage.supervisor.is_needed(stage.now)
+
     def test_work_starts_the_while_anew(self, stage):
         stage.batch("b", 1)
         stage.settle()

@@ -12,7 +12,6 @@ import pytest
 from hypervisor.domain.agents.prompting import PLACEHOLDER
 from hypervisor.operations.skill_folders import BUILT_IN, built_in_folder, read_folder
 from tests.cli.conftest import until
-from tests.support import standin
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = Path(built_in_folder())
@@ -23,9 +22,7 @@ PLACES = {"item", "path", "look_for", "topic"}
 
 @pytest.fixture
 def hv(project):
-    config = project.folder / ".hypervisor" / "config.toml"
-    config.write_text(config.read_text() + standin.config(project.folder / "agents"))
-    project.env["STANDIN_KEY"] = "sk-planted"
+    project.equip()
     return project
 
 

@@ -85,6 +85,26 @@ def test_mails_with_nothing_whole_get_a_category_too(raw):
     answer(raw)
 
 
+@pytest.mark.parametrize("charset", ["punycode", "IDNA", "unicode-escape", "raw_unicode_escape"])
+@pytest.mark.parametrize("text", [b"xn--mnchen-3ya", b"Mnchen-3ya \\u00fc", b"Mnchen-3ya \xe4"])
+def test_what_is_no_charset_of_texts_is_not_tried(charset, text):
+    """Some of them take quadratic time."""
+    lines = LINES + f"Content-Type: text/plain; charset={charset}\n\n".encode()
+    assert read(lines + text, "a@b", "", 1000).text == text.decode("latin-1")
+    word = f"Subject: =?{charset}?q?Mnchen-3ya?=\n\n".encode()
+    assert "Mnchen-3ya" in answer(b"From: a@b.example\n" + word)["rationale"]
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("field", [b"Content-Type: text/plain", b"CONTENT-DISPOSITION: inline"])
+def test_of_a_field_with_parameters_the_beginning_counts(line, field):
+    """The parser reads them in quadratic time."""
+    for length, known in ((500, True), (2_000, False)):
+        raw = b"From: a@b.example" + line + field + b'; x="' + b";" * length + b'";' + line
+        raw += b' name="a.pdf"; filename="a.pdf"' + line + line + b"abc"
+        assert ("a.pdf" in read(raw, "a@b", "", 100).parts) is known
+
+
 def test_nested_parts_without_end():
     raw = LINES
     for depth in range(3000):

@@ -55,6 +55,21 @@ def test_without_a_gate_or_after_the_first_everything_runs(ledger):
     assert (later.number, later.state) == (4, "free")
 
 
+def test_the_gate_after_the_first_does_not_ask_where_nothing_follows(ledger):
+    batch = ledger.declare("b", SPEC, "me", NOW).id
+    assert [c.state for c in ledger.declare_chunks(batch, ["a"], "first")] == ["free"]
+    later = ledger.declare_chunks(batch, ["a", "b", "c"], "first")
+    assert [c.state for c in later] == ["free", "open", "held"]
+
+
+def test_a_gate_behind_chunks_that_had_none_holds_and_lets_go(ledger):
+    """Somebody must be asked: else what is held would wait for ever."""
+    batch = ledger.declare("b", SPEC, "me", NOW).id
+    ledger.declare_chunks(batch, ["a"], "none")
+    later = ledger.declare_chunks(batch, ["a", "b", "c"], "each")
+    assert [c.state for c in later] == ["free", "open", "held"]
+
+
 @pytest.mark.parametrize("decision", ["approved", "rejected"])
 def test_a_decision_lets_the_next_chunk_go(ledger, batch, decision):
     assert work(ledger) == ["jan 1", "jan 2"]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
+from pathlib import Path
 
 import apsw
 import psycopg
 import pytest
 
+from hypervisor.domain import lifecycle
 from hypervisor.domain.errors import StoreNewer
 from hypervisor.domain.lease import ClaimRequest, Usage, Verdict, parse_token
 from hypervisor.domain.run import Pause
 from hypervisor.domain.task import NewTask
 from hypervisor.store import schema
 from hypervisor.store.dialect import POSTGRES_WORDS, SQLITE_WORDS
-from hypervisor.store.postgres import SCHEMA, VERSION_TABLE
+from hypervisor.store.ledger import Ledger
+from hypervisor.store.postgres import SCHEMA, VERSION_TABLE, PostgresDatabase
 from tests.store import invariants
 from tests.store.given import ANN, LEASE, NOW, claim_all
 from tests.support.databases import DATABASES, Postgres, Sqlite
@@ -153,6 +158,56 @@ def test_whoever_comes_first_migrates_and_the_others_find_it_done(old_place):
     assert seen == [schema.VERSION] * 4
 
 
+@pytest.fixture
+def rival(postgres_url):
+    """A transaction of an old worker that no deadlock ends: the other has to give way."""
+    old_postgres(postgres_url)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"SET search_path TO {SCHEMA}; SET deadlock_timeout TO '1h'")
+        yield connection
+
+
+def in_the_way(where, rival, work, then):
+    """The answer of `work`, which waits for the rival, which then does what waits for it."""
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: answers.append(work()))
+    thread.start()
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    until = time.monotonic() + 30
+    with psycopg.connect(where, autocommit=True) as looking:
+        while not looking.execute(waiting).fetchall():
+            assert time.monotonic() < until, "nobody came to wait"
+    rival.execute(then)
+    rival.commit()
+    thread.join(60)
+    return answers
+
+
+def test_a_migration_that_loses_to_an_old_worker_is_tried_again(postgres_url, rival):
+    rival.execute("INSERT INTO events (at, kind, task, batch, actor) VALUES (2, 'x', '', '', 'me')")
+
+    def migrate():
+        ledger = Ledger(PostgresDatabase(postgres_url))
+        facts = ledger.facts()
+        ledger.close()
+        return facts["schema"], facts["integrity"]
+
+    then = "UPDATE tasks SET updated_at = 2"
+    assert in_the_way(postgres_url, rival, migrate, then) == [(schema.VERSION, "ok")]
+
+
+def test_a_look_that_loses_is_taken_again(postgres_url, rival):
+    database = PostgresDatabase(postgres_url)
+    rival.execute("LOCK TABLE events")
+    looks = ("SELECT count(*) FROM tasks", "SELECT count(*) FROM events")
+
+    def look():
+        return database.read(lambda s: [s.rows(sql)[0][0] for sql in looks])
+
+    assert in_the_way(postgres_url, rival, look, "LOCK TABLE tasks") == [[4, 1]]
+    database.close()
+
+
 def columns(store):
     if store.kind == "sqlite":
         [tables] = store.query("SELECT name FROM sqlite_schema WHERE type = 'table'")
@@ -180,6 +235,21 @@ def test_a_migrated_store_is_like_a_fresh_one(old, fresh):
     assert indexes(old) == indexes(fresh)
 
 
+def test_sqlite_takes_every_state_there_is_and_no_other(tmp_path):
+    old_sqlite(tmp_path / "store.db")
+    store, other = Sqlite(tmp_path / "store.db"), apsw.Connection(str(tmp_path / "store.db"))
+    other.execute("SELECT * FROM tasks").fetchall()  # knows the table as it was
+    store.open().close()
+    change = "UPDATE tasks SET state = ?, deadline = ?, reason = 'x' WHERE id = '000000000003'"
+    for state in lifecycle.STATES:
+        other.execute(change, (state, 1 if state == lifecycle.IN_PROGRESS else None))
+    with pytest.raises(apsw.ConstraintError, match="state = 'in_progress' OR"):
+        other.execute(change, ("odd", None))
+    assert other.pragma("integrity_check") == "ok"
+    other.close()
+    store.close()
+
+
 def test_a_store_of_a_later_version_is_refused(old):
     later = schema.VERSION + 1
     if old.kind == "sqlite":
@@ -188,3 +258,13 @@ def test_a_store_of_a_later_version_is_refused(old):
         old.run(f"UPDATE schema_version SET version = {later}")
     with pytest.raises(StoreNewer, match=f"schema {later}"):
         old.open()
+
+
+def test_what_the_how_tos_show_is_the_latest_version():
+    how_tos = Path(__file__).parents[2] / "docs" / "how-to"
+    shown = {
+        number
+        for page in how_tos.glob("*.md")
+        for number in re.findall(r"\(schema (\d+)\)", page.read_text())
+    }
+    assert shown == {str(schema.VERSION)}

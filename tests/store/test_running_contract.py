@@ -505,6 +505,15 @@ def test_settings_are_kept_by_name(ledger, open_ledger):
     assert other.setting("peak") is None
 
 
+def test_a_setting_is_unset_only_while_it_has_the_value(ledger, open_ledger):
+    ledger.keep_settings({"pattern a": "1", "pattern b": "1"})
+    open_ledger().set("pattern a", "2")
+    assert not ledger.unset("pattern a", "1")
+    assert ledger.unset("pattern b", "1")
+    assert not ledger.unset("pattern b", "1")
+    assert ledger.settings_like("pattern") == {"pattern a": "2"}
+
+
 def test_scaling_sets_and_unsets_the_number_of_workers(ledger):
     batch = ledger.declare("b", SPEC, "me", NOW).id
     since = len(kinds(ledger))

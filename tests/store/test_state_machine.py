@@ -635,6 +635,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def teardown(self):
         if self.agreed:  # otherwise the step that went wrong is the thing to report
             self.read_events()
+            assert self.store.integrity() == "ok"
 
     # Helpers
 
@@ -743,7 +744,7 @@ def test_the_ledger_agrees_with_the_model(store, long, request, capsys, monkeypa
     began = time.monotonic()
     number = first
     try:
-        while LedgerMachine.steps < wanted:
+        while LedgerMachine.steps < wanted or (_missing() and LedgerMachine.steps < 5 * wanted):
             run_state_machine_as_test(seed(number)(LedgerMachine), settings=_settings(repeat))
             number += 1
     except BaseException:
@@ -756,7 +757,12 @@ def test_the_ledger_agrees_with_the_model(store, long, request, capsys, monkeypa
         took = time.monotonic() - began
         print(f"\n{store.kind}: {LedgerMachine.steps} steps in {took:.0f} s, from seed {first}")
     assert LedgerMachine.steps >= wanted
-    assert not SITUATIONS - set(+LedgerMachine.met), "some situations were never met"
+    assert not _missing(), "some situations were never met"
+
+
+def _missing():
+    """The situations that nobody has met yet; the rarest come up some eight times in a run."""
+    return SITUATIONS - set(+LedgerMachine.met)
 
 
 def _watched(database):

@@ -12,7 +12,7 @@ import pytest
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Token, Usage, Verdict, Worker, parse_token
 from hypervisor.domain.run import Pause
-from hypervisor.domain.task import NewTask
+from hypervisor.domain.task import Changes, NewTask
 from hypervisor.store import chance, turn
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import PostgresDatabase
@@ -101,6 +101,14 @@ def test_it_is_taken_as_long_as_turns_are_plain(ledger, taken):
     detail = ledger.detail(first)
     assert (detail.task.result, detail.attempts[0].outcome) == ("fine", "done")
     assert detail.attempts[0].cpu_ms == USAGE.cpu_ms
+
+
+def test_a_start_time_set_meanwhile_goes_with_the_attempt(ledger, taken):
+    task, *_ = add(ledger, "a", "b")
+    token = claim(ledger)
+    ledger.update(task, Changes(start_at=NOW + 1000), "me", NOW)
+    assert titles(go_on(ledger, token)[1]) == ["b"] and taken == [True]
+    assert ledger.task(task).start_at is None
 
 
 def test_it_takes_the_best_of_several_lanes(ledger, taken):

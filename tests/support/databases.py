@@ -13,9 +13,9 @@ from typing import Any
 import apsw
 import psycopg
 
-from hypervisor.store import schema
+from hypervisor.store import postgres_checks, schema
 from hypervisor.store.ledger import Ledger
-from hypervisor.store.postgres import SCHEMA, PostgresDatabase
+from hypervisor.store.postgres import SCHEMA, PostgresDatabase, PostgresSession
 from hypervisor.store.sqlite import SqliteDatabase
 
 DATABASES = ("sqlite", "postgres")
@@ -25,6 +25,9 @@ TABLES = (
     "chunks", "actions", "sessions", "brakes", "cursors", "rules", "notices",
     "branches", "findings", "doubts",
 )  # fmt: skip
+
+# What only a power cut would need. The tests of crashes have a server of their own.
+FAST = ("fsync", "full_page_writes", "synchronous_commit")
 
 
 class PostgresServer:
@@ -53,6 +56,10 @@ class PostgresServer:
             else:
                 os.environ["XDG_RUNTIME_DIR"] = before
         self._made = 0
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            for setting in FAST:
+                connection.execute(f"ALTER SYSTEM SET {setting} = off")
+            connection.execute("SELECT pg_reload_conf()")
 
     def new_database(self) -> str:
         """The URL of a fresh, empty database."""
@@ -102,6 +109,9 @@ class Sqlite:
             for table in (*TABLES, "finding_words"):
                 self._direct.execute(f"DELETE FROM {table}")
 
+    def integrity(self) -> str:
+        return str(self._direct.pragma("quick_check"))
+
     def close(self) -> None:
         self._direct.close()
 
@@ -140,6 +150,10 @@ class Postgres:
         with self._direct.pipeline():  # up to its end, one transaction
             for table in (*TABLES, "finding_words"):
                 self._direct.execute(f"DELETE FROM {table}")
+
+    def integrity(self) -> str:
+        """What `facts` says about it: `ok` unless rows contradict themselves."""
+        return postgres_checks.integrity(PostgresSession(self._direct))
 
     def close(self) -> None:
         self._direct.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from math import exp, inf
 from typing import NamedTuple
 
 from hypervisor.domain.adapting import choose, favourite
@@ -121,6 +122,14 @@ def best_fixed(
             simulated(world, tasks, fixed(n), seed, later=later) for n in range(1, LIMIT + 1)
         )
     )
+
+
+def any_law(rnd: random.Random) -> Callable[[int], float]:
+    """A law as there may be any, not only on the learner's grid."""
+    wait = rnd.choice((0.0, min(rnd.expovariate(4), 1.0)))
+    cost = rnd.choice((0.0, min(rnd.expovariate(15), 0.4)))
+    served = rnd.choice((inf, inf, 1.0, exp(rnd.uniform(0, 2.5)), exp(rnd.uniform(0, 2.5))))
+    return lambda n: max(1 + wait * (n - 1) + cost * n * (n - 1), n / served)
 
 
 def efficiency(world: Law, workers: int) -> float:

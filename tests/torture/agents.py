@@ -25,11 +25,13 @@ class Agents:
         project.env["STANDIN_KEY"] = KEY
 
     def run(
-        self, kind: str, *options: str, acts: Iterable[str] = (), seconds: float = 120
+        self, kind: str, *options: str, acts: Iterable[str] = (), seconds: float = 300
     ) -> Ended:
         """Until all is done, or the batch waits for somebody."""
-        words = self.words(kind, *options)
-        ended = self.project.run(*words, items=numbered(acts), seconds=seconds)
+        client = self.project.start("run", *self.words(kind, *options), items=numbered(acts))
+        if "--retries" in options:
+            self.project.try_again_now()
+        ended = self.project.ended(client, seconds)
         self.wait_until_told()
         return ended
 
@@ -60,7 +62,7 @@ class Agents:
     def wait_until_told(self) -> None:
         """An agent that has ended its claim itself may still have something to say."""
         story = self.project.story
-        wait_for(lambda: all(run.outcome for run in self.sessions()), "the sessions", 60, story)
+        wait_for(lambda: all(run.outcome for run in self.sessions()), "the sessions", story=story)
 
     def attempts(self, task: str) -> list[Any]:
         with self.project.open() as hv:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 PR_SET_PDEATHSIG = 1
-DEADLINE = 60.0
+DEADLINE = 180.0
 
 
 class Child:

@@ -119,7 +119,7 @@ class Cluster:
         folder = self._server.get_postmaster_info().socket_dir
         options = f"-h '' -k {shlex.quote(str(folder))} -c fsync=on -c shared_buffers=1MB"
         log = str(self._server.pgdata / "log")
-        self._pg_ctl("-w", "-t", "30", "-l", log, "-o", options, "start")
+        self._pg_ctl("-w", "-t", "120", "-l", log, "-o", options, "start")
 
     def close(self) -> None:
         if self._pg_ctl("status", check=False) == 0:
@@ -134,7 +134,7 @@ class Cluster:
         command = [str(server.bin_path / "pg_ctl"), "-D", str(server.pgdata), *args]
         return subprocess.run(
             command, user=server.system_user, cwd="/", check=check, stdout=subprocess.DEVNULL,
-            timeout=60,
+            timeout=180,
         ).returncode  # fmt: skip
 
 

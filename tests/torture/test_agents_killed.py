@@ -21,12 +21,12 @@ def test_a_killed_worker_takes_its_agent_along_and_the_session_goes_on(project):
     wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
     (first,) = agents.notes("waiting")
     _, agent, task, session = first
-    known = agents.sessions()
-    assert [run.session for run in known] == [session], "not told at its first appearance"
+    known = lambda: [run.session for run in agents.sessions()]  # noqa: E731
+    wait_for(lambda: known() == [session], "word of its session", story=project.story)
     (worker,) = project.workers()
     kill(_process(worker))
-    wait_for(lambda: _is_gone(int(agent)), "the end of the agent", 20, project.story)
-    wait_for(lambda: project.states() == {"done": 1}, "the end of the task", 60, project.story)
+    wait_for(lambda: _is_gone(int(agent)), "the end of the agent", story=project.story)
+    wait_for(lambda: project.states() == {"done": 1}, "the end of the task", story=project.story)
     agents.wait_until_told()
     work = project.folder / f"work-{task}"
     assert work.read_text() == "first half\nsecond half\n"
@@ -44,7 +44,8 @@ def test_a_killed_agent_goes_on_where_it_was(project, kind):
     agents.start(kind, "--retries", "1", acts=["killed"])
     wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
     os.kill(int(agents.notes("waiting")[0][1]), signal.SIGKILL)
-    wait_for(lambda: project.states() == {"done": 1}, "the end of the task", 60, project.story)
+    project.try_again_now()
+    wait_for(lambda: project.states() == {"done": 1}, "the end of the task", story=project.story)
     agents.wait_until_told()
     before, after = agents.sessions()
     assert (before.outcome, after.outcome) == ("crashed", "completed")
@@ -70,14 +71,14 @@ def test_after_a_cancel_nothing_survives(project, kind):
     agents = Agents(project)
     agents.start(kind, acts=["escape"])
     roster = agents.provider / "roster"
-    wait_for(lambda: len(_roster(roster)) == GROWN, "its children", 30, project.story)
+    wait_for(lambda: len(_roster(roster)) == GROWN, "its children", story=project.story)
     pids = _roster(roster)
     assert not any(_is_gone(pid) for pid in pids)
     with project.open() as hv:
         (task,) = hv.list_tasks()
         hv.cancel(task.id, reason="enough")
-    wait_for(lambda: all(map(_is_gone, pids)), "the end of all of them", 20, project.story)
-    wait_for(lambda: project.states() == {"cancelled": 1}, "the cancel", 20, project.story)
+    wait_for(lambda: all(map(_is_gone, pids)), "the end of all of them", story=project.story)
+    wait_for(lambda: project.states() == {"cancelled": 1}, "the cancel", story=project.story)
     agents.wait_until_told()
     assert [run.outcome for run in agents.sessions()] == ["stopped"]
     wait_for(lambda: not agents.homes(), "the end of its home")
@@ -91,9 +92,9 @@ def test_a_stop_that_the_agent_ends_with_0_is_not_taken_for_success(project):
     task = agents.notes("waiting")[0][2]
     with project.open() as hv:
         hv.kill(task, reason="too long", retry=True)
-        wait_for(lambda: len(agents.notes("waiting")) == 2, "the next one", 60, project.story)
+        wait_for(lambda: len(agents.notes("waiting")) == 2, "the next one", story=project.story)
         hv.kill(task, reason="too long")
-    wait_for(lambda: project.states() == {"failed": 1}, "its end", 20, project.story)
+    wait_for(lambda: project.states() == {"failed": 1}, "its end", story=project.story)
     agents.wait_until_told()
     assert [run.outcome for run in agents.sessions()] == ["stopped", "stopped"]
     first, second = agents.sessions()

@@ -74,7 +74,7 @@ def test_a_batch_is_reviewed_carried_out_and_undone(project):
     wait_for(lambda: (project.folder / "begun").exists(), "a worker has begun")
     for process in project.processes():
         kill(process)
-    client.wait(20)
+    client.wait(180)
     (project.folder / "go").touch()
     del project.env["SLOW"]
 

@@ -25,15 +25,15 @@ def test_each_attempt_counts_at_most_once_whoever_dies(project):
     )  # fmt: skip
     killed: set[int] = set()
     for samples in (5, 20):
-        wait_for(partial(_has_samples, project, samples), "samples", 60, project.story)
-        wait_for(lambda: set(project.supervisors()) - killed, "a supervisor", 60, project.story)
+        wait_for(partial(_has_samples, project, samples), "samples", story=project.story)
+        wait_for(lambda: set(project.supervisors()) - killed, "a supervisor", story=project.story)
         for pid in set(project.supervisors()) - killed:
             if process := snapshot().get(pid):
                 kill(process)
             killed.add(pid)
     ended = project.ended(client)
     assert ended.code == 0, (ended, project.story())
-    wait_for(partial(_has_samples, project, 41), "the rest", 60, project.story)
+    wait_for(partial(_has_samples, project, 41), "the rest", story=project.story)
     with project.open() as hv:
         (record,) = records(hv, hv.probe.host()).values()
         assert record.done <= 60 and record.failed <= 3
@@ -47,9 +47,12 @@ def _has_samples(project, count):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("world", ["cpu", "sleep", "lock", "memory", "quota", "change"])
+@pytest.mark.parametrize(
+    "world", ["cpu", "sleep", "lock", "memory", "quota", "sleep-lock", "lock-sleep"]
+)
 def test_adaptive_comes_close_to_the_best_fixed_number(world, tmp_path):
-    """By the clock, so it wants a quiet machine."""
+    """By the clock, so it wants a quiet machine: on a busy one a process takes as long to start as
+    it then sleeps, and no truth is what it was meant to be (a lock is worth a second worker)."""
     command = [sys.executable, "-m", "bench.learn", world, "--dir", str(tmp_path)]
     found = str(tmp_path / "found.json")
     run = subprocess.run(

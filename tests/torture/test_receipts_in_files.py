@@ -18,8 +18,8 @@ from hypervisor.adapters.taskfiles import TaskFiles
 from hypervisor.domain.markdown import parse, receipt_line, receipt_problems, with_fields
 
 CREW = 8
-STORM = 6.0  # seconds
-DEADLINE = 30.0
+STORM = 3.0  # seconds
+DEADLINE = 180.0
 START = "---\n# mine\nowner: 0 # counted\nworker: none\n---\n\nText 0.\n\n## Receipts\n\nMy note.\n"
 
 

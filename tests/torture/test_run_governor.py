@@ -86,7 +86,7 @@ def test_a_person_can_still_work_beside_it(project):
     idle = _median_start()
     busy = "import time\nend = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
     client = project.start("run", "--", sys.executable, "-c", busy, "{}", items=range(40))
-    wait_for(lambda: len(project.workers()) >= 2, "workers at work", 60, project.story)
+    wait_for(lambda: len(project.workers()) >= 2, "workers at work", story=project.story)
     loaded = _median_start()
     assert client.poll() is None, "the batch was over too soon"
     print(f"python -c pass: {idle * 1000:.0f} ms before, {loaded * 1000:.0f} ms beside a batch")

@@ -11,7 +11,7 @@ from hypervisor.domain.task import NewTask
 from tests.support.ungoverned import UNGOVERNED
 from tests.torture.fleet import wait_for
 
-SLACK = 10.0  # seconds: some to look, some to end what will not, and the machine may be slow
+SLACK = 30.0  # seconds: some to look, some to end what will not, and the machine may be slow
 HEALTHY = 20
 # Each runaway says when it reached its limit. Nothing goes on for more than a minute or two.
 BEHAVE = r"""
@@ -41,14 +41,14 @@ def hang():
     say("hang")
     time.sleep(60)
 def busy():
-    while time.monotonic() < began + 7:
+    while time.monotonic() < began + 6:
         until = time.process_time() + 0.05
         while time.process_time() < until:
             pass
         time.sleep(0.3)
 def writing():
     with open("written", "w") as file:
-        while time.monotonic() < began + 7:
+        while time.monotonic() < began + 6:
             print("still here", file=file, flush=True)
             time.sleep(0.5)
 globals()[sys.argv[1]]()
@@ -70,10 +70,10 @@ def behave(project):
 def test_runaways_are_stopped_and_neighbours_are_not(project, behave):
     runaways = {"endless": "time", "hog": "memory", "flood": "output", "hang": "silence"}
     healthy = ["busy", "writing", *(f"chatty{n}" for n in range(HEALTHY - 2))]
-    limits = ("--timeout", "12s", "--memory", "200M", "--max-output", "5M", "--silence", "4s")
+    limits = ("--timeout", "16s", "--memory", "200M", "--max-output", "5M", "--silence", "4s")
     ended = project.run(
         *limits, "--workers", "24", "--batch", "1", "--name", "mixed", "--", *behave,
-        items=[*runaways, *healthy], seconds=120,
+        items=[*runaways, *healthy], seconds=180,
     )  # fmt: skip
     assert ended.code == 9, (ended, project.story())
 
@@ -88,7 +88,7 @@ def test_runaways_are_stopped_and_neighbours_are_not(project, behave):
         assert tasks[name].reason == f"{limit} limit: {stop['evidence']}"
         assert stop["said"] == f"stopped at its {limit} limit: {stop['evidence']}"
     evidence = {name: tasks[name].reason for name in runaways}
-    assert evidence["endless"].endswith("limit 12 s")
+    assert evidence["endless"].endswith("limit 16 s")
     assert "MB used, limit 200 MB" in evidence["hog"] or "GB used" in evidence["hog"]
     assert "MB of output, limit 5 MB" in evidence["flood"]
     assert "no output, no CPU and nothing written for" in evidence["hang"]
@@ -113,7 +113,8 @@ def test_a_rehearsal_stops_nothing(project, behave):
 
 def test_limits_of_task_over_batch_over_type_over_all(project):
     project.configure(UNGOVERNED + '[limits]\ntime = "4s"\n[limits.types.quick]\ntime = "2s"\n')
-    sleeper = RunSpec(cwd=str(project.folder), command=("sh", "-c", "sleep 6", "{}"), workers=4)
+    script = 'case "$1" in off) sleep 5 ;; *) sleep 60 ;; esac'
+    sleeper = RunSpec(cwd=str(project.folder), command=("sh", "-c", script, "sh", "{}"), workers=4)
     plain = [task("of all"), task("of its type", type="quick")]
     batch = [
         task("of the batch", type="quick"),
@@ -125,7 +126,7 @@ def test_limits_of_task_over_batch_over_type_over_all(project):
         one = hv.run(sleeper, plain, "plain").batch
         two = hv.run(sleeper._replace(time=3000), batch, "limited").batch
     project.start("run", "--detach", "--item", "x", "--", "true")  # brings a supervisor
-    wait_for(lambda: project.states() == {"failed": 5, "done": 2}, "the end", 60, project.story)
+    wait_for(lambda: project.states() == {"failed": 5, "done": 2}, "the end", story=project.story)
     found = reports(project, one.id) | reports(project, two.id)
     stops = {title: report.reason for title, report in found.items()}
     assert stops.pop("off") is None
@@ -163,6 +164,6 @@ def late(project, report, name):
         f"SELECT claimed_at, ended_at FROM attempts WHERE task = '{report.id}'"
     )[0]
     reached = project.folder / f"{name}.reached"
-    limits = {"endless": 12, "hang": 4}
+    limits = {"endless": 16, "hang": 4}
     began = float(reached.read_text()) if reached.exists() else claimed / 1000
     return ended / 1000 - began - limits.get(name, 0)

@@ -14,7 +14,7 @@ from tests.adapters.forest import ATTEMPT, BARE, GROWN, MIX
 from tests.support.ungoverned import UNGOVERNED
 from tests.torture.fleet import kill, lives, wait_for
 
-LIMIT = 5.0
+LIMIT = 30.0  # the machine may be slow; how long it took is printed
 SMALL_MIX = ["plain", "session", "daemon", "stubborn", "scrubbed", "lost"]
 # A second attempt ends at once, and tells whom of the first it still meets.
 GROW = f"""
@@ -84,7 +84,7 @@ class Run:
         assert len(self.tree) >= GROWN
 
     def _submit(self):
-        limit = ["--timeout", "8s"] if self.how == "timeout" else []
+        limit = ["--timeout", "12s"] if self.how == "timeout" else []
         asked = ("--detach", "--workers", "2", "--batch", "1", "--name", self.name, *limit)
         started = self.project.run(*asked, "--", *COMMAND, items=self.items)
         assert started.code == 0, started
@@ -106,7 +106,7 @@ class Run:
                 self._strike(attempt.pid)
             wait_for(
                 lambda: not self.ground.identities(self.victim) & self.tree, "the end of the tree",
-                20, self.project.story,
+                story=self.project.story,
             )  # fmt: skip
             took = time.time() - began
             self.task = task.id
@@ -142,7 +142,7 @@ class Run:
             state = {"kill": "failed", "cancel": "cancelled", "timeout": "failed"}
             wanted = "done" if again else state[self.how]
             wait_for(
-                lambda: hv.store.task(self.task).state == wanted, wanted, 20, self.project.story
+                lambda: hv.store.task(self.task).state == wanted, wanted, story=self.project.story
             )
             detail = hv.store.detail(self.task)
         outcomes = [attempt.outcome for attempt in detail.attempts]
@@ -151,7 +151,7 @@ class Run:
             assert outcomes == ["crashed", "done"]
             assert (self.ground.folder / self.victim / "met").read_text() == ""
         elif self.how == "timeout":
-            assert detail.task.reason and detail.task.reason.startswith("time limit: ran for 8")
+            assert detail.task.reason and detail.task.reason.endswith("limit 12 s")
         else:
             assert detail.task.reason == reasons[self.how]
 

@@ -27,6 +27,7 @@ from hypervisor.adapters.renames import (
     write,
 )
 from hypervisor.domain.action import (
+    MAIL_PARTS,
     MOVE,
     PLACE,
     REMOVE,
@@ -34,6 +35,7 @@ from hypervisor.domain.action import (
     Changed,
     Standing,
     Step,
+    mail_parts,
     standing,
     visible,
 )
@@ -98,12 +100,24 @@ class ActionFiles:
         """The folders that have to be made before something can be put there, outermost first."""
         parts = path.split(os.sep)[:-1]
         for depth in range(len(parts), -1, -1):
-            try:
-                os.close(self._open(parts[:depth]))
-            except FileNotFoundError:
-                continue
-            return [os.sep.join(parts[: n + 1]) for n in range(depth, len(parts))]
+            if self._is_there(parts[:depth]):
+                missing = [os.sep.join(parts[: n + 1]) for n in range(depth, len(parts))]
+                return list(dict.fromkeys([*missing, *self._missing_of_mail(parts)]))
         raise NotFound(f"there is no folder {self.root} here.")
+
+    def _missing_of_mail(self, parts: list[str]) -> list[str]:
+        """A folder for mail, `.Name` in a Maildir, is one only with all of its three parts."""
+        own = mail_parts(os.sep.join(parts))
+        if not own or not all(self._is_there([*parts[:-2], each]) for each in MAIL_PARTS):
+            return []
+        return [each for each in own if not self._is_there(each.split(os.sep))]
+
+    def _is_there(self, parts: list[str]) -> bool:
+        try:
+            os.close(self._open(parts))
+        except FileNotFoundError:
+            return False
+        return True
 
     def origin(self, path: str) -> tuple[int, int, int]:
         """When a file was changed, in nanoseconds, and the user and group that own it."""
@@ -183,11 +197,23 @@ class ActionFiles:
                 os.fsync(folder)
 
     def remove_folders(self, folders: Collection[str]) -> None:
-        """Those of them that are empty, innermost first."""
+        """Those of them that are empty, innermost first; of a folder for mail all parts or none."""
         for each in sorted(folders, key=lambda path: -path.count(os.sep)):
+            if any(self._holds_something(part) for part in mail_parts(each)):
+                continue
             with suppress(OSError, InvalidInput), self._parent(each) as (folder, name):
                 os.rmdir(name, dir_fd=folder)
                 os.fsync(folder)
+
+    def _holds_something(self, path: str) -> bool:
+        try:
+            folder = self._open(path.split(os.sep))
+        except (OSError, InvalidInput):
+            return False
+        try:
+            return bool(os.listdir(folder))
+        finally:
+            os.close(folder)
 
     @contextmanager
     def lock(self, who: str) -> Iterator[None]:

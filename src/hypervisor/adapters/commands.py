@@ -27,6 +27,7 @@ RESET = (
     signal.SIGXFSZ,
 )  # fmt: skip
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+ERRORS_TOO = (os.POSIX_SPAWN_DUP2, 1, 2)
 
 
 class Pipes(NamedTuple):
@@ -72,6 +73,7 @@ class Commands:
 
     def __init__(self) -> None:
         self._programs: dict[str, str] = {}
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # once for all of them
 
     def start(
         self, argv: Sequence[str], env: dict[str, str], output: str | Pipes, stdin: bytes | None
@@ -82,12 +84,8 @@ class Commands:
         if program is None:
             return _not_runnable(argv[0], env)
         feed = _as_file(stdin) if stdin is not None else None
-        actions = [
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
-            if feed is None
-            else (os.POSIX_SPAWN_DUP2, feed, 0),
-            *_writing_to(output),
-        ]
+        stdin_from = self._nothing if feed is None else feed
+        actions = [(os.POSIX_SPAWN_DUP2, stdin_from, 0), *_writing_to(output)]
         try:
             return Command(_spawn(program, argv, env, actions))
         except OSError as error:
@@ -129,7 +127,7 @@ def _spawn(
 def _writing_to(output: str | Pipes) -> list[tuple[object, ...]]:
     if isinstance(output, Pipes):
         return [(os.POSIX_SPAWN_DUP2, output.out, 1), (os.POSIX_SPAWN_DUP2, output.err, 2)]
-    return [(os.POSIX_SPAWN_OPEN, 1, output, WRITE, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
+    return [(os.POSIX_SPAWN_OPEN, 1, output, WRITE, 0o600), ERRORS_TOO]
 
 
 def _as_file(text: bytes) -> int:

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from hypervisor.adapters.cgroup import Group
@@ -19,6 +20,7 @@ from hypervisor.adapters.processes import Process, below, look
 
 PATIENCE = 5.0  # seconds that killed processes may take to go
 LONGEST_HOLD = 0.5  # seconds to chase new forks before striking at those that were seen
+FEWEST_LOOKS = 4  # however long a look takes on a busy machine
 SHORTEST_PAUSE = 0.001
 LONGEST_PAUSE = 0.05
 
@@ -72,15 +74,16 @@ def end(prey: Prey, grace: float) -> None:
 def _hold(prey: Prey, held: set[tuple[int, int]]) -> list[Process]:
     """Stop all of it, so that nothing forks, or goes and leaves a child nobody can trace."""
     until = time.monotonic() + LONGEST_HOLD
-    while True:
+    for looks in count(1):
         found = prey.find()
         fresh = [process for process in found if (process.pid, process.start) not in held]
-        if not fresh or time.monotonic() > until:
-            return found
+        if not fresh or (looks >= FEWEST_LOOKS and time.monotonic() > until):
+            break
         prey.strike(found, signal.SIGSTOP)
         for process in fresh:
             _send(process, signal.SIGSTOP)
             held.add((process.pid, process.start))
+    return found
 
 
 def _wait(prey: Prey, until: float) -> None:

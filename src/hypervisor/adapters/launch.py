@@ -8,17 +8,25 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-from hypervisor.adapters import journal, tree
+from hypervisor.adapters import ahead, journal, tree
 from hypervisor.adapters.cgroup import remove_groups_of_the_dead
 from hypervisor.adapters.host import LocalHost
+from hypervisor.adapters.kept_environments import KeptEnvironments
 from hypervisor.adapters.nursery import Nursery
-from hypervisor.adapters.places import Places, make_private
+from hypervisor.adapters.places import (
+    Places,
+    is_supervised,
+    make_private,
+    supervisor_lock,
+    take_lock,
+)
 from hypervisor.domain.agents.account import account_of
 from hypervisor.domain.agents.profile import AgentProfile
+from hypervisor.domain.errors import StoreError
 from hypervisor.domain.lease import Worker, parse_token
 from hypervisor.domain.run import Remains
 
@@ -40,17 +48,18 @@ class LocalLauncher:
         self._coming_up = 0
         self._adopts = False
         self._nursery: Nursery | None = None
+        self._environments = KeptEnvironments(places.runtime)
+        self._handle = -1  # of the lock that makes us the supervisor
 
     def supervisor(self) -> int | None:
-        """Its process id, 0 while it comes up. Whoever looks shares the lock for a moment, so
-        that two of them do not take each other for a supervisor."""
-        try:
-            with open(self._lock(), encoding="ascii") as file:
-                if not _take(file.fileno(), fcntl.LOCK_SH):
-                    return int(file.read().strip() or 0)
-        except FileNotFoundError:
-            pass
-        return 0 if self._is_coming_up() else None
+        """Its process id, 0 while it comes up. One that is there sees to all that is in the store
+        by now, even if it was about to leave."""
+        if not is_supervised(self.places):
+            return 0 if self._is_coming_up() else None
+        ahead.dismiss()
+        self._environments.let_go()
+        with open(self._lock(), encoding="ascii") as file:
+            return int(file.read().strip() or 0)
 
     def _is_coming_up(self) -> bool:
         if self._coming_up:
@@ -62,7 +71,21 @@ class LocalLauncher:
 
     def hold(self) -> int | None:
         """Become the one supervisor of this store here. None if there is one."""
-        return self._hold(self._lock())
+        handle = self._hold(self._lock())
+        self._handle = -1 if handle is None else handle
+        return handle
+
+    def leave(self, is_needed: Callable[[], bool]) -> bool:
+        """Be the supervisor no longer, and leave nothing behind. False if there is work after
+        all: whoever submitted some while we held the lock counts on us."""
+        if not self._environments.remove_unheld(is_needed):
+            return False
+        self._tidy()
+        os.close(self._handle)
+        needed = True
+        with suppress(StoreError):  # without the lock there is no staying: take it first
+            needed = is_needed()
+        return not needed or self.hold() is None
 
     def hold_notifier(self) -> int | None:
         return self._hold(self._notifier_lock())
@@ -70,8 +93,8 @@ class LocalLauncher:
     def _hold(self, lock: str) -> int | None:
         make_private(self.places.runtime)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        while not _take(handle, fcntl.LOCK_EX):
-            if not _take(handle, fcntl.LOCK_SH):
+        while not take_lock(handle, fcntl.LOCK_EX):
+            if not take_lock(handle, fcntl.LOCK_SH):
                 os.close(handle)
                 return None
             fcntl.flock(handle, fcntl.LOCK_UN)  # somebody only looks
@@ -90,7 +113,9 @@ class LocalLauncher:
 
     def start_supervisor(self) -> None:
         make_private(self.places.runtime)
-        self._coming_up = self._start("supervise", "--detached")
+        self._coming_up = ahead.take(self._where, self._log()) or self._start(
+            "supervise", "--detached"
+        )
 
     def start_worker(self, batch: str, agent: str = "") -> int:
         """`agent` is the profile whose worker it shall be, "" for commands and functions."""
@@ -106,35 +131,24 @@ class LocalLauncher:
         make_private(self.places.runtime)
         lock = os.open(self._notifier_lock(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if _take(lock, fcntl.LOCK_SH):
+            if take_lock(lock, fcntl.LOCK_SH):
                 self._started.add(self._start("notify"))
         finally:
             os.close(lock)
 
     def keep_environment(self, batch: str) -> None:
-        make_private(self.places.runtime)
-        path = self._environment(batch)
-        handle = os.open(path + ".new", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(b"\0".join(b"%s=%s" % pair for pair in os.environb.items()))
-        os.rename(path + ".new", path)
+        self._environments.keep(batch)
 
     def environment(self, batch: str) -> dict[str, str] | None:
         """The environment that the run of a batch was started with."""
-        try:
-            with open(self._environment(batch), "rb") as file:
-                entries = os.fsdecode(file.read()).split("\0")
-        except OSError:
-            return None
-        return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+        return self._environments.read(batch)
 
     def account(self, batch: str, profile: AgentProfile) -> str:
         given = self.environment(batch)
         return account_of(profile, os.environ if given is None else given)
 
     def forget_environment(self, batch: str) -> None:
-        with suppress(OSError):
-            os.unlink(self._environment(batch))
+        self._environments.forget(batch)
 
     def remains(self, worker: Worker) -> Remains | None:
         return journal.remains(self.places.runtime, worker)
@@ -199,21 +213,19 @@ class LocalLauncher:
     def memory(self, workers: Collection[int]) -> dict[int, int]:
         return {pid: sum(p.rss for p in tree.family(pid) if p.lives) for pid in workers}
 
-    def tidy(self) -> None:
-        """Before the supervisor ends: no environment is kept that nobody needs, and no group of
-        a worker that died before it could write down that it had one."""
+    def _tidy(self) -> None:
+        """Before the supervisor ends: nothing is told any more, and no group is left of a worker
+        that died before it could write down that it had one."""
         remove_groups_of_the_dead(WORKER_GROUP)
-        with suppress(FileNotFoundError):
-            for name in os.listdir(self.places.runtime):
-                if name.endswith(".env") or name in (READING, f"{READING}.new"):
-                    with suppress(FileNotFoundError):  # a client may be tidying, too
-                        os.unlink(os.path.join(self.places.runtime, name))
+        for name in (READING, f"{READING}.new"):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.places.runtime, name))
 
     def _start(self, *words: str) -> int:
         log = self._log()
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-c", "from hypervisor.bootstrap import serve; serve()", *words],
+            [sys.executable, "-I", "-c", ahead.SERVE, *words],
             {**os.environ, "HYPERVISOR_STORE": self._where},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -237,20 +249,9 @@ class LocalLauncher:
         return os.path.join(self.places.runtime, "notifier.lock")
 
     def _lock(self) -> str:
-        return os.path.join(self.places.runtime, "supervisor.lock")
-
-    def _environment(self, batch: str) -> str:
-        return os.path.join(self.places.runtime, f"{batch}.env")
+        return supervisor_lock(self.places)
 
 
 def mark_of(worker: Worker) -> str:
     """What a worker's own helpers carry in their environment."""
     return f"worker.{worker.pid}.{worker.pid_start}"
-
-
-def _take(handle: int, kind: int) -> bool:
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 Work = Callable[..., None]
+BEGIN = b"\n"
 PATIENCE = 5.0  # seconds; what was stopped by somebody shall not stop the supervisor too
 
 
@@ -37,9 +38,12 @@ class Nursery:
         answer = b""
         with suppress(OSError, ValueError):
             os.write(self._requests, json.dumps([list(words), log]).encode() + b"\n")
-            answer = _line(self._answers, PATIENCE)
+            answer = line(self._answers, PATIENCE)
+            if answer.endswith(b"\n"):
+                os.write(self._requests, BEGIN)
         if not answer.endswith(b"\n"):
             self.close()  # one that answers late would answer the wrong question
+            return None
         return int(answer.strip() or 0) or None
 
     def close(self) -> None:
@@ -53,33 +57,38 @@ class Nursery:
 def _serve(requests: int, answers: int, others: Sequence[int], work: Work) -> None:
     for handle in others:
         os.close(handle)
-    _call_ourselves("nursery")
+    call_ourselves("nursery")
     gc.freeze()  # what is loaded stays: to look through it would copy every page of it
-    while (request := _line(requests)).endswith(b"\n"):
+    while (request := line(requests)).endswith(b"\n"):
         words, log = json.loads(request)
+        known, tell = os.pipe()
         between = os.fork()
         if not between:
-            _alone(_bring_forth, requests, answers, words, log, work)
+            _alone(_bring_forth, (requests, answers, known, tell), words, log, work)
+        os.close(known)
         os.waitpid(between, 0)
         os.write(answers, b"\n")  # only now is the worker whose it shall be, if there is one
+        if os.read(requests, 1) == BEGIN:  # no more: the next request may be there already
+            with suppress(BrokenPipeError):  # it is gone already
+                os.write(tell, BEGIN)
+        os.close(tell)
 
 
-def _bring_forth(requests: int, answers: int, words: list[str], log: str, work: Work) -> None:
-    """Whoever is between ends at once, so that the worker is the supervisor's child."""
-    known, tell = os.pipe()
+def _bring_forth(handles: Sequence[int], words: list[str], log: str, work: Work) -> None:
+    """Whoever is between ends at once, so that the worker is the supervisor's child. A worker
+    that the supervisor does not know of, or that nobody can tell so, never begins."""
+    requests, answers, known, tell = handles
     if worker := os.fork():
-        os.write(answers, b"%d" % worker)  # if nobody reads that any more, it never begins
-        os.write(tell, b"\n")
+        os.write(answers, b"%d" % worker)
         return
     os.close(tell)
     if not os.read(known, 1):
         return
-    os.close(known)
-    os.close(requests)
-    os.close(answers)
+    for handle in (requests, answers, known):
+        os.close(handle)
     os.setsid()
-    _write_to(log)
-    _call_ourselves("work", *words)
+    write_to(log)
+    call_ourselves("work", *words)
     work(*words)
 
 
@@ -100,7 +109,7 @@ def _alone(do: Callable[..., None], *arguments: object) -> None:
         os._exit(code)
 
 
-def _write_to(log: str) -> None:
+def write_to(log: str) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
@@ -108,7 +117,7 @@ def _write_to(log: str) -> None:
         os.close(handle)
 
 
-def _call_ourselves(*words: str) -> None:
+def call_ourselves(*words: str) -> None:
     """Show in lists of processes what we are, in place of what the supervisor was started as;
     cut to the room that there is. Without it, all would go by the supervisor's name."""
     with suppress(OSError, ValueError, IndexError, ImportError), open("/proc/self/stat", "rb") as f:
@@ -124,7 +133,7 @@ def _call_ourselves(*words: str) -> None:
         ctypes.memmove(start, text.ljust(len(whole), b"\0"), len(whole))
 
 
-def _line(handle: int, patience: float | None = None) -> bytes:
+def line(handle: int, patience: float | None = None) -> bytes:
     """Up to the next newline: whoever writes waits for an answer before the next line."""
     text = b""
     while not text.endswith(b"\n"):

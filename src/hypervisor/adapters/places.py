@@ -8,6 +8,7 @@ runs were started with, which may hold secrets and so never reach the disk.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from typing import NamedTuple
@@ -27,6 +28,28 @@ def places_of(where: str, folder: str | None) -> Places:
     mark = blake2b(where.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     data = folder or os.path.join(_data_home(), "hypervisor", mark)
     return Places(data, os.path.join(_runtime_home(), mark))
+
+
+def supervisor_lock(places: Places) -> str:
+    return os.path.join(places.runtime, "supervisor.lock")
+
+
+def is_supervised(places: Places) -> bool:
+    """Whether a supervisor holds its lock. Whoever looks shares it for a moment, so that two of
+    them do not take each other for a supervisor."""
+    try:
+        with open(supervisor_lock(places), "rb") as file:
+            return not take_lock(file.fileno(), fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def take_lock(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def make_private(folder: str) -> str:

@@ -23,6 +23,7 @@ from hypervisor.domain.run import RunSpec, Vital
 from hypervisor.domain.template import Item, Template
 
 AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
+LONGEST_LIST = 1 << 16
 
 
 class LocalRunner:
@@ -42,6 +43,7 @@ class LocalRunner:
         self._command: Command | None = None
         self._failed: Ended | None = None
         self._cpu_before = 0.0
+        self._least_peak = 0
         self._poll = select.poll()
         tree.become_reaper()
         os.chdir(spec.cwd)
@@ -73,8 +75,8 @@ class LocalRunner:
             self._poll.register(self._function.fileno(), select.POLLIN)
             return
         assert self._template is not None
-        task, attempt, _ = token.split(".")
-        env = {**self._env, "HV_TASK": task, tree.MARK: f"{task}.{attempt}"}
+        name, _, _ = token.rpartition(".")
+        env = {**self._env, "HV_TASK": name.partition(".")[0], tree.MARK: name}
         if item.note:
             env["HV_NOTE"] = item.note
         stdin = (item.text + "\n").encode() if self._spec.stdin == "item" else None
@@ -127,7 +129,7 @@ class LocalRunner:
         return Ended(
             code if code is not None and code >= 0 else None,
             -code if code is not None and code < 0 else None,
-            self._cpu(), max((r.peak for r in reaped if r.peak > _own_peak()), default=0),
+            self._cpu(), max((r.peak for r in reaped if self._is_its_own(r.peak)), default=0),
         )  # fmt: skip
 
     def _end_all(self, grace: float) -> list[tree.Reaped]:
@@ -189,9 +191,16 @@ class LocalRunner:
                 self._poll.unregister(handle)
             return ended
         assert self._command is not None
-        self._forget()
+        self._poll.unregister(self._command.fileno())
         ended, self._command = self._command.finish(), None
-        return ended if ended.peak > _own_peak() else ended._replace(peak=0)
+        return ended if self._is_its_own(ended.peak) else ended._replace(peak=0)
+
+    def _is_its_own(self, peak: int) -> bool:
+        """Whether a reaped process had it, and not we, on whose memory it started. Ours only
+        grows: below what it was once, there is no need to look."""
+        if peak > self._least_peak:
+            self._least_peak = _own_peak()
+        return peak > self._least_peak
 
     def _forget(self) -> None:
         """Before a handle is closed: a stale one would wake us for ever."""
@@ -219,8 +228,13 @@ class LocalRunner:
 
 
 def _children(pid: int) -> Sequence[int]:
-    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(each) for each in file.read().split()]
+    """Looked at after every item of a function, so without a file object and what it asks for."""
+    with suppress(OSError):
+        handle = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return [int(each) for each in os.read(handle, LONGEST_LIST).split()]
+        finally:
+            os.close(handle)
     return [p.pid for p in tree.snapshot().values() if p.parent == pid]
 
 

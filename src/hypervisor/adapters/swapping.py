@@ -13,8 +13,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -171,8 +170,11 @@ def recover(lock: Lock) -> None:
 
 
 def read_file(real: str) -> Found:
-    with _opened(real) as file:
+    file = _open(real)
+    try:
         return _read(real, file)
+    finally:
+        os.close(file)
 
 
 def read_settled(real: str) -> Found:
@@ -273,25 +275,23 @@ def _keep(real: str, spare: str) -> None:
 
 def _read_once_unwritten(real: str) -> tuple[Found, bool]:
     """The content, and False if somebody still has the file open for writing after a while."""
-    with _opened(real) as file:
+    file = _open(real)
+    try:
         until = time.monotonic() + PATIENCE
         while _is_being_written(file):
             if time.monotonic() > until:
                 return _read(real, file), False
             time.sleep(0.002)
         return _read(real, file), True
-
-
-@contextmanager
-def _opened(real: str) -> Iterator[int]:
-    try:
-        file = os.open(real, READ)
-    except OSError as error:
-        raise explained(real, error) from None
-    try:
-        yield file
     finally:
         os.close(file)
+
+
+def _open(real: str) -> int:
+    try:
+        return os.open(real, READ)
+    except OSError as error:
+        raise explained(real, error) from None
 
 
 def _is_being_written(file: int) -> bool:

@@ -13,7 +13,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from hypervisor.adapters.swapping import (
@@ -49,6 +49,26 @@ class Job(NamedTuple):
     number: int
     real: str
     edit: Edit
+
+
+class Group(NamedTuple):
+    """Files that are being changed together: what is wrong with one does not keep the others
+    from it. Plain lists, as thousands of files go this way."""
+
+    locks: list[int]
+    begun: list[tuple[Job, Swap]]
+    written: list[tuple[Job, Swap]]
+    left: list[Job]
+
+    def close(self, outcomes: list[bool | Exception]) -> None:
+        for job, swap in self.begun:
+            try:
+                swap.close()
+            except (HypervisorError, OSError) as error:
+                outcomes[job.number] = error
+        for lock in self.locks:
+            with suppress(OSError):
+                os.close(lock)
 
 
 class TaskFiles:
@@ -121,40 +141,55 @@ class TaskFiles:
 
     def _change_some(self, jobs: Sequence[Job], outcomes: list[bool | Exception]) -> None:
         """No lock is waited for while another one is held: who is in the way comes last."""
-        begun: list[tuple[Job, Swap]] = []
-        left: list[Job] = []
-        with ExitStack() as held:
+        group = Group([], [], [], [])
+        try:
             for job in jobs:
-                with _telling(job, outcomes):
-                    lock = held.enter_context(self._locked_now(job.real))
-                    if lock is None:
-                        left.append(job)
-                        continue
-                    found = read_settled(job.real)
-                    new = job.edit(found.data)
-                    if new != found.data:
-                        swap = Swap(lock, job.real, found, new)
-                        held.enter_context(_closing(swap, job, outcomes))
-                        swap.write()
-                        begun.append((job, swap))
-            self._finish(begun, left, outcomes)
-        for job in left:
-            with _telling(job, outcomes):
+                try:
+                    self._begin(job, group)
+                except (HypervisorError, OSError) as error:
+                    outcomes[job.number] = error
+            self._finish(group, outcomes)
+        finally:
+            group.close(outcomes)
+        for job in group.left:
+            try:
                 outcomes[job.number] = self.change(job.real, job.edit)
+            except (HypervisorError, OSError) as error:
+                outcomes[job.number] = error
 
-    def _finish(
-        self, begun: list[tuple[Job, Swap]], left: list[Job], outcomes: list[bool | Exception]
-    ) -> None:
-        for job, swap in begun if self._sync else ():
-            with _telling(job, outcomes):
-                swap.sync()
-        for job, swap in begun:
-            if isinstance(outcomes[job.number], Exception):
-                continue
-            with _telling(job, outcomes):
+    def _begin(self, job: Job, group: Group) -> None:
+        lock = Lock(self._lock_file(job.real), self._folder)
+        group.locks.append(lock.file)
+        try:
+            fcntl.flock(lock.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another process holds it, or we ourselves for another file
+            group.left.append(job)
+            return
+        recover(lock)
+        found = read_settled(job.real)
+        new = job.edit(found.data)
+        if new != found.data:
+            swap = Swap(lock, job.real, found, new)
+            group.begun.append((job, swap))
+            swap.write()
+            group.written.append((job, swap))
+
+    def _finish(self, group: Group, outcomes: list[bool | Exception]) -> None:
+        synced = []
+        for job, swap in group.written:
+            try:
+                if self._sync:
+                    swap.sync()
+                synced.append((job, swap))
+            except (HypervisorError, OSError) as error:
+                outcomes[job.number] = error
+        for job, swap in synced:
+            try:
                 made = outcomes[job.number] = swap.made()
                 if not made:  # the owner was quicker
-                    left.append(job)
+                    group.left.append(job)
+            except (HypervisorError, OSError) as error:
+                outcomes[job.number] = error
 
     def _appended(self, real: str, found: Found, added: bytes) -> bool:
         """False if it is no longer the file that was read."""
@@ -196,22 +231,6 @@ class TaskFiles:
         finally:
             os.close(file)
 
-    @contextmanager
-    def _locked_now(self, real: str) -> Iterator[Lock | None]:
-        """None if somebody holds it: another process, or we ourselves for another file."""
-        file = self._lock_file(real)
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield None
-                return
-            lock = Lock(file, self._folder)
-            recover(lock)
-            yield lock
-        finally:
-            os.close(file)
-
     def _lock_file(self, real: str) -> int:
         name = mark(os.fsencode(real))[:LOCK_DIGITS]
         place = os.path.join(self._folder, f"{name}.lock")
@@ -232,24 +251,6 @@ def _real(path: str, folders: dict[str, str]) -> str:
     if folder not in folders:
         folders[folder] = os.path.realpath(folder)
     return os.path.join(folders[folder], name)
-
-
-@contextmanager
-def _closing(swap: Swap, job: Job, outcomes: list[bool | Exception]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        with _telling(job, outcomes):
-            swap.close()
-
-
-@contextmanager
-def _telling(job: Job, outcomes: list[bool | Exception]) -> Iterator[None]:
-    """What is wrong with one file does not keep the others from being changed."""
-    try:
-        yield
-    except (HypervisorError, OSError) as error:
-        outcomes[job.number] = error
 
 
 def _rounds() -> Iterator[int]:

@@ -25,6 +25,7 @@ SETTLED = (*UNFINISHED, APPLIED, UNDOING)  # what such an action asks for is not
 REPLACE, PLACE, REMOVE = "replace", "place", "remove"  # beside MOVE, what a step can do
 NOT_YET, DONE, NEITHER = "not yet", "done", "neither"
 
+MAIL_PARTS = ("cur", "new", "tmp")
 LONGEST_PATH = 4_000
 MOST_FIELDS = 100
 MOST_ACTIONS = 10_000  # of one task
@@ -35,6 +36,14 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     DELETE: ("path",), TASK: ("title",),
 }  # fmt: skip
 _OPTIONAL = ("body", "type", "key")
+
+
+def mail_parts(path: str) -> tuple[str, ...]:
+    """The parts of the folder for mail, `.Name/cur` and so on, that this is one of."""
+    folder, _, part = path.rpartition("/")
+    if part not in MAIL_PARTS or not folder.rpartition("/")[2].startswith("."):
+        return ()
+    return tuple(f"{folder}/{each}" for each in MAIL_PARTS)
 
 
 class PlanChanged(WrongState):

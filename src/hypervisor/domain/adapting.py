@@ -11,20 +11,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypervisor.domain.scaling import MANY, Belief, Range
+from hypervisor.domain.scaling import MANY, Belief, Range, surprise
 
 WORTH = 0.15  # of the time saved: for less, one after the other is as good and disturbs nobody
 EACH = 0.06  # the power of the number of workers in the toll
 HORIZON = 30  # attempts in which what was learned pays
 LOOK = 2.0  # attempts that a look takes, for each worker
-SURPLUS = 0.5  # attempts that a look must bring, at least
+SURPLUS = 1.0  # attempts that a look must bring, at least
 BEYOND = 0.5  # of what a look tells about the numbers behind that one
 TOLD = 2  # samples until a look has told something
 SAME = 1.03  # what costs so little more is as good
 HALF = 0.5  # known half as well as the best is known well enough
 FEW = 2.0
-AGAIN = 10  # attempts, then it looks again whether more pay by now …
+AGAIN = 6  # attempts, then it looks again whether more pay by now …
+TENTH = 0.1  # … or so many of all that it has seen of this world: what lasted, lasts …
 SHARE = 0.05  # … unless that costs more than this share of the time
+DOUBTFUL = 2.2  # standard deviations that the last samples may be off without a second look
 EARLY = 20  # samples
 LEFT = 0.9  # of a sample
 HINDERED = 1.4
@@ -48,7 +50,7 @@ def choose(belief: Belief, limit: int, first: int = 0, now: int = 0) -> Choice:
     them) while nothing is known. The number there is `now` stays until it has told something."""
     if limit <= 1:
         return Choice(1, True, "one is the limit")
-    if not belief.evidence.levels:
+    if not belief.levels:
         return _unseen(belief, limit, first or (limit + 1) // 2, now)
     return _Chooser(belief, limit, now).choice()
 
@@ -95,8 +97,8 @@ class _Chooser:
         self.belief, self.limit, self.now = belief, limit, now
         self.steps = levels(limit)
         self.best = favourite(belief, limit)
-        self.costs = {n: [toll(n) * each for each in belief.times(n)] for n in self.steps}
-        seen = [n for n, level in belief.evidence.levels.items() if level.weight > HALF]
+        self.costs = {n: _scaled(belief.times(n), toll(n)) for n in self.steps}
+        seen = [n for n, level in belief.levels.items() if level.weight > HALF]
         most, fewest = max(seen, default=1), min(seen, default=1)
         self.near = [n for n in self.steps if fewest / 2 <= n <= max(most + 2, 1.5 * most)]
 
@@ -108,7 +110,7 @@ class _Chooser:
 
     def _not_told_yet(self) -> Choice | None:
         evidence = self.belief.evidence
-        is_odd = any(n == evidence.level for n, _ in evidence.odd)
+        is_odd = surprise(evidence) > DOUBTFUL
         if not 0 < self.now <= self.limit:
             return None
         if self._is_at(self.now) and evidence.run >= TOLD and not is_odd:
@@ -120,7 +122,7 @@ class _Chooser:
         """One number alone says nothing: with more the difference shows, and where there is none
         nothing is lost."""
         evidence = self.belief.evidence
-        seen = [n for n in evidence.levels if self.belief.weight(n) >= LEFT]
+        seen = [n for n in self.belief.levels if self.belief.weight(n) >= LEFT]
         more = self.near[-1] if self.near else 0
         if len(seen) != 1 or evidence.samples - evidence.changed > EARLY or seen[0] >= more:
             return None
@@ -183,7 +185,9 @@ class _Chooser:
             return None
         here, there = self.belief.time(home), self.belief.time(more)
         cost = LOOK * (more + 1) * max(there - here, 0.0)
-        if self.belief.evidence.run < max(AGAIN, cost / (SHARE * here)):
+        evidence = self.belief.evidence
+        lasted = evidence.samples - evidence.changed
+        if evidence.run < max(AGAIN, TENTH * lasted, cost / (SHARE * here)):
             return None
         return self._to_learn(more, f"whether {more} do more than {home} by now")
 
@@ -206,6 +210,10 @@ def _unseen(belief: Belief, limit: int, first: int, now: int) -> Choice:
         return Choice(n, False, "nothing is known yet", n)
     best = favourite(belief, limit)
     return Choice(best, False, f"as was claimed: {explained(belief, best, limit)}", best)
+
+
+def _scaled(values: list[float], factor: float) -> list[float]:
+    return [factor * each for each in values]
 
 
 def _range(saved: Range) -> str:

@@ -52,12 +52,15 @@ class Chunk(NamedTuple):
         return self.state == OPEN and not self.unfinished and bool(self.tasks)
 
 
-def first_state(number: int, gate: str, decided: Iterable[int]) -> str:
-    """Whether a new chunk may run at once."""
-    decided = set(decided)
-    if gate == NONE or (gate == FIRST and 1 in decided):
+def first_state(gate: str, before: Iterable[str], is_last: bool) -> str:
+    """Whether a new chunk may run at once, by the states of those before it. With the gate
+    `first`, one that nothing follows on asks for no decision: there is nothing left to hold."""
+    states = set(before)
+    if gate == NONE or (gate == FIRST and states & {APPROVED, REJECTED}):
         return FREE
-    return OPEN if number == 1 or (gate == EACH and number - 1 in decided) else HELD
+    if states & {OPEN, HELD}:
+        return HELD
+    return FREE if gate == FIRST and is_last else OPEN
 
 
 def span_name(span: str, when: str | None) -> str:

@@ -126,8 +126,9 @@ def record_data(record: Record) -> dict[str, Any]:
     return {
         "type": record.type, "agent": record.agent, "skill": record.skill,
         "done": record.done, "failed": record.failed,
-        "levels": {str(n): [round(x, 6) for x in level] for n, level in known.levels.items()},
-        "samples": known.samples, "odd": known.odd, "changes": known.changes,
+        "levels": {str(n): [round(x, 6) for x in level] for n, level in known.old.items()},
+        "fresh": [[n, round(value, 6), cores] for n, value, cores in known.fresh],
+        "samples": known.samples, "changes": known.changes,
         "changed": known.changed, "level": known.level, "run": known.run,
         "recent": [list(each) for each in record.recent],
     }  # fmt: skip
@@ -135,11 +136,9 @@ def record_data(record: Record) -> dict[str, Any]:
 
 def record_from(data: dict[str, Any]) -> Record:
     evidence = Evidence(
-        {int(n): Level(*values) for n, values in data["levels"].items()}, data["samples"],
-        tuple((int(n), float(value)) for n, value in data["odd"]), data["changes"],
-        data["changed"],
-        data["level"],
-        data["run"],
+        {int(n): Level(*values) for n, values in data["levels"].items()},
+        tuple((int(n), value, cores) for n, value, cores in data.get("fresh", ())),
+        data["samples"], data["changes"], data["changed"], data["level"], data["run"],
     )  # fmt: skip
     recent = tuple(Sample(*each) for each in data["recent"])
     return Record(

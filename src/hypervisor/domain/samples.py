@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any, NamedTuple
 
 from hypervisor.domain.result import category_of, items_in, text_of
@@ -63,6 +62,8 @@ def _seen(report: TaskReport) -> list[_Seen]:
 
 def _of_category(found: list[_Seen]) -> list[tuple[_Seen, str]]:
     """A longer or shorter text than usual, more time or more attempts make one stand out."""
+    from statistics import median  # takes as long to load as ten short commands
+
     usual_time = median(each.seconds for each in found)
     usual_length = median(each.length for each in found)
 

@@ -11,9 +11,10 @@ The throughput of n is n / ratio(n) times that of one.
 
 What is believed is a weight for each point of a grid of (a, b, c). How long one takes
 alone follows for each point from the levels that were seen, so it does not matter whether
-the level 1 ever was; how much durations vary is integrated out. And whatever a point says,
-n workers cannot be faster than the CPU seconds of an attempt divided by the cores. Old
-samples fade.
+the level 1 ever was; how much durations vary is integrated out. No point of a grid is the
+truth, and neither is a law: what it says of a level may be off by a few percent, however many
+samples there are. And whatever a point says, n workers cannot be faster than the CPU seconds
+of an attempt divided by the cores. Old samples fade.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from typing import NamedTuple
 WAITS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.8, 1.0)
 COSTS = (0.0, 0.004, 0.015, 0.05, 0.15, 0.4)
 SERVED = (1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0, inf)
-FADE = 0.975  # what a sample weighs when another one comes
+LAW = 0.06  # how far off the law may be, as a share
+FADE = 0.985  # what a sample weighs when another one comes
 FORGOTTEN = 0.05
 SPREAD = 0.15  # how much durations vary, as a share, until they tell …
 SPREAD_WEIGHT = 4.0  # … with so many samples' weight
-SURPRISE = 2.6  # so many times the usual spread is no accident …
-IN_A_ROW = 3  # … if it comes so often
+FRESH = 4  # samples that are held against those before
+CHANGED = 3.6  # standard deviations between them are no accident
+FAR = 3.0  # standard deviations, at most, that one sample counts for
 DOUBT = 0.08  # how far off what is claimed may be, at least
 UNCLEAR = 0.12  # further from a whole number, and the number changed meanwhile
 MANY = 4  # so many and one more or less are about the same
@@ -54,15 +57,23 @@ class Level(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """All that is remembered of a type. `odd` are the last samples, while they do not fit."""
+    """All that is remembered of a type. The last few samples are kept apart, to be held against
+    what was before."""
 
-    levels: Mapping[int, Level] = {}
+    old: Mapping[int, Level] = {}
+    fresh: tuple[tuple[int, float, float], ...] = ()  # how many at once, log seconds, cores
     samples: int = 0
-    odd: tuple[tuple[int, float], ...] = ()
     changes: int = 0  # how often the world has changed …
     changed: int = 0  # … and with which sample the last time
     level: int = 0  # how many ran at once when that changed last, …
     run: int = 0  # … and the samples since that count; below 1 while they do not yet
+
+    @property
+    def levels(self) -> dict[int, Level]:
+        found = dict(self.old)
+        for n, value, cores in self.fresh:
+            found[n] = _added(found.get(n, Level()), value, cores)
+        return found
 
 
 class Claimed(NamedTuple):
@@ -108,34 +119,42 @@ def followed(evidence: Evidence, at_once: float, seconds: float, cores: float = 
 
 
 def seen(evidence: Evidence, at_once: float, seconds: float, cores: float = 0.0) -> Evidence:
-    """The evidence with one more attempt, which took `seconds` with so many running at once.
-    What is far from what its level had waits for the next: if several in a row are, all that
-    was known is void, and those that run meanwhile belong to neither world."""
+    """The evidence with one more attempt, which took `seconds` with so many running at once. When
+    the last few are too far from what their level had before, all that was known is void, and
+    those that run meanwhile belong to neither world."""
     n = _level(at_once)
-    value = log(max(seconds, SHORTEST))
-    count = evidence.samples + 1
-    if _is_odd(evidence, n, value):
-        odd = (*evidence.odd, (n, value))
-        if len(odd) < IN_A_ROW:
-            return evidence._replace(samples=count, odd=odd)
-        return Evidence({}, count, (), evidence.changes + 1, count, evidence.level, -n)
-    faded = {k: _faded(level, FADE) for k, level in evidence.levels.items()}
-    levels = {k: level for k, level in faded.items() if level.weight > FORGOTTEN}
-    for held in [v for k, v in evidence.odd if k == n]:  # an accident after all
-        levels[n] = _added(levels[n], held, levels[n].cores)
-    levels[n] = _added(levels.get(n, Level()), value, cores)
-    rest = tuple(each for each in evidence.odd if each[0] != n)
-    return evidence._replace(levels=levels, samples=count, odd=rest)
+    old, fresh = evidence.old, (*evidence.fresh, (n, log(max(seconds, SHORTEST)), cores))
+    if len(fresh) > FRESH:
+        old, fresh = _aged(old, *fresh[0]), fresh[1:]
+    found = evidence._replace(old=old, fresh=fresh, samples=evidence.samples + 1)
+    if surprise(found) < CHANGED:
+        return found
+    return Evidence({}, (), found.samples, found.changes + 1, found.samples, found.level, -n)
+
+
+def surprise(evidence: Evidence) -> float:
+    """How far the last samples are from what their level had before, in standard deviations. One
+    alone says nothing, and however far off, it does not count for more than a few."""
+    n = evidence.fresh[-1][0] if evidence.fresh else 0
+    fresh = [value for k, value, _ in evidence.fresh if k == n]
+    before = evidence.old.get(n, Level())
+    if len(fresh) < 2 or before.weight < KNOWN:
+        return 0.0
+    count, usual = len(fresh), _variance(evidence.old)
+    far = FAR * (usual * (1 + 1 / before.weight)) ** 0.5
+    off = sum(min(max(value - before.mean, -far), far) for value in fresh) / count
+    doubt = (usual / count + usual / before.weight + LAW**2) ** 0.5
+    return float(abs(off) / doubt)
 
 
 def believed(evidence: Evidence, claimed: Claimed | None = None) -> Belief:
     """What follows from the evidence, and from what somebody claimed."""
-    levels = list(evidence.levels.items())
-    total = sum(level.weight for _, level in levels)
-    within = sum(level.squares for _, level in levels)
+    levels = evidence.levels
+    total = sum(level.weight for level in levels.values())
+    within = sum(level.squares for level in levels.values())
     trust = 0.5 * (SPREAD_WEIGHT + max(total - 1, 0.0))
     least = SPREAD_WEIGHT * SPREAD**2 + within
-    alone, between = _fitted(levels, total)
+    alone, between = _fitted(levels)
     logs = [
         point.log_prior - trust * log(least + each)
         for point, each in zip(grid(), between, strict=True)
@@ -160,7 +179,8 @@ class Belief:
         self.is_claimed = is_claimed  # somebody's word is part of it
         self.weights = [weights[index] / total for index in self._kept]
         self._alone = [exp(alone[index]) for index in self._kept]
-        known = [level.cores for level in evidence.levels.values() if level.weight >= 1]
+        self.levels = evidence.levels
+        known = [level.cores for level in self.levels.values() if level.weight >= 1]
         self._least = BUSIEST * min(known, default=0.0)
         self._times: dict[int, list[float]] = {}
 
@@ -169,7 +189,8 @@ class Belief:
         if n not in self._times:
             every, least = shares(n), self._least
             pairs = zip(self._kept, self._alone, strict=True)
-            self._times[n] = [max(seconds * every[index], least) for index, seconds in pairs]
+            times = [seconds * every[index] for index, seconds in pairs]
+            self._times[n] = [each if each > least else least for each in times]
         return self._times[n]
 
     def time(self, n: int) -> float:
@@ -182,7 +203,7 @@ class Belief:
 
     def weight(self, n: int) -> float:
         """How many samples there are of a number, as far as they have not faded."""
-        level = self.evidence.levels.get(n)
+        level = self.levels.get(n)
         return 0.0 if level is None else level.weight
 
     def expected(self, n: int) -> float:
@@ -222,28 +243,36 @@ def _prior(wait: float, cost: float, served: float) -> float:
 def _range(parts: Iterable[tuple[float, float]]) -> Range:
     found = sorted(parts)
     mean = sum(value * w for value, w in found)
-    low = high = found[0][0]
+    return Range(mean, _quantile(found, 0.05), _quantile(found, 0.95))
+
+
+def _quantile(found: list[tuple[float, float]], share: float) -> float:
+    """Half the weight of a value is below it, and between two values lies a straight line: the
+    truth is not on the grid."""
+    last, before = found[0][0], 0.0
     reached = 0.0
     for value, w in found:
-        if reached <= 0.05:
-            low = value
-        high = value
+        middle = reached + 0.5 * w
+        if middle >= share:
+            return last + (value - last) * (share - before) / (middle - before)
+        last, before = value, middle
         reached += w
-        if reached >= 0.95:
-            break
-    return Range(mean, low, high)
+    return last
 
 
-def _fitted(levels: list[tuple[int, Level]], total: float) -> tuple[list[float], list[float]]:
+def _fitted(levels: Mapping[int, Level]) -> tuple[list[float], list[float]]:
     """For each point, how long one takes alone (its log), and how far the levels' means are
-    then from where it has them: the weighted variance of what is left, times the weight."""
-    first, second = [0.0] * len(grid()), [0.0] * len(grid())
-    for n, level in levels:
-        share, mean = level.weight / total, level.mean
-        for index, ratio in enumerate(log_ratios(n)):
-            offset = mean - ratio
-            first[index] += share * offset
-            second[index] += share * offset * offset
+    then from where it has them: the weighted variance of what is left, times the weight. A level
+    cannot weigh more than the law is right."""
+    off = LAW**2 / _variance(levels)
+    weights = {n: level.weight / (1 + level.weight * off) for n, level in levels.items()}
+    total = sum(weights.values())
+    first = second = [0.0] * len(grid())
+    for n, level in levels.items():
+        share, mean = weights[n] / total, level.mean
+        offsets = [mean - ratio for ratio in log_ratios(n)]
+        first = [a + share * b for a, b in zip(first, offsets, strict=True)]
+        second = [a + share * b * b for a, b in zip(second, offsets, strict=True)]
     return first, [max(total * (b - a * a), 0.0) for a, b in zip(first, second, strict=True)]
 
 
@@ -263,16 +292,17 @@ def _agreement(point: Point, claimed: Claimed) -> float:
     return -0.5 * (claimed.weight + 1) * log(1 + (off / DOUBT) ** 2 / claimed.weight)
 
 
-def _is_odd(evidence: Evidence, n: int, value: float) -> bool:
-    """Not as the same level was before, and that level is known."""
-    level = evidence.levels.get(n)
-    if level is None or level.weight < KNOWN:
-        return False
-    every = evidence.levels.values()
-    weight = SPREAD_WEIGHT + sum(max(each.weight - 1, 0.0) for each in every)
-    variance = (SPREAD_WEIGHT * SPREAD**2 + sum(each.squares for each in every)) / weight
-    usual: float = (variance * (1 + 1 / level.weight)) ** 0.5
-    return abs(value - level.mean) > SURPRISE * usual
+def _variance(levels: Mapping[int, Level]) -> float:
+    """How much the logs of durations vary within a level."""
+    weight = SPREAD_WEIGHT + sum(max(each.weight - 1, 0.0) for each in levels.values())
+    return (SPREAD_WEIGHT * SPREAD**2 + sum(each.squares for each in levels.values())) / weight
+
+
+def _aged(levels: Mapping[int, Level], n: int, value: float, cores: float) -> dict[int, Level]:
+    """All levels a little weaker, and one with a sample more."""
+    faded = {k: _faded(level, FADE) for k, level in levels.items()}
+    kept = {k: level for k, level in faded.items() if level.weight > FORGOTTEN}
+    return {**kept, n: _added(kept.get(n, Level()), value, cores)}
 
 
 def _level(at_once: float) -> int:

@@ -15,7 +15,16 @@ from hypervisor.domain import checks, skill_fields
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.frontmatter import Front, Node, Values, decoded, find
 from hypervisor.domain.settings import Reader, one_of
-from hypervisor.domain.skill_fields import AGENT, ANY, CUTS, FIELDS, LIMITS, PROGRAM, check_name
+from hypervisor.domain.skill_fields import (
+    AGENT,
+    ANY,
+    ANY_AGENT,
+    CUTS,
+    FIELDS,
+    LIMITS,
+    PROGRAM,
+    check_name,
+)
 
 FILE = "SKILL.md"
 LARGEST = 1 << 20  # bytes of a SKILL.md
@@ -105,13 +114,13 @@ class _Reading:
                 raise InvalidInput(f"line 1: the field {needed} is missing.")
         self._check_name(top["name"][1], name)
         run = self._ran(top["run"][1], "run", WAYS)
-        options = self._options(top, FIELDS, "", run)
-        options |= self._limits(top, run)
+        reduce = self._reduce(top["reduce"][1]) if "reduce" in top else None
+        options = self._options(top, FIELDS, "", run, reduce)
+        options |= self._limits(top, run, reduce)
         self._check_cuts(top)
         if not options.get("shell"):
             self._check_script(top["run"][1], run)
         items = self._items(top["items"][1]) if "items" in top else ItemsOf()
-        reduce = self._reduce(top["reduce"][1]) if "reduce" in top else None
         if run.agent and "prompt" not in options and not body.strip():
             raise InvalidInput("the agent is told nothing: name a prompt, or write it below.")
         told = self._value(top["description"][1], "description", _description)
@@ -155,24 +164,29 @@ class _Reading:
             raise self._refused(pairs["paths"][0], "items.paths goes with the format tasks")
         return ItemsOf(**found)
 
-    def _limits(self, top: Mapping[str, tuple[Node, Node]], run: Ran) -> dict[str, Any]:
+    def _limits(
+        self, top: Mapping[str, tuple[Node, Node]], run: Ran, reduce: Ran | None
+    ) -> dict[str, Any]:
         if "limits" not in top:
             return {}
         pairs = self._pairs(top["limits"][1], "limits", tuple(LIMITS))
-        return self._options(pairs, LIMITS, "limits.", run)
+        return self._options(pairs, LIMITS, "limits.", run, reduce)
 
     def _options(
         self, pairs: Mapping[str, tuple[Node, Node]], known: Mapping[str, skill_fields.Field],
-        prefix: str, run: Ran,
+        prefix: str, run: Ran, reduce: Ran | None,
     ) -> dict[str, Any]:  # fmt: skip
         found = {}
+        ways = {"", AGENT if run.agent else PROGRAM}
+        if run.agent or (reduce and reduce.agent):
+            ways.add(ANY_AGENT)
         for key, field in known.items():
             if key not in pairs:
                 continue
             node, value = pairs[key]
             instead = key == "prompt" and run.function  # what an agent is told in its place
-            if field.goes_with not in ("", AGENT if run.agent else PROGRAM) and not instead:
-                needs = "an agent" if field.goes_with == AGENT else "a command or a function"
+            if field.goes_with not in ways and not instead:
+                needs = "a command or a function" if field.goes_with == PROGRAM else "an agent"
                 raise self._refused(node, f"{prefix}{key} goes with {needs} only")
             found[field.option] = self._value(value, prefix + key, field.read)
         return found

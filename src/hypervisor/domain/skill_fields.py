@@ -30,7 +30,7 @@ ANY = "any"
 
 class Field(NamedTuple):
     """`option` is what the parser of `hv run` calls it; `goes_with` what it means nothing
-    without: an agent, or a command or function ("program")."""
+    without: an agent, be it of the reduce ("any agent"), or a command or function ("program")."""
 
     option: str
     read: Reader
@@ -154,7 +154,7 @@ def _refuse(what: str, wanted: str) -> NoReturn:
     raise InvalidInput(f"{what} must be {wanted}.")
 
 
-AGENT, PROGRAM = "agent", "program"
+AGENT, PROGRAM, ANY_AGENT = "agent", "program", "any agent"
 FIELDS: Mapping[str, Field] = {
     "type": Field("type", lambda what, value: checks.name(what, short(what, value))),
     "priority": Field("priority", one_of(*PRIORITIES)),
@@ -180,12 +180,12 @@ FIELDS: Mapping[str, Field] = {
     "clean-env": Field("clean_env", yes_or_no, PROGRAM),
     "batch": Field("claim", _whole(1, 1_000), PROGRAM),
     "prompt": Field("prompt", file_name, AGENT),
-    "permissions": Field("permissions", one_of(*MODES), AGENT),
+    "permissions": Field("permissions", one_of(*MODES), ANY_AGENT),
     "workspace": Field("scratch", _scratch, AGENT),
-    "allow": Field("allow", _texts, AGENT),
-    "model": Field("model", short, AGENT),
-    "turns": Field("turns", _whole(1, 1_000_000), AGENT),
-    "fallback": Field("fallback", short, AGENT),
+    "allow": Field("allow", _texts, ANY_AGENT),
+    "model": Field("model", short, ANY_AGENT),
+    "turns": Field("turns", _whole(1, 1_000_000), ANY_AGENT),
+    "fallback": Field("fallback", short, ANY_AGENT),
     "pull": Field("pull", _whole(1, 1_000), AGENT),
     "schema": Field("schema", file_name, AGENT),
 }
@@ -194,10 +194,10 @@ LIMITS: Mapping[str, Field] = {
     "memory": Field("memory", _named(size)),
     "silence": Field("silence", _named(span)),
     "max-output": Field("max_output", _named(size)),
-    "budget": Field("budget", _named(amounts.money), AGENT),
-    "task-budget": Field("task_budget", _named(amounts.money), AGENT),
-    "tokens": Field("tokens", _named(amounts.amount), AGENT),
-    "task-tokens": Field("task_tokens", _named(amounts.amount), AGENT),
+    "budget": Field("budget", _named(amounts.money), ANY_AGENT),
+    "task-budget": Field("task_budget", _named(amounts.money), ANY_AGENT),
+    "tokens": Field("tokens", _named(amounts.amount), ANY_AGENT),
+    "task-tokens": Field("task_tokens", _named(amounts.amount), ANY_AGENT),
 }
 FILES = ("prompt", "schema")  # options whose value is a file in the skill's folder
 CUTS = ("chunk", "chunk-by", "chunk-size")  # one of them cuts a batch

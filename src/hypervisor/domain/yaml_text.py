@@ -55,10 +55,18 @@ def checked_key(key: Any) -> str:
 
 def same(one: Any, other: Any) -> bool:
     """Equal values of the same kinds: 1, 1.0 and true are three."""
-    if type(one) is not type(other):
+    kind = type(one)
+    if kind is not type(other):
         return False
+    if kind is str:  # by far the most
+        return bool(one == other)
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        if one.keys() != other.keys():
+            return False
+        for key, value in one.items():  # noqa: SIM110
+            if not same(value, other[key]):
+                return False
+        return True
     if isinstance(one, list):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from os import sep
+from os.path import dirname
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.domain import action as actions
@@ -262,7 +263,8 @@ class _Work:
                 files.carry_out(step, _tag(action), content)
         except (InvalidInput, OSError) as error:
             return self._not_undone(action, str(error).rstrip("."))
-        files.remove_folders([each for each in _above(step.path) if each in folders])
+        near = (*_above(step.path), *actions.mail_parts(dirname(step.path)))
+        files.remove_folders([each for each in dict.fromkeys(near) if each in folders])
         text = f"{wording(action.kind, action.data)} ({actions.evidence(step)})"
         return self._end(action, actions.UNDONE, "", "undone", text)
 

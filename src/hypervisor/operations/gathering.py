@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hypervisor.domain.lifecycle import WAITING
+from hypervisor.domain.lifecycle import DONE, WAITING
 
 if TYPE_CHECKING:
+    from hypervisor.domain.lease import Lease
     from hypervisor.domain.run import TaskReport
     from hypervisor.domain.task import Batch, Json, Task
     from hypervisor.domain.template import Item
@@ -29,16 +30,22 @@ RESULTS = "results.jsonl"
 LONGEST_OUTPUT = 64 << 10
 
 
-def gather(hv: Context, task: Task) -> str:
-    """Write the results that a reduce task is about, before it starts. Returns the path of the
-    file, "" for any other task."""
-    batch = task.data.get(GATHER) if isinstance(task.data, dict) else None
-    if not isinstance(batch, str):
-        return ""
-    text = result_lines(hv, batch)
-    path = hv.batch_files.write(hv.store.batch(batch).name, RESULTS, text)
-    hv.store.set(GATHERED + task.id, _mark(hv, task, text))
-    return path
+def gather(hv: Context, lease: Lease) -> Lease:
+    """Write the results that a reduce task is about, before it starts, and let its item be that
+    file: each host has it elsewhere. Any other claim is given back as it is."""
+    task = lease.task
+    batch = _gathers(task)
+    if not batch:
+        return lease
+    meant = hv.store.batch(batch)
+    known = list(_known(hv, batch))
+    text = "".join(
+        json.dumps(line | _printed(hv, meant, each), ensure_ascii=False) + "\n"
+        for each, line in known
+    )
+    path = hv.batch_files.write(meant.name, RESULTS, text)
+    hv.store.set(GATHERED + task.id, _mark(hv, task, known))
+    return lease._replace(task=_about(task, path))
 
 
 def results_path(hv: Context, name: str) -> str:
@@ -46,20 +53,29 @@ def results_path(hv: Context, name: str) -> str:
     return os.path.join(hv.batch_files.folder(name), RESULTS)
 
 
+def told_of(path: str) -> str:
+    """What the text of a reduce task says of the file."""
+    return f"The results: {path} (a line of JSON each)."
+
+
 def is_new(hv: Context, task: Task) -> bool:
-    """Whether a reduce task would be given, or told, anything but what it was last time."""
+    """Whether a reduce task would be given, or told, anything but what it was last time. The store
+    alone decides that: what was printed is kept on one host, and all must answer the same."""
+    batch = _gathers(task)
     last = hv.store.setting(GATHERED + task.id)
+    return bool(batch) and last != _mark(hv, task, _known(hv, batch))
+
+
+def _gathers(task: Task) -> str:
     batch = task.data.get(GATHER) if isinstance(task.data, dict) else None
-    return isinstance(batch, str) and last != _mark(hv, task, result_lines(hv, batch))
+    return batch if isinstance(batch, str) else ""
 
 
-def result_lines(hv: Context, batch: str) -> str:
-    """A line of JSON for each task of a batch: how it ended and what came of it."""
-    from hypervisor.operations.run import reports
-
-    meant = hv.store.batch(batch)
-    lines = (_line(hv, meant, each) for each in reports(hv, batch))
-    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+def _about(task: Task, path: str) -> Task:
+    assert isinstance(task.data, dict)
+    before = str(task.data.get("item"))
+    body = task.body.replace(told_of(before), told_of(path))
+    return task._replace(body=body, data={**task.data, "item": path})
 
 
 def with_result(hv: Context, task: Task, item: Item) -> Item:
@@ -77,16 +93,26 @@ def with_result(hv: Context, task: Task, item: Item) -> Item:
     return item._replace(columns={**own, "result": result, "output": path})
 
 
-def _line(hv: Context, batch: Batch, each: TaskReport) -> dict[str, Any]:
+def _known(hv: Context, batch: str) -> Iterator[tuple[TaskReport, dict[str, Any]]]:
+    """Each task of a batch with its line, as far as the store knows it."""
+    from hypervisor.operations.run import reports
+
+    return ((each, _line(hv, each)) for each in reports(hv, batch))
+
+
+def _line(hv: Context, each: TaskReport) -> dict[str, Any]:
     line: dict[str, Any] = {"id": each.id, "title": each.title}
     task = None
     for task in _stages_back(hv, each):
         line[STAGE] = _stage(task)
     state, reason = (each.state, each.reason) if task is None else (task.state, task.reason)
-    line |= {"state": state, "result": each.result, "reason": reason}
+    return line | {"state": state, "result": each.result, "reason": reason}
+
+
+def _printed(hv: Context, batch: Batch, each: TaskReport) -> dict[str, str]:
     if each.result is None and isinstance(batch.spec, dict) and batch.spec.get("command"):
-        line["output"] = printed(hv, each.id, each.attempts)
-    return line
+        return {"output": printed(hv, each.id, each.attempts)}
+    return {}
 
 
 def _stages_back(hv: Context, each: TaskReport) -> Iterator[Task]:
@@ -116,12 +142,16 @@ def printed(hv: Context, task: str, attempt: int) -> str:
     return hv.outputs.read(task, attempt, start, LONGEST_OUTPUT).decode("utf-8", "replace")
 
 
-def _mark(hv: Context, task: Task, text: str) -> str:
-    """Stands for the results and for what is to be done with them."""
+def _mark(hv: Context, task: Task, known: Iterable[tuple[TaskReport, dict[str, Any]]]) -> str:
+    """Stands for the results and for what is to be done with them. Where what was printed is the
+    result, the attempt stands for it; a task that fails again as before brings nothing new."""
     from hashlib import blake2b
 
     spec: Json = hv.store.batch(task.batch).spec
     told = spec if isinstance(spec, dict) else {}
     how = [told.get(name) for name in ("cwd", "command", "function", "agent", "prompt")]
-    whole = json.dumps([how, task.title, text]).encode()
-    return blake2b(whole, digest_size=16).hexdigest()
+    mark = blake2b(json.dumps([how, task.title]).encode(), digest_size=16)
+    for each, line in known:
+        stands_for = each.attempts if each.state == DONE and each.result is None else 0
+        mark.update(json.dumps([line, stands_for]).encode())
+    return mark.hexdigest()

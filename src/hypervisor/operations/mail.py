@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import IO, NamedTuple
 
+from hypervisor.domain.charset import decoded
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.operations.items import Bad, MailItem, checked, place_of
 from hypervisor.operations.sources import open_file
@@ -202,7 +203,7 @@ def _columns(fields: bytes) -> dict[str, str]:
 def _plain(value: str) -> str:
     """A header's value as readable text on one line."""
     raw = value.encode("utf-8", "surrogateescape")
-    text = " ".join(_text(raw, "utf-8").split())  # unfolded
+    text = " ".join(decoded(raw, "utf-8").split())  # unfolded
     text = ENCODED_WORDS.sub(lambda found: _decoded_words(found[0]), text)
     text = " ".join(UNFIT.sub(" ", text).split())
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
@@ -217,19 +218,9 @@ def _decoded_words(words: str) -> str:
     except (HeaderParseError, ValueError):
         return words
     return "".join(
-        part if isinstance(part, str) else _text(part, charset or "utf-8")
+        part if isinstance(part, str) else decoded(part, charset or "utf-8")
         for part, charset in parts
     )
-
-
-def _text(raw: bytes, charset: str) -> str:
-    """What is not in the charset it claims is most likely UTF-8, and else Latin."""
-    for each in (charset, "utf-8"):
-        try:
-            return raw.decode(each)
-        except (LookupError, ValueError):  # no such charset, or not what is in it
-            continue
-    return raw.decode("latin-1")
 
 
 def _iso(date: bytes) -> str:

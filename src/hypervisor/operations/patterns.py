@@ -30,6 +30,7 @@ from hypervisor.operations.gathering import (
     is_new,
     printed,
     results_path,
+    told_of,
 )
 from hypervisor.operations.items import item_of
 from hypervisor.operations.run import Submitted, reports, run
@@ -136,10 +137,6 @@ def reduce_task(hv: Context, batch: Batch, title: str, branch: str = "") -> NewT
     return NewTask(title, told_of(path), REDUCE, key=REDUCE, branch=branch, data=data)
 
 
-def told_of(path: str) -> str:
-    return f"The results: {path} (a line of JSON each)."
-
-
 def keep_pattern(hv: Context, found: Pattern) -> None:
     """Let every part know the whole."""
     text = json.dumps(found)
@@ -187,7 +184,8 @@ def tend(hv: Context, batch: str) -> bool:
     mark = hv.store.setting(UNTENDED + batch)
     found = pattern_of(hv, batch)
     if found is None or not found.reduce or mark is None:
-        hv.store.set(UNTENDED + batch, None)
+        if mark is not None:
+            hv.store.unset(UNTENDED + batch, mark)
         return False
     if not is_quiet(hv, found):
         return False
@@ -198,8 +196,7 @@ def tend(hv: Context, batch: str) -> bool:
     if not (found.fail_fast and _not_done(hv, found)):
         with suppress(WrongState):  # somebody else has just done so
             moved = _let_go(hv, task)
-    if hv.store.setting(UNTENDED + batch) == mark:  # else it was run again meanwhile
-        hv.store.set(UNTENDED + batch, None)
+    hv.store.unset(UNTENDED + batch, mark)  # unless it was run again meanwhile
     return moved
 
 

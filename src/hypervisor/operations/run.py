@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hypervisor.domain import checks, lifecycle
-from hypervisor.domain.agents.brake import Brake
 from hypervisor.domain.agents.routing import AUTO
 from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.errors import InvalidInput, NotFound, WrongState
@@ -16,24 +15,21 @@ from hypervisor.domain.run import (
     BATCH,
     TYPE,
     Pause,
-    Running,
     RunSpec,
     TaskReport,
     spec_data,
 )
 from hypervisor.domain.settings import MOST_WORKERS
-from hypervisor.domain.task import Batch, NewTask, Stats
+from hypervisor.domain.task import Batch, NewTask
 from hypervisor.operations.add import check_task
 from hypervisor.operations.agents import Router, equipped_spec
-from hypervisor.operations.at_work import Doing, Money, agents_doing, money_of, resting
+from hypervisor.operations.at_work import money_of
 from hypervisor.operations.context import Context, batch_id
 from hypervisor.operations.specs import check_spec
 from hypervisor.operations.steer import Moved
 
-SLICE = 5_000
-FIRST_SLICE = 100
-PAGE = 5_000
-MOST_SHOWN = 1_000
+FIRST_SLICE, SLICE, LINKED_SLICE = 100, 1_000, 5_000
+PAGE = 500  # more would take no less time: what is held at once, the collector looks through
 INTERRUPTED = "interrupted"
 
 
@@ -50,39 +46,6 @@ class Submitted(NamedTuple):
     @property
     def to_do(self) -> int:
         return self.added + self.retried + self.still_open
-
-
-class Attempting(NamedTuple):
-    """An attempt that runs now."""
-
-    task: str
-    title: str
-    batch: str
-    attempt: int
-    worker: str
-    pid: int
-    since: int
-    memory: int | None  # None where this host cannot tell
-    last_line: str
-    started: bool  # False while it is only claimed
-    agent: str = ""  # then `last_line` is what it does now
-    tokens: int = 0
-    cost_micros: int | None = None
-    estimated: bool = False
-
-
-class Status(NamedTuple):
-    """Where a batch, or everything, stands."""
-
-    batch: Batch | None
-    stats: Stats
-    attempts: tuple[Attempting, ...]
-    pauses: tuple[Pause, ...]
-    supervisor: int | None
-    host: dict[str, Any] | None  # what the governor last said of this host
-    checkpoint: Chunk | None = None  # that waits for a person's decision
-    brakes: tuple[Brake, ...] = ()  # accounts of agents that rest
-    money: Money | None = None  # what agents have cost
 
 
 class Summary(NamedTuple):
@@ -232,48 +195,6 @@ def stop_batch(hv: Context, batch: str, reason: str = "", now: int | None = None
     )
 
 
-def status(hv: Context, batch: str | None = None, now: int | None = None) -> Status:
-    """Show where a batch or everything stands: counts, what runs, what is paused, the host."""
-    found = batch_id(hv, batch)
-    pauses = [
-        each
-        for each in hv.store.pauses()
-        if found is None or each.scope != BATCH or each.name == found
-    ]
-    meant = None if found is None else hv.store.batch(found)
-    return Status(
-        meant,
-        hv.store.stats(found, now, pace=False),
-        attempts(hv, found),
-        tuple(pauses),
-        hv.launcher.supervisor(),
-        hv.launcher.reading(),
-        _checkpoint(hv, meant),
-        resting(hv, hv.now() if now is None else now, meant),
-        money_of(hv, meant, now),
-    )
-
-
-def _checkpoint(hv: Context, batch: Batch | None) -> Chunk | None:
-    if batch is None:
-        return None
-    return next((each for each in hv.store.chunks(batch.id) if each.awaits_decision), None)
-
-
-def attempts(hv: Context, batch: str | None = None) -> tuple[Attempting, ...]:
-    """List the attempts that run now, with their age, memory and last line of output."""
-    meant = batch_id(hv, batch)
-    found = hv.store.running(meant, MOST_SHOWN)
-    here = hv.probe.boot()
-    memory = hv.launcher.memory({r.worker.pid for r in found if r.worker.boot == here})
-    agents = agents_doing(hv, found, meant)
-    lines = _last_lines(hv, [r for r in found if r.worker.boot == here])
-    return tuple(
-        _with_agent(_attempting(each, here, memory, lines), agents.get((each.task, each.attempt)))
-        for each in found
-    )
-
-
 def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True) -> Summary:
     """Sum up a batch: every task with its outcome, and what the whole took.
 
@@ -339,14 +260,16 @@ def latest_output(hv: Context, task: str) -> int:
 
 
 def _slices(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
-    """The first is small, so that work begins while the rest is still being added; not where
-    tasks wait for others, which may come in any order within a slice."""
+    """Small, the first above all: work begins while the rest is still being added, and nobody
+    else can write while a slice is. Not where tasks wait for others, which may come in any
+    order within a slice."""
     source, size = iter(tasks), min(FIRST_SLICE, SLICE)
     while part := [check_task(task) for task in islice(source, size)]:
-        if size < SLICE and any(task.after for task in part):
-            part += [check_task(task) for task in islice(source, SLICE - size)]
+        if any(task.after for task in part):
+            part += [check_task(task) for task in islice(source, LINKED_SLICE - len(part))]
+            size = LINKED_SLICE
         yield part
-        size = SLICE
+        size = max(size, SLICE)
 
 
 def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None) -> Submitted:
@@ -380,37 +303,3 @@ def _scope(hv: Context, batch: str | None, type: str | None, reason: str) -> Pau
     if type is not None:
         return Pause(TYPE, checks.name("the type", type), reason, hv.actor, 0)
     return Pause(ALL, "", reason, hv.actor, 0)
-
-
-def _with_agent(each: Attempting, doing: Doing | None) -> Attempting:
-    """Of an agent, what it does says more than the last line it printed."""
-    if doing is None:
-        return each
-    return each._replace(
-        last_line=doing.said, started=True, agent=doing.agent, tokens=doing.tokens,
-        cost_micros=doing.cost_micros, estimated=doing.estimated,
-    )  # fmt: skip
-
-
-def _last_lines(hv: Context, found: list[Running]) -> dict[tuple[str, int], str]:
-    """Of those that have begun. What a worker began before its latest has ended and is about to
-    be settled: nobody asks for its words."""
-    begun = [r for r in found if hv.outputs.size(r.task, r.attempt) is not None]
-    latest = {r.worker.id: r for r in begun}
-    return {
-        (r.task, r.attempt): hv.outputs.last_line(r.task, r.attempt)
-        if r is latest[r.worker.id]
-        else ""
-        for r in begun
-    }
-
-
-def _attempting(
-    each: Running, boot: str, memory: dict[int, int], lines: dict[tuple[str, int], str]
-) -> Attempting:
-    here, line = each.worker.boot == boot, lines.get((each.task, each.attempt))
-    return Attempting(
-        each.task, each.title, each.batch, each.attempt, each.worker.name, each.worker.pid,
-        each.claimed_at, memory.get(each.worker.pid) if here else None, line or "",
-        not here or line is not None,
-    )  # fmt: skip

@@ -241,6 +241,9 @@ class _Making:
             if last.agent:
                 self._files["reduce.md"] = (last.prompt or INSTRUCTIONS).encode()
                 found["reduce"]["prompt"] = "reduce.md"
+                usual = "read-only" if self._spec.propose else "edit"
+                if not self._spec.agent and last.permissions != usual:
+                    found["permissions"] = last.permissions
         return found
 
 

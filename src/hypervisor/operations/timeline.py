@@ -17,7 +17,7 @@ from hypervisor.domain.ids import LENGTH
 from hypervisor.domain.report import AttemptLine
 from hypervisor.operations.context import Context
 
-PAGE = 5_000
+PAGE = 500
 MOST_BARS = 1_500
 CELLS = 360  # of a lane that is drawn as a whole, not attempt by attempt
 MOST_LANES = 32

@@ -85,10 +85,6 @@ class Launcher(Protocol):
         """Leave word of what the supervisor thinks of this host."""
         ...
 
-    def tidy(self) -> None:
-        """Remove what nobody needs once no supervisor is left."""
-        ...
-
     def memory(self, workers: Collection[int]) -> dict[int, int]:
         """How much memory these workers' trees use now, in bytes by pid."""
         ...

@@ -341,14 +341,23 @@ class Supervisor:
         """Work, somebody at it, or a task or an account whose time comes within the day."""
         resting = self.agents.resting(ready)
         free = any(self.agents.rest(pool) is None for pool in ready)
-        soon = any(brake.until < now + FAR_AHEAD for brake in resting)
         if resting and not (crew.workers or self.starting or free):
             self.agents.tell(resting)
         self.is_waiting = not (crew.workers or self.starting or (resting and not free))
-        busy = crew.workers or self.starting or free or soon or self.hv.store.due(now + FAR_AHEAD)
-        if busy or self.busy_at is None:
+        if self.busy_at is None or crew.workers or self.starting or self._has_work(now, ready):
             self.busy_at = now
         return self.idle_ms is None or now - self.busy_at < self.idle_ms
+
+    def _has_work(self, now: int, ready: dict[Pool, Ready]) -> bool:
+        free = any(self.agents.rest(pool) is None for pool in ready)
+        soon = any(brake.until < now + FAR_AHEAD for brake in self.agents.resting(ready))
+        return free or soon or bool(self.hv.store.due(now + FAR_AHEAD))
+
+    def is_needed(self, now: int) -> bool:
+        """Whether there is work after all, asked when it is about to leave."""
+        self.specs.clear()
+        self.agents.begin(now)
+        return self._has_work(now, self._ready())
 
 
 def _pool(at_work: AtWork) -> Pool:

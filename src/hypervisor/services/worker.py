@@ -16,7 +16,7 @@ from hypervisor.domain import checks
 from hypervisor.domain.attempt import Ended
 from hypervisor.domain.errors import InvalidInput, RequestError, StoreError
 from hypervisor.domain.lane import ClaimFilter
-from hypervisor.domain.lease import ClaimRequest, Lease, Usage, Verdict, parse_token
+from hypervisor.domain.lease import ClaimRequest, Lease, Token, Usage, Verdict, parse_token
 from hypervisor.domain.limits import Limits, merged
 from hypervisor.domain.result import LARGEST_RESULT, receipts_in, result_in
 from hypervisor.domain.retry import back_off
@@ -212,7 +212,7 @@ class Worker:
             self.journal.starting(lease.token)
             if self.spec.write_back == "status":
                 write_back(self.hv, task.id, self.spec)
-            gather(self.hv, task)
+            lease = gather(self.hv, lease)
             self._start(lease, output)
         except InvalidInput as error:  # an item that no command can be made for, or bad limits
             return self._end(lease, Ended(None, None, 0.0, 0, error=str(error)), 0)
@@ -305,8 +305,8 @@ class Worker:
         except (ValueError, InvalidInput) as error:
             self._decide(self._failure(lease, f"no result: {error}", usage))
             return
-        token, evidence = parse_token(lease.token), receipts_in(result)
-        self._decide(Verdict(token, "complete", result, usage=usage, receipts=evidence))
+        evidence = () if result is None else receipts_in(result)
+        self._decide(Verdict(_token(lease), "complete", result, None, None, None, usage, evidence))
 
     def _printed(self, lease: Lease) -> Json:
         """What a command printed last, if that is JSON."""
@@ -329,7 +329,7 @@ class Worker:
             self._settle()  # before anything else is started or claimed
 
     def _failure(self, lease: Lease, reason: str, usage: Usage) -> Verdict:
-        task, token = lease.task, parse_token(lease.token)
+        task, token = lease.task, _token(lease)
         if task.failures >= task.retries:
             return Verdict(token, "fail", reason=reason, usage=usage)
         at = self.hv.store.now() + back_off(task.failures + 1)
@@ -372,6 +372,11 @@ def limits_of(task: Task, spec: RunSpec, settings: Settings) -> Limits:
     batch = Limits(spec.time, spec.memory, spec.silence, spec.output)
     per_type = settings.limits_by_type.get(task.type, Limits())
     return merged(limits_from(own or {}), batch, per_type, settings.limits)
+
+
+def _token(lease: Lease) -> Token:
+    """What `parse_token` makes of it; but this one comes from the store itself."""
+    return Token(lease.task.id, lease.task.attempts, lease.token.rpartition(".")[2])
 
 
 def _next_size(size: int, took: float) -> int:

@@ -13,6 +13,8 @@ from email import message_from_bytes
 from email.message import Message
 from typing import Any, NamedTuple
 
+from hypervisor.domain.charset import decoded, is_usable
+
 LARGEST = 256 << 10  # bytes of a mail that are looked at
 LARGEST_HTML = 200_000  # characters
 MOST_HEADERS = 500
@@ -20,6 +22,11 @@ MOST_PARTS = 100
 MOST_NESTED = 50
 BODY = re.compile(rb"\r?\n\r?\n")
 LONGEST_VALUE = 1_000
+# Their parameters are read in quadratic time by the parser: only the beginning counts.
+PARAMETERS = re.compile(
+    rb"(?<![^\r\n])(content-(?:type|disposition):(?:[^\n]|\n[ \t]){0,1000})(?:[^\n]|\n[ \t])*",
+    re.IGNORECASE,
+)
 ADDRESS = re.compile(r"[^\s<>\"',;:]+@[^\s<>\"',;:]+")
 TAG = re.compile(r"<[^<>]*>")
 HIDDEN = ("<style", "<script", "<title", "<!--")
@@ -40,7 +47,7 @@ class Mail(NamedTuple):
 def read(raw: bytes, sender: str, subject: str, longest: int) -> Mail:
     """The mail as it was sent, with the sender and the subject as they were read already."""
     known = Mail(addresses(sender), subject)
-    raw = raw[:LARGEST]
+    raw = PARAMETERS.sub(rb"\1", raw[:LARGEST])
     broken = ""
     if raw.lower().count(b"boundary") > MOST_NESTED:  # each level slows down all below it
         raw, broken = BODY.split(raw, 1)[0], "it has too many nested parts; its header was read"
@@ -100,15 +107,11 @@ def _text_of(parts: list[Message[str, str]], longest: int) -> str:
 
 
 def _decoded(part: Message[str, str]) -> str:
+    charset = part.get_content_charset("utf-8")
+    if not is_usable(charset):
+        part.del_param("charset")  # else the parser may try it
     raw: Any = part.get_payload(decode=True)
-    if not isinstance(raw, bytes):
-        return ""
-    for charset in (part.get_content_charset("utf-8"), "utf-8"):
-        try:
-            return raw.decode(charset)
-        except (LookupError, ValueError):  # no such charset, or not what is in it
-            continue
-    return raw.decode("latin-1")
+    return decoded(raw, charset) if isinstance(raw, bytes) else ""
 
 
 def plain(text: str) -> str:

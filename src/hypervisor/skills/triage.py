@@ -83,13 +83,13 @@ def _read(path: str, rules: Rules) -> bytes:
 
 def _edit(before: bytes, decision: Decision) -> Fields:
     """What the worker shall write into the file, together with the receipt."""
-    fields = markdown.parse(before).fields
+    fields = _parsed(before).fields
     was = {name: fields[name] for name in decision.fields if name in fields}
     return {"set": decision.fields, "was": was, "lines": list(decision.links)}
 
 
 def _decide_on(data: bytes, path: str, rules: Rules, note: Note) -> Decision:
-    document = markdown.parse(data)
+    document = _parsed(data)
     if not document.has_front:
         raise InvalidInput("it has no front matter")
     return decide(document.fields, document.body, path, rules, note)
@@ -155,6 +155,12 @@ def _listed(changes: Fields) -> str:
     parts = [f"{name} {value}" if value else f"no {name}" for name, value in fields.items()]
     parts += [f"linked {link.strip('[]')}" for link in changes.get("links", ())]
     return "".join(f", {part}" for part in parts)
+
+
+@lru_cache(maxsize=1)
+def _parsed(data: bytes) -> markdown.Document:
+    """To decide and to say what was there before, it takes the same; nobody changes it."""
+    return markdown.parse(data)
 
 
 def _files() -> TaskFiles:

@@ -49,12 +49,11 @@ def declare(session: Session, batch: str, names: Sequence[str], gate: str) -> li
     holding.lock(session, batch)
     found = session.rows(ALL, (batch,))
     known = {row[1] for row in found}
-    decided = [row[0] for row in found if row[5] is not None]
-    number = max((row[0] for row in found), default=0)
-    for name in dict.fromkeys(names):
-        if name not in known:
-            number += 1
-            session.run(ADD, (batch, number, name, first_state(number, gate, decided)))
+    states = [row[2] for row in found]
+    new = [name for name in dict.fromkeys(names) if name not in known]
+    for number, name in enumerate(new, max((row[0] for row in found), default=0) + 1):
+        states.append(first_state(gate, states, is_last=name == new[-1]))
+        session.run(ADD, (batch, number, name, states[-1]))
     return every(session, batch)
 
 

@@ -7,7 +7,7 @@ there are any that it has not met as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hypervisor.domain.lane import ClaimFilter, Lane, may_claim
 from hypervisor.store.session import Session
@@ -38,6 +38,7 @@ class LaneBook:
         self.latest = 0
         self._known: dict[int, Lane] = {}
         self._matching: dict[tuple[ClaimFilter, str], list[int]] = {}
+        self._unkeyed: dict[tuple[ClaimFilter, str], list[int]] = {}
 
     def get(self, session: Session, lane_id: int) -> Lane:
         if lane_id not in self._known:
@@ -52,6 +53,7 @@ class LaneBook:
             self.latest = number
         if rows:
             self._matching.clear()
+            self._unkeyed.clear()
         return bool(rows)
 
     def matching(self, wanted: ClaimFilter, caller: str) -> list[int]:
@@ -66,8 +68,14 @@ class LaneBook:
         """A lane that `matching` has named."""
         return self._known[lane_id]
 
-    def any_keyed(self, lanes: Sequence[int]) -> bool:
-        return any(self._known[lane].keyed for lane in lanes)
+    def unkeyed(self, wanted: ClaimFilter, caller: str) -> list[int]:
+        """Those lanes, if none of them has keys; otherwise none."""
+        found = self._unkeyed.get((wanted, caller))
+        if found is None:
+            lanes = self.matching(wanted, caller)
+            found = [] if any(self._known[lane].keyed for lane in lanes) else lanes
+            self._unkeyed[wanted, caller] = found
+        return found
 
     def ensure(self, session: Session, lanes: Iterable[Lane]) -> None:
         """Make sure the lanes exist. They are remembered only once they are read back."""

@@ -120,39 +120,46 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
         """End attempts and take the next tasks, in one transaction: one commit an item.
         Only when a turn was plain but found no next task, that is looked for in a second one."""
         at = self._at(now)
-        if request is not None:
-            self._introduce(request.worker, at)
-
-        nonces = chance.nonces(request.limit) if request else []
-        unanswered = list(self._unanswered)
+        if request is None:
+            return self._turn_at_length(verdicts, None, [], [], at)
+        self._introduce(request.worker, at)
+        nonces = chance.nonces(request.limit)
         ended: list[Settled] = []
-
-        def work(session: Session) -> tuple[list[Settled], list[claiming.Claimed]]:
-            self._give_back(session, unanswered, at)
-            settled = ended or settling.settle(session, self._book, verdicts, at)
-            claimed = claiming.claim(session, self._book, request, nonces, at) if request else []
-            return settled, claimed
-
         try:
-            if request and not unanswered:
-                ended, claimed = self._take_plain_turn(verdicts, request, nonces, at)
-                if claimed:
-                    return ended, [claiming.lease(c, request, at) for c in claimed]
-            settled, claimed = self._write(work)
+            if not self._unanswered:
+                ended, leases = self._take_plain_turn(verdicts, request, nonces, at)
+                if leases:
+                    return ended, leases
+            return self._turn_at_length(verdicts, request, nonces, ended, at)
         except BaseException:
             self._unanswered = [*self._unanswered, *nonces][-MOST_UNANSWERED:]
             raise
-        if unanswered:
-            self._unanswered = [n for n in self._unanswered if n not in unanswered]
-        return settled, [claiming.lease(c, request, at) for c in claimed if request]
 
     def _take_plain_turn(
         self, verdicts: Sequence[Verdict], request: ClaimRequest, nonces: list[str], now: int
-    ) -> tuple[list[Settled], list[claiming.Claimed]]:
+    ) -> tuple[list[Settled], list[Lease]]:
         """What came of it: nothing at all, an ended attempt, or that and the next task."""
         plain = turn.plain(self._book, verdicts, request, nonces, now)
         row = self._db.turn(plain) if plain else None
         return turn.outcome(self._book, plain, row) if plain and row else ([], [])
+
+    def _turn_at_length(
+        self, verdicts: Sequence[Verdict], request: ClaimRequest | None, nonces: list[str],
+        ended: list[Settled], now: int,
+    ) -> tuple[list[Settled], list[Lease]]:  # fmt: skip
+        """The general way, for what has not `ended` yet."""
+        unanswered = list(self._unanswered)
+
+        def work(session: Session) -> tuple[list[Settled], list[claiming.Claimed]]:
+            self._give_back(session, unanswered, now)
+            settled = ended or settling.settle(session, self._book, verdicts, now)
+            claimed = claiming.claim(session, self._book, request, nonces, now) if request else []
+            return settled, claimed
+
+        settled, claimed = self._write(work)
+        if unanswered:
+            self._unanswered = [n for n in self._unanswered if n not in unanswered]
+        return settled, [claiming.lease(c, request, now) for c in claimed if request]
 
     def _give_back(self, session: Session, unanswered: list[str], now: int) -> None:
         """A claim may have been made although its answer got lost on the way (a broken
@@ -261,6 +268,10 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
             self._write(lambda s: s.run(running.UNSET, (name,)))
         else:
             self._write(lambda s: s.run(running.SET, (name, value)))
+
+    def unset(self, name: str, value: str) -> bool:
+        """Forget a setting, unless somebody has changed it. Says whether it was forgotten."""
+        return self._write(lambda s: bool(s.rows(running.UNSET_SAME, (name, value))))
 
     def scale(
         self, workers: int | None, batch: str | None, actor: str, now: int | None = None

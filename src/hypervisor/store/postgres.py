@@ -166,14 +166,7 @@ class PostgresDatabase:
 
     def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
         with self._mutex:
-            for _ in range(TRIES):
-                try:
-                    return self._transaction(work)
-                except (pg.DeadlockDetected, pg.SerializationFailure):
-                    continue
-        raise StoreUnavailable(
-            f"{self.where}: too many rivals for the same rows. Nothing was changed; try again."
-        )
+            return self._transaction(work)
 
     def turn(self, plain: turn.Plain) -> Row | None:
         given, lanes, held, latest = plain
@@ -242,6 +235,15 @@ class PostgresDatabase:
                 self._connection = None
 
     def _transaction(self, work: Callable[[Session], Answer], mode: str = "") -> Answer:
+        """Whatever it is about, whoever loses to a rival begins again."""
+        for _ in range(TRIES):
+            with suppress(pg.DeadlockDetected, pg.SerializationFailure):
+                return self._try(work, mode)
+        raise StoreUnavailable(
+            f"{self.where}: too many rivals for the same rows. Nothing was changed; try again."
+        )
+
+    def _try(self, work: Callable[[Session], Answer], mode: str) -> Answer:
         """Without a mode, the pipeline itself is the transaction: what is sent until it
         ends is committed together, or rolled back if we say so before."""
         with self._failing_cleanly():

@@ -1,4 +1,4 @@
-"""Plain turns over one PostgreSQL connection: prepared once, sent and read as plain text.
+"""Plain turns over one PostgreSQL connection: prepared once, sent as plain text, read as JSON.
 
 A busy worker takes thousands of turns, all alike. A cursor finds out each time anew how to send
 and read every value; here that is known.
@@ -6,13 +6,12 @@ and read every value; here that is known.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors, pq
 from psycopg.generators import execute
-
-from hypervisor.store import turn
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 NAME = b"hypervisor_turn"
 FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
-NUMBERS = tuple(kind == "bigint" for _, kind in turn.NEXT)
 
 
 class Turns:
@@ -40,8 +38,8 @@ class Turns:
                 self._answer()
             self._prepared = True
         pgconn.send_query_prepared(NAME, [self._sent(value) for value in values])
-        answer = self._answer()
-        return self._row(answer) if answer.ntuples else None
+        row = self._answer().get_value(0, 0)
+        return None if row is None else tuple(json.loads(row.decode(self._encoding)))
 
     def _answer(self) -> PGresult:
         answer: PGresult = self._connection.wait(execute(self._connection.pgconn))[-1]
@@ -57,10 +55,3 @@ class Turns:
         if "\0" in value:  # the rest would be cut off
             raise errors.DataError("text cannot contain NUL (0x00) bytes")
         return str(value).encode(self._encoding)
-
-    def _row(self, answer: PGresult) -> Row:
-        found = [(answer.get_value(0, i), number) for i, number in enumerate(NUMBERS)]
-        return tuple(
-            None if value is None else int(value) if number else value.decode(self._encoding)
-            for value, number in found
-        )

@@ -105,6 +105,7 @@ WITH RECURSIVE stuck (id) AS (
 SELECT t.batch, count(*) FROM stuck s JOIN tasks t ON t.id = s.id GROUP BY t.batch
 """
 UNSET = "DELETE FROM settings WHERE name = ?"
+UNSET_SAME = "DELETE FROM settings WHERE name = ? AND value = ? RETURNING name"
 SINCE = """
 SELECT state, count(*) FROM tasks
 WHERE batch = ? AND batch <> '' AND updated_at >= ? GROUP BY state

@@ -21,10 +21,10 @@ SELECT a.task, a.number, a.nonce, a.outcome, a.reason, a.worker, t.state, a.stat
 FROM attempts a JOIN tasks t ON t.id = a.task
 WHERE a.task IN ({}) ORDER BY a.task
 """
-END_TASKS = """
-UPDATE tasks SET state = ?, failures = ?, crashes = ?, start_at = ?, reason = ?, unblock = ?,
-    deadline = NULL, updated_at = ?
-WHERE id IN ({})
+FAULTS, WORDS = "failures = ?, crashes = ?, ", "reason = ?, unblock = ?, "
+END_TASKS = f"""
+UPDATE tasks SET state = ?, {FAULTS}start_at = ?, {WORDS}deadline = NULL, updated_at = ?
+WHERE id IN ({{}})
 """
 END_ATTEMPTS = """
 UPDATE attempts SET ended_at = ?, outcome = ?, state_after = ?, reason = ?
@@ -35,10 +35,8 @@ RETURNING task, EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = attempts.ta
 """
 IS_ACTIVE = "SELECT 1 FROM tasks WHERE id = ? AND state = 'active'"
 LEFT_ACTIVE = "UPDATE attempts SET state_after = 'active' WHERE task = ? AND number = ?"
-SET_USAGE = """
-UPDATE attempts SET exit_code = ?, cpu_ms = ?, peak_kb = ?, output_bytes = ?
-WHERE task = ? AND number = ?
-"""
+USAGE = "exit_code = ?, cpu_ms = ?, peak_kb = ?, output_bytes = ?"
+SET_USAGE = f"UPDATE attempts SET {USAGE} WHERE task = ? AND number = ?"
 SET_RESULT = "UPDATE details SET result = ? WHERE task = ?"
 
 OUTCOMES = {

@@ -127,6 +127,7 @@ class SqliteDatabase:
         _refuse_network_file_system(path)
         with _Errors(path):
             self._connection = apsw.Connection(path)
+            self._errors = _Errors(path, self._connection)
             self._connection.set_busy_timeout(BUSY_TIMEOUT)
             # One plan per statement: otherwise it is planned anew for every LIMIT.
             self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -146,7 +147,7 @@ class SqliteDatabase:
 
     def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
         self._refuse_after_fork()
-        with self._mutex, _Errors(self.where, self._connection):
+        with self._mutex, self._errors:
             self._queue_for_lock()
             try:
                 answer = self._transaction(work)
@@ -163,7 +164,7 @@ class SqliteDatabase:
         sql = turn.sqlite_turn(len(plain.lanes))
         given, lanes, held, latest = plain
         values = (*given, *lanes, *held, *lanes, held.task, latest)
-        with self._mutex, _Errors(self.where, self._connection):
+        with self._mutex, self._errors:
             if not self._programmed:
                 for statement in turn.SQLITE_PROGRAM:
                     self._connection.execute(statement)
@@ -301,6 +302,8 @@ class SqliteDatabase:
                 session.run(statement)
         self._connection.pragma("application_id", schema.APPLICATION_ID)
         self._connection.pragma("user_version", schema.VERSION)
+        # Others shall read the tables' definitions anew, also those that were only rewritten.
+        self._connection.pragma("schema_version", self._connection.pragma("schema_version") + 1)
 
 
 class _Log:

@@ -15,45 +15,47 @@ from typing import NamedTuple
 from zlib import crc32
 
 from hypervisor.domain import lifecycle
-from hypervisor.domain.lease import ClaimRequest, Settled, Token, Usage, Verdict
+from hypervisor.domain.lease import ClaimRequest, Lease, Settled, Token, Usage, Verdict
+from hypervisor.domain.task import Task
 from hypervisor.store import log
-from hypervisor.store.claiming import LEASE, MOST_TRIED, Claimed
+from hypervisor.store.claiming import LEASE, MOST_TRIED
 from hypervisor.store.dialect import POSTGRES_HEADS
 from hypervisor.store.lanes import LaneBook
-from hypervisor.store.reading import ATTEMPT, LANE, TASK_COLUMNS
 from hypervisor.store.schema import INTO
 from hypervisor.store.session import Row
 from hypervisor.store.settling import (
     END_ATTEMPTS,
     END_TASKS,
+    FAULTS,
     OUTCOMES,
     SET_RESULT,
-    SET_USAGE,
+    USAGE,
+    WORDS,
 )
 
 DONE = lifecycle.next_state(lifecycle.IN_PROGRESS, "complete")
 ENDED = OUTCOMES["complete"]
+UNKNOWN = Usage()
 
-# What a turn is given, and what it finds out about the next task (`reading.TASK_COLUMNS`).
+# What a turn is given, and what it finds out about the next task: what is not the same for all
+# that are active.
 GIVEN = (
-    ("at", "bigint"), ("result", "text"), ("measured", "bigint"), ("exit_code", "bigint"),
-    ("cpu_ms", "bigint"), ("peak_kb", "bigint"), ("output_bytes", "bigint"),
-    ("worker", "text"), ("nonce", "text"), ("until", "bigint"),
+    ("at", "bigint"), ("result", "text"), ("exit_code", "bigint"), ("cpu_ms", "bigint"),
+    ("peak_kb", "bigint"), ("output_bytes", "bigint"), ("worker", "text"), ("nonce", "text"),
+    ("until", "bigint"),
 )  # fmt: skip
-NONCE = 8
 NEXT = (
-    ("next", "text"), ("title", "text"), ("state", "text"), ("lane", "bigint"), ("key", "text"),
-    ("body", "text"), ("data", "text"), ("start_at", "bigint"), ("retries", "bigint"),
-    ("attempts", "bigint"), ("failures", "bigint"), ("crashes", "bigint"),
-    ("open_deps", "bigint"), ("deadline", "bigint"), ("last_result", "text"),
-    ("reason", "text"), ("unblock", "text"), ("created_at", "bigint"), ("updated_at", "bigint"),
-    ("rank", "bigint"), ("youngest_lane", "bigint"), ("next_batch", "text"),
+    ("next", "t.id"), ("title", "d.title"), ("lane", "t.lane"), ("key", "d.key"),
+    ("body", "d.body"), ("data", "d.data"), ("retries", "t.retries"), ("number", "t.attempt + 1"),
+    ("failures", "t.failures"), ("crashes", "t.crashes"), ("last_result", "d.result"),
+    ("created_at", "t.created_at"),
 )  # fmt: skip
 
 # Nothing waits for its task, and no lane is new to us.
 NEEDED = "SELECT 1 FROM dependencies WHERE needs = ?"
 ALONE = f"NOT EXISTS ({NEEDED}) AND (SELECT max(number) FROM lanes) = ?"
 BEST = "SELECT id, rank FROM tasks WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT 1"
+BEST_ID = BEST.replace(", rank", "", 1)
 
 
 def filled(sql: str, *values: str) -> str:
@@ -63,34 +65,30 @@ def filled(sql: str, *values: str) -> str:
     return first + "".join(value + part for value, part in zip(values, rest, strict=True))
 
 
-# The steps, for both databases: `new` is the turn.
+# The steps, for both databases: `new` is the turn. Failures stay as they are, and there are no
+# words about a task that was claimed.
 END_TASK = filled(
-    END_TASKS.format("?"), f"'{DONE}'", "failures", "crashes", "NULL", "NULL", "NULL", "new.at",
-    "new.task",
+    END_TASKS.format("?").replace(FAULTS, "").replace(WORDS, ""),
+    f"'{DONE}'", "NULL", "new.at", "new.task",
 )  # fmt: skip
 END_ATTEMPT = filled(
-    END_ATTEMPTS.format("?"), "new.at", f"'{ENDED}'", f"'{DONE}'", "NULL", "new.task"
-)
+    END_ATTEMPTS.format("?").replace("reason = ?", USAGE),
+    "new.at", f"'{ENDED}'", f"'{DONE}'", "new.exit_code", "new.cpu_ms", "new.peak_kb",
+    "new.output_bytes", "new.task",
+) + " AND number = new.attempt"  # fmt: skip
 KEEP_RESULT = filled(SET_RESULT, "new.result", "new.task")
-KEEP_USAGE = filled(
-    SET_USAGE, "new.exit_code", "new.cpu_ms", "new.peak_kb", "new.output_bytes", "new.task",
-    "new.attempt",
-)  # fmt: skip
 TAKE_TASK = filled(LEASE.format("?"), "new.until", "new.at", "new.next")
-NOTE_ATTEMPT = f"""
-{INTO["attempts"]}
-SELECT new.next, new.attempts + 1, new.nonce, new.worker, new.at WHERE new.next IS NOT NULL
-"""
-NOTE_EVENTS = f"""
-{INTO["events"]}
-SELECT new.at, 'complete', new.task, new.batch, new.attempt, '{DONE}', new.actor, NULL
-UNION ALL
-SELECT new.at, 'claim', new.next, new.next_batch, new.attempts + 1, 'in_progress', new.worker, NULL
-WHERE new.next IS NOT NULL
+ATTEMPT = "new.next, new.number, new.nonce, new.worker, new.at"
+COMPLETED = f"new.at, 'complete', new.task, new.batch, new.attempt, '{DONE}', new.actor, NULL"
+CLAIMED = """
+new.at, 'claim', new.next, new.next_batch, new.number, 'in_progress', new.worker, NULL
 """
 
 # SQLite: a turn is a row put into a view, and the trigger does the work.
-_COLUMNS = ("task", "attempt", "batch", "actor", *(name for name, _ in GIVEN + NEXT))
+_COLUMNS = (
+    "task", "attempt", "batch", "actor", *(name for name, _ in GIVEN), "next_batch",
+    *(name for name, _ in NEXT),
+)  # fmt: skip
 SQLITE_PROGRAM = (
     f"CREATE TEMP VIEW turn AS SELECT {', '.join(f'NULL AS {name}' for name in _COLUMNS)}",
     f"""
@@ -98,10 +96,10 @@ SQLITE_PROGRAM = (
         {END_TASK};
         {END_ATTEMPT};
         {KEEP_RESULT} AND new.result IS NOT NULL;
-        {KEEP_USAGE} AND new.measured;
         {TAKE_TASK};
-        {NOTE_ATTEMPT};
-        {NOTE_EVENTS};
+        {INTO["attempts"]} SELECT {ATTEMPT} WHERE new.next IS NOT NULL;
+        {INTO["events"]}
+        SELECT {COMPLETED} UNION ALL SELECT {CLAIMED} WHERE new.next IS NOT NULL;
     END
     """,
 )
@@ -110,20 +108,22 @@ SQLITE_PROGRAM = (
 @lru_cache
 def sqlite_turn(lanes: int) -> str:
     """Takes what a turn is given, that many lanes, the token, the lanes and its task again, the
-    latest lane."""
+    latest lane. As short as can be: it is looked up by its text while others wait."""
     best = " UNION ALL ".join([f"SELECT * FROM ({BEST})"] * lanes)
-    return f"""
+    best = f"SELECT id FROM ({best}) ORDER BY rank LIMIT 1" if lanes > 1 else BEST_ID
+    sql = f"""
     INSERT INTO turn
-    SELECT e.id, e.attempt, e.batch, a.worker, {", ".join("?" * len(GIVEN))},
-        {TASK_COLUMNS}, t.batch
+    SELECT e.id, e.attempt, e.batch, a.worker, {",".join("?" * len(GIVEN))}, t.batch,
+        {",".join(column for _, column in NEXT)}
     FROM tasks e
     JOIN attempts a ON a.task = e.id AND a.number = e.attempt
-    LEFT JOIN tasks t ON t.id = (SELECT id FROM ({best}) ORDER BY rank LIMIT 1)
+    LEFT JOIN tasks t ON t.id = ({best})
     LEFT JOIN details d ON d.task = t.id
     WHERE e.id = ? AND e.attempt = ? AND a.nonce = ? AND e.state = 'in_progress'
-        AND e.lane IN ({", ".join("?" * lanes)}) AND {ALONE}
-    RETURNING {", ".join(name for name, _ in NEXT)}
+        AND e.lane IN ({",".join("?" * lanes)}) AND {ALONE}
+    RETURNING {",".join(name for name, _ in NEXT)}
     """
+    return " ".join(sql.split())
 
 
 # PostgreSQL: a function. Its statements see what was committed before each of them, so what
@@ -133,16 +133,15 @@ _LANES, _TASK, _ATTEMPT, _NONCE, _LATEST = (f"${len(GIVEN) + i}" for i in range(
 _MEANT = {
     **{name: f"${i}" for i, (name, _) in enumerate(GIVEN, 1)},
     "task": _TASK, "attempt": _ATTEMPT, "batch": "ended.batch", "actor": "ended.worker",
-    "next": f"({filled(BEST, 'best').replace(', rank', '', 1)} FOR UPDATE SKIP LOCKED)",
+    "next": "picked.next", "next_batch": "picked.batch", "number": "picked.number",
 }  # fmt: skip
-_PICKED = {"next": "picked.id", "next_batch": "picked.batch", "attempts": "picked.attempts"}
+_BEST = f"({filled(BEST_ID, 'best')} FOR UPDATE SKIP LOCKED)"
 
 
-def _meant(sql: str, **picked: str) -> str:
+def _meant(sql: str) -> str:
     """A step, with the function's parameters and variables for what `new` has."""
-    meant = {**_MEANT, **picked}
-    for name in sorted(meant, key=len, reverse=True):  # `attempts` before `attempt`
-        sql = sql.replace(f"new.{name}", meant[name])
+    for name in sorted(_MEANT, key=len, reverse=True):  # `next_batch` before `next`
+        sql = sql.replace(f"new.{name}", _MEANT[name])
     return sql
 
 
@@ -156,7 +155,7 @@ BEGIN
         AND {filled(ALONE, _TASK, _LATEST)}
     RETURNING batch, a.worker INTO ended;
     IF NOT FOUND THEN
-        RETURN;
+        RETURN NULL;
     END IF;
     IF EXISTS ({filled(NEEDED, _TASK)}) THEN
         RAISE serialization_failure;
@@ -164,26 +163,27 @@ BEGIN
     IF cardinality({_LANES}) > 1 THEN
         SELECT lane INTO best FROM ({filled(POSTGRES_HEADS, _LANES)}) AS h ORDER BY rank LIMIT 1;
     END IF;
-    {_meant(TAKE_TASK).replace("UPDATE tasks", "UPDATE tasks t", 1)
+    {_meant(TAKE_TASK.replace("new.next", _BEST)).replace("UPDATE tasks", "UPDATE tasks t", 1)
         .replace("WHERE", "FROM details d WHERE d.task = t.id AND", 1)}
-    RETURNING {TASK_COLUMNS.replace("t.attempt", "t.attempt - 1 AS attempts")}, t.batch
-    INTO picked;
+    RETURNING {", ".join(f"{column} AS {name}" for name, column in NEXT)
+        .replace("t.attempt + 1", "t.attempt")}, t.batch INTO picked;
     IF {_meant("new.result")} IS NOT NULL THEN {_meant(KEEP_RESULT)}; END IF;
-    IF {_meant("new.measured")} = 1 THEN {_meant(KEEP_USAGE)}; END IF;
-    WITH ending AS ({_meant(END_ATTEMPT)}), taking AS ({_meant(NOTE_ATTEMPT, **_PICKED)})
-    {_meant(NOTE_EVENTS, **_PICKED)};
-    RETURN NEXT picked;
+    IF picked.next IS NULL THEN
+        WITH ending AS ({_meant(END_ATTEMPT)}) {INTO["events"]} VALUES ({_meant(COMPLETED)});
+    ELSE
+        WITH ending AS ({_meant(END_ATTEMPT)}),
+            taking AS ({INTO["attempts"]} VALUES ({_meant(ATTEMPT)}))
+        {INTO["events"]} VALUES ({_meant(COMPLETED)}), ({_meant(CLAIMED)});
+    END IF;
+    RETURN json_build_array({", ".join(f"picked.{name}" for name, _ in NEXT)});
 END
 """  # fmt: skip
 POSTGRES_NAME = f"turn_{crc32(_BODY.encode()):08x}"  # each version of the program has its own
 POSTGRES_PROGRAM = f"""
 CREATE OR REPLACE FUNCTION {POSTGRES_NAME}({", ".join(_PARAMETERS)})
-RETURNS SETOF record LANGUAGE plpgsql AS $${_BODY}$$
+RETURNS json LANGUAGE plpgsql AS $${_BODY}$$
 """
-POSTGRES_TURN = f"""
-SELECT * FROM {POSTGRES_NAME}({", ".join("?" * len(_PARAMETERS))})
-AS ({", ".join(f"{name} {kind}" for name, kind in NEXT)})
-"""
+POSTGRES_TURN = f"SELECT {POSTGRES_NAME}({', '.join('?' * len(_PARAMETERS))})"
 
 
 class Plain(NamedTuple):
@@ -199,25 +199,29 @@ def plain(
     book: LaneBook, verdicts: Sequence[Verdict], request: ClaimRequest, nonces: list[str], now: int
 ) -> Plain | None:
     """The turn, if it can be plain: one completed, one wanted, and no keys in sight."""
-    if len(verdicts) != 1 or request.limit != 1 or verdicts[0].event != "complete":
+    if len(verdicts) != 1 or request.limit != 1:
         return None
-    if verdicts[0].receipts:
+    token, event, result, _, _, _, usage, receipts = verdicts[0]
+    worker = request.worker
+    lanes = book.unkeyed(request.wanted, worker.name)
+    if event != "complete" or receipts or not 0 < len(lanes) <= MOST_TRIED:
         return None
-    lanes = book.matching(request.wanted, request.worker.name)
-    if not 0 < len(lanes) <= MOST_TRIED or book.any_keyed(lanes):
-        return None
-    verdict = verdicts[0]
-    given = (
-        now, log.dump(verdict.result), int(verdict.usage is not None),
-        *(verdict.usage or Usage()), request.worker.id, nonces[0], now + request.lease,
-    )  # fmt: skip
-    return Plain(given, lanes, verdict.token, book.latest)
+    given = (now, log.dump(result), *(usage or UNKNOWN), worker.id, nonces[0], now + request.lease)
+    return Plain(given, lanes, token, book.latest)
 
 
-def outcome(book: LaneBook, turn: Plain, row: Row) -> tuple[list[Settled], list[Claimed]]:
+def outcome(book: LaneBook, turn: Plain, row: Row) -> tuple[list[Settled], list[Lease]]:
     """What a turn that was taken has brought: the end of an attempt, and maybe the next task."""
     ended = [Settled(str(turn.held), turn.held.task, DONE, ENDED, repeated=False)]
     if row[0] is None:
         return ended, []
-    token = Token(row[0], row[ATTEMPT] + 1, turn.given[NONCE])
-    return ended, [Claimed(token, book.known(row[LANE]), row)]
+    task, title, lane, key, body, data, retries, number, failures, crashes, result, created = row
+    now, *_, nonce, until = turn.given
+    of = book.known(lane)
+    # What is active waits for nothing: neither for a time nor for other tasks.
+    taken = Task(
+        task, title, lifecycle.IN_PROGRESS, of.type, of.priority, of.batch, of.branch, of.assignee,
+        of.requires, key, body, log.load(data), None, retries, number, failures, crashes,
+        0, until, log.load(result), None, None, created, now,
+    )  # fmt: skip
+    return ended, [Lease(f"{task}.{number}.{nonce}", until, taken)]

@@ -121,6 +121,17 @@ def test_what_is_just_within_bounds():
     assert itself["claude"] == CLAUDE._replace(model="m")
 
 
+def test_argv_may_be_left_out():
+    told = {
+        "claude": {"workers": 3}, "reviewer": {"like": "claude"}, "reads": {"program": "m"},
+        "takes": {"program": "m", "prompt": "argument"},
+    }  # fmt: skip
+    agents = settings_from({"agents": told}).agents
+    assert agents["claude"].argv == agents["reviewer"].argv == CLAUDE.argv
+    assert (agents["reads"].argv, agents["reads"].prompt) == ((), "stdin")
+    assert (agents["takes"].argv, agents["takes"].prompt) == (("{prompt}",), "argument")
+
+
 def test_nothing_said_is_the_built_in_ones():
     assert settings_from({}).agents == BUILTIN == settings_from({"agents": {}}).agents
     assert settings_from({"budget": {}}) == Settings()
@@ -135,6 +146,7 @@ WRONG = [
     ({"agents": {"auto": MINE}}, "agents.auto: an agent's name has letters"),
     ({"agents": {"x": {"like": "claud"}}}, "no agent 'claud': did you mean claude?"),
     ({"agents": {"x": {"like": "y"}, "y": {"like": "x"}}}, "agents.x.like goes round in a circle."),
+    ({"agents": {"cluade": {"workers": 2}}}, "no agent 'cluade': did you mean claude? A new one n"),
     ({"agents": {f"a{n}": {} for n in range(101)}}, "agents: 101 tables, at most 100."),
     ({"agents": {"x": {"like": ["claude"]}}}, "agents.x.like must be text"),
     ({"agents": {"x": {"argv": "go"}}}, "agents.x.argv must be a list of words"),

@@ -157,7 +157,7 @@ def retries(run: Run) -> None:
     while True:
         run.note("requests", "-", run.argument)
         run.voice.retry(int(run.argument), "Too Many Requests")
-        time.sleep(0.5)
+        time.sleep(2)
 
 
 @act

@@ -69,7 +69,7 @@ class Run:
             )
         seconds = max(until - time.time(), 1)
         self.voice.retry(429, f"Too Many Requests, please try again in {seconds:.0f}s")
-        time.sleep(2)  # a worker that sees a limit has ended us long since
+        time.sleep(30)  # a worker that sees a limit has ended us long since
         self.note("requests", os.environ.get("HV_TASK", "-"), 429)
         sys.exit(self.voice.fail(429, "Too Many Requests"))
 

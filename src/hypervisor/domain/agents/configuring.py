@@ -84,7 +84,7 @@ def _profile(name: str, table: object, known: Mapping[str, AgentProfile]) -> Age
     like = values.pop("like", "") or (name if name in known else "")
     if like and like not in known:
         raise InvalidInput(f"{where}.like: {_unknown(like, known)}")
-    base = known[like] if like else AgentProfile(name, name)
+    base = known[like] if like else _new(name, values, known)
     profile = base._replace(name=name, **values)
     profile = profile._replace(
         passes=tuple(dict.fromkeys((*profile.passes, *profile.keys))),
@@ -94,6 +94,15 @@ def _profile(name: str, table: object, known: Mapping[str, AgentProfile]) -> Age
     )
     _check_words(where, profile)
     return profile
+
+
+def _new(name: str, values: Mapping[str, Any], known: Mapping[str, AgentProfile]) -> AgentProfile:
+    """One that nobody knows: without further words it takes the prompt as `prompt` says."""
+    if not {"program", "argv"} & set(values):
+        raise InvalidInput(f"agents.{name}: {_unknown(name, known)} A new one needs a program.")
+    return AgentProfile(
+        name, name, argv=("{prompt}",) if values.get("prompt") == "argument" else ()
+    )
 
 
 def _check_words(where: str, profile: AgentProfile) -> None:

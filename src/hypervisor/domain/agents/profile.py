@@ -32,7 +32,7 @@ class AgentProfile(NamedTuple):
     name: str
     program: str  # found on PATH, or a path
     stream: str = "text"
-    argv: tuple[str, ...] = ("{prompt}",)
+    argv: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()  # instead of argv, to go on with a session; (): it cannot
     prompt: str = "stdin"  # or "argument": how the prompt reaches it
     env: Mapping[str, str] = MappingProxyType({})  # set

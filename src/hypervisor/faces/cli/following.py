@@ -22,20 +22,22 @@ from hypervisor.faces.cli import result
 from hypervisor.faces.cli.output import columns_here, plain, print_json, say, wants_colour
 from hypervisor.faces.cli.picture import Scene, Span, render
 from hypervisor.faces.cli.progress import OPEN, Counts, Pace, RunCounter, count
-from hypervisor.faces.cli.stages import added_up, stage_lines, stages_of, together
-from hypervisor.faces.cli.views import FRAME, View, view_for
+from hypervisor.faces.cli.stages import added_up, answer_of, stage_lines, stages_of, together
+from hypervisor.faces.cli.views import FRAME, Live, View, view_for
 from hypervisor.operations import run as running
+from hypervisor.operations import status as looking
 from hypervisor.operations.at_work import live_sessions
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import list_tasks
 from hypervisor.operations.patterns import MOVING, Whole, is_tended, pattern, tend, whole_of
-from hypervisor.operations.run import Status
+from hypervisor.operations.status import Status
 
 INTERRUPTED = 130
 QUICKEST, CALM, SLOWEST = 0.05, 0.25, 2.0
 CALMING_DOWN = 50  # a run that has lasted so many looks long may be looked at as seldom
 LOOKS_PER_COST = 15  # looking shall cost at most a fifteenth of the time
 NEAR, FAR = 150, 1_000  # milliseconds until the end, as far as can be told
+LOOKS_WHILE_FAR = 4  # where nobody sees it: again after a fourth of the time that is left
 MOST_NEAR, LOOKS_NEAR = 10, 4  # near the end, a fourth: but so many times only
 SUPERVISOR_LOOK = 1.0
 MOST_TOLD = 20
@@ -57,7 +59,7 @@ def follow(hv: Context, whole: Whole, as_json: bool, quiet: bool) -> int:
         if as_json:
             print_json(_as_json(hv, whole))
         else:
-            _report(hv, whole, last)
+            _report(hv, whole, last, quiet)
     if interrupts.count:
         return INTERRUPTED
     if last is not None and last.status.checkpoint is not None:
@@ -88,7 +90,7 @@ def has_ended(hv: Context, batch: str) -> bool:
     """Whether nothing of a batch, and of what follows on it, will run any more by itself."""
     parts = whole_of(hv, hv.store.batch(batch).id)
     tended = is_tended(hv, parts[0])  # first: what is let go between the two looks is seen
-    status = together([running.status(hv, part) for part in parts])
+    status = together([looking.status(hv, part) for part in parts])
     return tended and open_tasks(status) <= stuck_of(hv, parts, status)
 
 
@@ -107,6 +109,7 @@ class Seen(NamedTuple):
     status: Status
     stuck: int = 0  # of those that wait: in vain, as what they wait for did not succeed
     tended: bool = True  # before the look: nobody had to let a reduce go any more
+    told: frozenset[str] = frozenset()  # the tasks whose failure stands on the screen
 
     @property
     def open(self) -> int:
@@ -126,6 +129,7 @@ class Watcher:
         self._pace = Pace()
         self._failures = Failures(hv, batches or (None,), since)
         self._scene: Scene | None = None
+        self._unseen = not isinstance(view, Live)  # and nobody waits for a sign of it
         self._near = 0  # looks near the end so far
         self._began = self._next = time.monotonic()
         self._offset = since - self._began * 1000
@@ -136,15 +140,15 @@ class Watcher:
     def look(self) -> Seen:
         began = time.monotonic()
         tended = not self.batches or len(self.batches) == 1 or is_tended(self.hv, self.batches[0])
-        found = [running.status(self.hv, batch) for batch in self.batches or (None,)]
+        found = [looking.status(self.hv, batch) for batch in self.batches or (None,)]
         status = together(found)
         stuck = stuck_of(self.hv, self.batches, status) if self.batches else 0
-        seen = Seen(status, stuck, tended)
         counts = self._counts(status)
         now = self.hv.now()
         self._offset = now - time.monotonic() * 1000
         self._pace.note(now, counts, status.attempts)
         self._tell_failures(counts)
+        seen = Seen(status, stuck, tended, frozenset(self._failures.told))
         busy = counts.running or not counts.open or status.brakes or status.pauses
         idle_since = None if busy else (self._scene and self._scene.idle_since) or now
         self._scene = Scene(
@@ -155,6 +159,10 @@ class Watcher:
         self._next = after + self._pause(after - began, after - self._began)
         return seen
 
+    def hurry(self) -> None:
+        """Somebody waits for the end: look now, and often."""
+        self._unseen, self._next = False, time.monotonic()
+
     def _pause(self, cost: float, age: float) -> float:
         """Until the next look: no hurry while the end is far, and a little while near it a
         quick one, as nothing else is done between the end and the look that sees it."""
@@ -163,6 +171,8 @@ class Watcher:
             self._near += 1
             return max(cost * LOOKS_NEAR, QUICKEST / 2)
         calm = CALM if left and left > FAR else min(max(age / CALMING_DOWN, QUICKEST), CALM)
+        if left and left > FAR and self._unseen:
+            calm = max(calm, left / 1000 / LOOKS_WHILE_FAR)
         return min(max(cost * LOOKS_PER_COST, calm), SLOWEST)
 
     def show(self, interrupts: int) -> None:
@@ -185,20 +195,20 @@ class Failures:
 
     def __init__(self, hv: Context, batches: Sequence[str | None], since: int) -> None:
         self._hv, self._batches, self._since = hv, batches, since
-        self._told: set[str] = set()
+        self.told: set[str] = set()
         self._count = 0
 
     def new(self, count: int) -> tuple[list[Task], bool]:
         """Those not told yet, and whether from now on they are only counted."""
-        if count == self._count or len(self._told) >= MOST_TOLD:
+        if count == self._count or len(self.told) >= MOST_TOLD:
             self._count = count
             return [], False
         self._count = count
         found = failed_since(self._hv, self._batches, self._since, ("failed",))
-        fresh = [task for task in found if task.id not in self._told]
-        told = fresh[: MOST_TOLD - len(self._told)]
-        self._told |= {task.id for task in told}
-        return told, len(self._told) >= MOST_TOLD
+        fresh = [task for task in found if task.id not in self.told]
+        told = fresh[: MOST_TOLD - len(self.told)]
+        self.told |= {task.id for task in told}
+        return told, len(self.told) >= MOST_TOLD
 
 
 def failed_since(
@@ -243,6 +253,7 @@ def _watch(hv: Context, whole: Whole, view: View, interrupts: Interrupts) -> See
         if interrupts.count > handled:
             handled = interrupts.count
             _interrupt(hv, whole.batches, handled)
+            watcher.hurry()
         watcher.show(interrupts.count)
         if time.monotonic() - looked_for_supervisor > SUPERVISOR_LOOK:
             looked_for_supervisor = time.monotonic()
@@ -320,25 +331,29 @@ def _as_json(hv: Context, whole: Whole) -> dict[str, Any]:
     return answer
 
 
-def _report(hv: Context, whole: Whole, last: Seen | None) -> None:
-    told: list[list[Span]] = []
+def _report(hv: Context, whole: Whole, last: Seen | None, quiet: bool) -> None:
+    found = pattern(hv, whole.first.batch.id)
+    told = stage_lines(found, columns_here()) if found else []
     bad: list[Task] = []
     if last is not None:
-        told, bad = _result(hv, whole, last)
-    if found := pattern(hv, whole.first.batch.id):
-        told += stage_lines(found, columns_here())
+        stages = stage_lines(found, columns_here(), answer=False) if found else []
+        above: frozenset[str] = frozenset() if quiet else last.told
+        told, bad = _result(hv, whole, last, above, stages)
+        told += answer_of(found) if found else []
     gap = [""] if bad and sys.stdout.isatty() else []
     if told:
         say(*gap, *(render(line, wants_colour()) for line in told))
 
 
-def _result(hv: Context, whole: Whole, last: Seen) -> tuple[list[list[Span]], list[Task]]:
+def _result(
+    hv: Context, whole: Whole, last: Seen, above: frozenset[str], stages: list[list[Span]]
+) -> tuple[list[list[Span]], list[Task]]:
     first, states = whole.first, ("failed", "blocked", "review")
     bad = failed_since(hv, whole.batches, first.since, states)
     summaries = [running.summary(hv, batch, tasks=False) for batch in whole.batches]
     lines = result.lines(
         first, ended(hv, whole), open_tasks(last.status), last.status, added_up(summaries), bad,
-        hv.now() - first.since, last.stuck,
+        hv.now() - first.since, last.stuck, above, stages,
     )  # fmt: skip
     if isinstance(first.batch.spec, dict) and "write_back" in first.batch.spec:
         lines += result.unwritten(running.unwritten(hv, first), first.batch.name)

@@ -18,6 +18,7 @@ COLOURS = {
 
 JOINERS = "\u200c\u200d"  # invisible, but part of how words and emoji are written
 WIDEST_CELL = 20
+READABLE = 110  # columns of a line of text that the eye follows with ease
 
 
 def plain(value: Any) -> Any:
@@ -84,11 +85,41 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], states: Sequence[str] = ()) -> None:
+def wrapped(text: str, indent: str = "  ", first: str | None = None) -> str:
+    """Text on as many lines as a terminal needs, broken between words."""
+    if not sys.stdout.isatty():
+        return f"{indent if first is None else first}{text}"
+    from textwrap import fill
+
+    return fill(
+        text, min(columns_here(), READABLE) - 1, initial_indent=indent if first is None else first,
+        subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def paragraphs(text: str) -> str:
+    """A page of text, safe, and on a terminal as wide as that; what is indented, or a heading, a
+    list or a table, stays as it is."""
+    if not sys.stdout.isatty() or "```" in text:
+        return block(text)
+    told = []
+    for part in text.split("\n\n"):
+        lines = [one_line(line) for line in part.split("\n")]
+        as_it_is = any(line[:1] in ("", " ", "#", "-", "*", "|") for line in lines)
+        told.append(
+            "\n".join(f"  {each}" for each in lines) if as_it_is else wrapped(" ".join(lines))
+        )
+    return "\n\n".join(told)
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], states: Sequence[str] = (),
+    widest: int = WIDEST_CELL,
+) -> None:  # fmt: skip
     """Columns as wide as needed; on a terminal each row stays on one line."""
     lines = [[one_line(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        lines = [[*(cut(cell, WIDEST_CELL) for cell in line[:-1]), line[-1]] for line in lines]
+        lines = [[*(cut(cell, widest) for cell in line[:-1]), line[-1]] for line in lines]
     widths = [max(map(width, column)) for column in zip(head, *lines, strict=True)][:-1]
     room = max(columns_here() - sum(widths) - 2 * len(widths), WIDEST_CELL)
     if sys.stdout.isatty():

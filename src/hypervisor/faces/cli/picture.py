@@ -20,7 +20,7 @@ from hypervisor.domain.limits import UNITS
 from hypervisor.domain.run import BATCH, TYPE, Pause
 from hypervisor.faces.cli.output import cut, one_line, painted, width
 from hypervisor.faces.cli.progress import Counts
-from hypervisor.operations.run import Attempting, Status
+from hypervisor.operations.status import Attempting, Status
 
 GREEN, RED, YELLOW, BLUE, DIM, BOLD, LOUD = "32", "31", "33", "34", "90", "1", "97;41"
 ZONES = {"safe": GREEN, "warning": YELLOW, "danger": RED, "emergency": LOUD}

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from hypervisor.domain.task import Stats
-from hypervisor.operations.run import Attempting, Submitted
+from hypervisor.operations.run import Submitted
+from hypervisor.operations.status import Attempting
 
 OPEN = ("waiting", "active", "in_progress", "merging")
 HELD = ("inbox", "review", "blocked")

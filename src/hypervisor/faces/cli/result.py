@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from hypervisor.domain.limits import size_text
 from hypervisor.domain.task import Task
@@ -22,7 +22,8 @@ from hypervisor.faces.cli.picture import (
     tokens_text,
 )
 from hypervisor.faces.cli.views import failure
-from hypervisor.operations.run import Status, Submitted, Summary
+from hypervisor.operations.run import Submitted, Summary
+from hypervisor.operations.status import Status
 from hypervisor.operations.wording import counted
 
 LISTED = 10
@@ -32,15 +33,17 @@ STATES = {"done": GREEN, "failed": RED, "cancelled": YELLOW, "blocked": YELLOW, 
 def lines(
     submitted: Submitted, ended: Mapping[str, int], open_tasks: int, last: Status,
     summary: Summary, bad: Sequence[Task], took: int, stuck: int = 0,
+    above: Collection[str] = (), stages: Sequence[list[Span]] = (),
 ) -> list[list[Span]]:  # fmt: skip
-    """The result block of a run."""
+    """The result block of a run; the failures of `above` stand above it already."""
     name = shlex.quote(submitted.batch.name)
     counts = {state: ended.get(state, 0) for state in STATES}
     return [
         _counts(counts, open_tasks, stuck, submitted.already_done, took, last),
         _cost(summary, bool(submitted.already_done or submitted.retried)),
         *_categories(summary),
-        *_failures(bad, sum(counts.values()) - counts["done"] - counts["cancelled"], name),
+        *_failures(bad, sum(counts.values()) - counts["done"] - counts["cancelled"], name, above),
+        *stages,
         *_next(counts, open_tasks, last, bad, name),
     ]
 
@@ -96,14 +99,15 @@ def _categories(summary: Summary) -> list[list[Span]]:
     return [[("  ", ""), *joined(parts[:LISTED]), (f" and {more} more" if more > 0 else "", DIM)]]
 
 
-def _failures(bad: Sequence[Task], count: int, name: str) -> list[list[Span]]:
-    if not bad:
-        return []
-    found = [[("  ", ""), *failure(task)] for task in bad[:LISTED]]
-    more = count - len(found)
-    if more > 0:
+def _failures(
+    bad: Sequence[Task], count: int, name: str, above: Collection[str]
+) -> list[list[Span]]:
+    untold = [task for task in bad if task.id not in above]
+    found = [[("  ", ""), *failure(task)] for task in untold[:LISTED]]
+    more = count - (len(bad) - len(untold)) - len(found)
+    if bad and more > 0:
         found.append([(f"    and {more:,} more: hv ls --state failed --batch {name}", DIM)])
-    return [[("", "")], *found]
+    return [[("", "")], *found] if found else []
 
 
 def _next(

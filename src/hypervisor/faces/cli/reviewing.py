@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from hypervisor.domain.chunk import APPROVED, REJECTED, Chunk
+from hypervisor.domain.result import NO_CATEGORY
 from hypervisor.faces.cli.output import duration, one_line, wants_colour
 from hypervisor.faces.cli.picture import BOLD, DIM, GREEN, RED, YELLOW, Span, render
 from hypervisor.operations.checkpoint import Checkpoint
@@ -32,7 +33,7 @@ def lines(found: Checkpoint) -> list[list[Span]]:
         [(one_line(chunk.label), BOLD),
          (f" of {one_line(found.batch)}: ", ""), (said, LINES[chunk.state])],
         [(_figures(found), DIM)],
-        *_counts("categories", found.categories),
+        *_counts("categories", found.categories if _is_sorted(found) else {}),
         *_counts("proposes", found.proposals),
         *_samples(found),
         *_failures(found),
@@ -41,9 +42,16 @@ def lines(found: Checkpoint) -> list[list[Span]]:
     ]  # fmt: skip
 
 
+def _is_sorted(found: Checkpoint) -> bool:
+    """Whether anybody named a category."""
+    return not set(found.categories) <= {NO_CATEGORY}
+
+
 def _standing(chunk: Chunk) -> str:
     if chunk.awaits_decision:
         return "waits for a decision"
+    if chunk.state == "free" and not chunk.actor:
+        return "needs no decision"
     if chunk.state == "open":
         return f"{chunk.unfinished} of {chunk.total} not finished"
     by = f" by {one_line(chunk.actor)}" if chunk.actor else ""
@@ -75,7 +83,8 @@ def _samples(found: Checkpoint) -> list[list[Span]]:
         return []
     told: list[list[Span]] = [[("", "")], [("samples", BOLD), (" (unusual ones first)", DIM)]]
     for category, samples in groupby(found.samples, key=lambda sample: sample.category):
-        told.append([(f"  {one_line(category)}", YELLOW)])
+        if _is_sorted(found):
+            told.append([(f"  {one_line(category)}", YELLOW)])
         for sample in samples:
             told.append([(f"    {sample.task}  ", DIM), (one_line(sample.title), ""),
                          (f"  ({sample.why})", DIM)])  # fmt: skip

@@ -29,6 +29,11 @@ ONLY_WITH = (
     "prompt", "pull", "permissions", "allow", "model", "turns", "budget", "task_budget",
     "task_tokens", "tokens", "fallback", "scratch", "schema",
 )  # fmt: skip
+# … and of them those that go for the agent of a reduce, too.
+FOR_REDUCE = (
+    "permissions", "allow", "model", "turns", "budget", "task_budget", "task_tokens", "tokens",
+    "fallback",
+)  # fmt: skip
 # … and those that say how a command or function works.
 NOT_WITH = ("fn", "python", "shell", "clean_env", "claim")
 MOST_PULLED = 10
@@ -67,7 +72,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Words that do not go together are refused before anything is read."""
     if args.agent is None:
-        wrong = next((name for name in ONLY_WITH if getattr(args, name)), None)
+        usable = FOR_REDUCE if args.reduce_prompt is not None else ()
+        wrong = next((n for n in ONLY_WITH if getattr(args, n) and n not in usable), None)
         if wrong is not None:
             raise InvalidInput(
                 f"--{wrong.replace('_', '-')} goes with an agent, as in "
@@ -90,14 +96,21 @@ def fields(args: argparse.Namespace) -> dict[str, Any]:
     if args.agent is None:
         return {}
     return {
-        "agent": args.agent, "prompt": prompt_text(args.prompt), "fallback": args.fallback or "",
+        "agent": args.agent, "prompt": prompt_text(args.prompt),
         "mode": "pull" if args.pull is not None else "push",
         "pull": MOST_PULLED if args.pull is None else args.pull,
+        "workspace": "scratch" if args.scratch else "project", "schema": _schema(args.schema),
+        **leave(args),
+    }  # fmt: skip
+
+
+def leave(args: argparse.Namespace) -> dict[str, Any]:
+    """What an agent may do and cost, on the items as well as in the reduce."""
+    return {
         "permissions": args.permissions or ("read-only" if args.propose else "edit"),
-        "allow": tuple(args.allow or ()),
+        "allow": tuple(args.allow or ()), "fallback": args.fallback or "",
         "model": args.model or "", "turns": args.turns, "budget": args.budget,
         "task_budget": args.task_budget, "tokens": args.tokens, "task_tokens": args.task_tokens,
-        "workspace": "scratch" if args.scratch else "project", "schema": _schema(args.schema),
     }  # fmt: skip
 
 

@@ -21,10 +21,12 @@ from hypervisor.operations.specs import check_spec
 SHARED = (
     "cwd", "clean_env", "workers", "strategy", "time", "memory", "silence", "output", "fail_fast",
 )  # fmt: skip
-FOR_AGENTS = (
-    "permissions", "allow", "model", "turns", "budget", "tokens", "task_budget", "task_tokens",
-    "fallback",
-)  # fmt: skip
+
+OTHER_WAYS = (  # of the reduce
+    ("--reduce-fn", "MODULE:FUNCTION", "the same by a function, which gets the file's path"),
+    ("--reduce-prompt", "FILE|TEXT", "the same by an agent: what it is told"),
+    ("--reduce-agent", "NAME", "which agent (default: that of --agent)"),
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,12 +40,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--reduce", metavar="COMMANDLINE",
         help="at the end, once, on all results; {} is a file with a line of JSON for each item",
     )  # fmt: skip
-    group.add_argument("--reduce-fn", metavar="MODULE:FUNCTION",
-                       help="the same by a function, which gets the file's path")  # fmt: skip
-    group.add_argument("--reduce-prompt", metavar="FILE|TEXT",
-                       help="the same by an agent: what it is told")  # fmt: skip
-    group.add_argument("--reduce-agent", metavar="NAME",
-                       help="which agent (default: that of --agent)")  # fmt: skip
+    for option, takes, does in OTHER_WAYS:
+        group.add_argument(option, metavar=takes, help=does)
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -78,7 +76,8 @@ def told(args: argparse.Namespace) -> list[tuple[str, str]]:
     spec: RunSpec | None = args.reduce_spec
     if spec is None:
         return stages
-    agent = f"agent {spec.agent}" if spec.agent else ""
+    leave = ", read-only" if spec.permissions == "read-only" else ""
+    agent = f"agent {spec.agent}{leave}" if spec.agent else ""
     return [*stages, ("reduce", spec.function or agent or args.reduce)]
 
 
@@ -90,7 +89,7 @@ def preview(args: argparse.Namespace) -> dict[str, Any]:
         reduce = {"command": list(spec.command)}
     elif spec:
         reduce = {"function": spec.function} if spec.function else {
-            "agent": spec.agent, "prompt": spec.prompt,
+            "agent": spec.agent, "permissions": spec.permissions, "prompt": spec.prompt,
         }  # fmt: skip
     return {
         **({"then": [list(each.command) for each in args.then_specs]} if args.then_specs else {}),
@@ -150,8 +149,8 @@ def _by_agent(args: argparse.Namespace) -> RunSpec:
     name = args.reduce_agent or args.agent
     if not name:
         raise InvalidInput("--reduce-prompt needs an agent: name it with --reduce-agent.")
-    own = {field: getattr(args.spec, field) for field in FOR_AGENTS} if args.agent else {}
-    if args.reduce_agent and args.reduce_agent != args.agent:
+    own = run_agents.leave(args)
+    if args.agent and args.reduce_agent and args.reduce_agent != args.agent:
         own.pop("model", None)  # another agent knows other models
         own.pop("allow", None)
         own.pop("fallback", None)

@@ -13,7 +13,8 @@ from hypervisor.faces.cli.picture import BOLD, DIM, GREEN, RED, YELLOW, Span, gl
 from hypervisor.faces.cli.progress import count
 from hypervisor.operations.at_work import Money
 from hypervisor.operations.patterns import Overview, Reduced, Stage, reduce_name
-from hypervisor.operations.run import Status, Summary
+from hypervisor.operations.run import Summary
+from hypervisor.operations.status import Status
 
 COLOURS = {"done": GREEN, "failed": RED, "cancelled": YELLOW, "blocked": YELLOW, "review": YELLOW}
 MOST_LINES = 40  # of what the reduce printed
@@ -105,9 +106,14 @@ def stage_lines(found: Overview, columns: int, answer: bool = True) -> list[list
     for name, what, told in rows:
         shown = cut(one_line(what), room)
         lines.append([(f"  {name:<{wide}}  ", BOLD), (f"{shown:<{room}}  ", DIM), *told])
-    if answer and last is not None and last.state == "done":
-        lines += [[("", "")], *([(line, "")] for line in answer_lines(last))]
-    return lines
+    return lines + answer_of(found) if answer else lines
+
+
+def answer_of(found: Overview) -> list[list[Span]]:
+    """What came of the reduce, below everything else."""
+    if found.reduce is None or found.reduce.state != "done":
+        return []
+    return [[("", "")], *([(line, "")] for line in answer_lines(found.reduce))]
 
 
 def answer_lines(last: Reduced) -> list[str]:

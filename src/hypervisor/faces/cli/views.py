@@ -24,7 +24,7 @@ from hypervisor.faces.cli.picture import (
     render,
 )
 from hypervisor.faces.cli.progress import running
-from hypervisor.operations.run import Attempting
+from hypervisor.operations.status import Attempting
 
 LINE_EVERY = 10_000
 FRAME = 0.125  # seconds between two paintings at least

@@ -10,10 +10,12 @@ from typing_extensions import TypedDict
 
 from hypervisor.domain.task import Stats
 from hypervisor.domain.template import Item
-from hypervisor.faces.mcp.answers import filled, without_empty
+from hypervisor.faces.mcp.answers import LONGEST_BODY, bounded, filled, without_empty
 from hypervisor.faces.mcp.desk import Desk
 from hypervisor.faces.mcp.tool import CHANGE, END, READ, RUN, Offer
 from hypervisor.operations import learn, look, run, spawn
+from hypervisor.operations import status as looking
+from hypervisor.operations.patterns import Overview, Reduced, pattern
 from hypervisor.operations.preflight import preflight
 
 MOST_RUNNING = 20
@@ -44,6 +46,8 @@ class Sum(TypedDict, total=False):
     runtime_seconds: float
     tokens: int
     cost: float
+    stages: list[dict[str, Any]]
+    reduce: dict[str, Any]
     workers: list[dict[str, Any]]
     next: str
 
@@ -164,7 +168,7 @@ class BatchTools:
 
     def get_task_stats(self, batch: Batch = "") -> Status:
         """Where a batch or everything stands: counts, what runs, what is paused, host load."""
-        found = run.status(self.hv, batch or None)
+        found = looking.status(self.hv, batch or None)
         running = [
             without_empty(id=each.task, title=each.title[:100], worker=each.worker,
                           seconds=(self.hv.now() - each.since) // 1000,
@@ -197,7 +201,8 @@ class BatchTools:
         after: Annotated[str, Field(description="`next` of the page before")] = "",
         states: Sequence[str] = (),
     ) -> Sum:
-        """What came of a batch: counts, runtime, tokens, and each task with its outcome."""
+        """What came of a batch: counts, runtime, tokens, and each task with its outcome; the
+        stages that follow on it, and its reduce."""
         found = run.summary(self.hv, batch, tasks=False)
         rows: list[dict[str, Any]] = []
         further = ""
@@ -211,6 +216,7 @@ class BatchTools:
         return filled(
             Sum,
             batch=found.batch, succeeded=found.succeeded, states=found.states,
+            **_parts(pattern(self.hv, found.id)),
             runtime_seconds=found.runtime_seconds, tokens=found.tokens, cost=found.cost,
             workers=rows, next=further,
         )  # fmt: skip
@@ -291,6 +297,19 @@ def _how_to_wait(made: spawn.Spawned) -> str:
 
 def _states(stats: Stats) -> dict[str, int]:
     return {state: count for state, count in stats.states.items() if count}
+
+
+def _parts(whole: Overview | None) -> dict[str, Any]:
+    if whole is None:
+        return {}
+    stages = [without_empty(**each._asdict()) for each in whole.stages]
+    return {"stages": stages, "reduce": _reduced(whole.reduce) if whole.reduce else None}
+
+
+def _reduced(last: Reduced) -> dict[str, Any]:
+    return without_empty(
+        **last._replace(result=bounded(last.result), output=last.output[-LONGEST_BODY:])._asdict()
+    )
 
 
 def _row(report: Any) -> dict[str, Any]:

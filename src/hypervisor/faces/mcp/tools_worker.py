@@ -153,9 +153,7 @@ class WorkerTools:
 
     def _claim(self, leases: Any) -> Claim:
         if leases:
-            for lease in leases:
-                gather(self.hv, lease.task)
-            return Claim(tasks=[claimed(lease) for lease in leases])
+            return Claim(tasks=[claimed(gather(self.hv, lease)) for lease in leases])
         given = self.desk.given
         if given.token:
             note = NO_MORE

@@ -8,6 +8,7 @@ import sys
 from hypervisor.domain.agents.found import Probed
 from hypervisor.domain.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.domain.limits import size_text
+from hypervisor.faces.cli.listed import add_words, print_names
 from hypervisor.faces.cli.output import clock, colour, duration, one_line, print_json, table
 from hypervisor.faces.cli.picture import brake_text, money_text
 from hypervisor.operations.agents import AgentView, agents, check_agent
@@ -17,17 +18,15 @@ from hypervisor.operations.context import Context
 EXAMPLE = """hv agents
   hv agents check claude
   hv agents lift anthropic:9f2c1d07"""
-WORDS = ("check", "lift")
+WORDS = {
+    "check": "one turn with the real program",
+    "lift": "end the rest of an account",
+}
 HEAD = ("AGENT", "VERSION", "MEMORY", "RUNNING", "STATE")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "word", nargs="?", choices=WORDS, metavar="check|lift",
-        help="check: one turn with the real program; lift: end the rest of an account",
-    )  # fmt: skip
-    parser.add_argument("name", nargs="?", metavar="NAME|ACCOUNT", help="which one")
-    parser.add_argument("--names", action="store_true", help="only the names")
+    add_words(parser, WORDS, "NAME|ACCOUNT")
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -43,8 +42,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.word == "lift":
         return _lift(hv, args)
     if args.names:
-        names = list(hv.settings.agents)
-        print_json(names) if args.json else print("\n".join(names))
+        print_names(list(hv.settings.agents), args.json)
         return EXIT_OK
     found = agents(hv)
     if args.json:

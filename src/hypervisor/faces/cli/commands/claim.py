@@ -65,12 +65,27 @@ def claim_options(args: argparse.Namespace) -> dict[str, object]:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    leases = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
+    taken = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
+    leases = [with_results(hv, lease) for lease in taken]
     if args.json:
         print_json(leases)
     else:
         print_leases(leases)
     return EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
+
+
+def with_results(hv: Context, lease: Lease) -> Lease:
+    """A reduce task comes with the file of its results."""
+    if not isinstance(lease.task.data, dict) or "gather" not in lease.task.data:
+        return lease
+    from hypervisor.operations.gathering import gather  # hardly ever needed here
+
+    try:
+        return gather(hv, lease)
+    except OSError as error:  # the claim holds all the same
+        why = f"the file with its results could not be written: {error.strerror}"
+        print(f"hv: {one_line(lease.task.title)}: {why}.", file=sys.stderr)
+        return lease
 
 
 def print_leases(leases: Sequence[Lease]) -> None:

@@ -6,7 +6,12 @@ import argparse
 from contextlib import suppress
 
 from hypervisor.domain.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, InvalidInput, LeaseLost
-from hypervisor.faces.cli.commands.claim import add_claim_options, claim_options, print_leases
+from hypervisor.faces.cli.commands.claim import (
+    add_claim_options,
+    claim_options,
+    print_leases,
+    with_results,
+)
 from hypervisor.faces.cli.output import print_json
 from hypervisor.faces.cli.values import json_text
 from hypervisor.operations.claim import Done, Turn, complete, complete_and_claim, release
@@ -47,6 +52,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if turn.settled[0].lost:
         _give_back(hv, turn)
         raise LeaseLost(args.token, turn.settled[0].lost)
+    turn = turn._replace(leases=tuple(with_results(hv, lease) for lease in turn.leases))
     if args.json:
         print_json(turn)
     else:

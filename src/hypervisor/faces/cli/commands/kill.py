@@ -6,9 +6,11 @@ import argparse
 import sys
 
 from hypervisor.domain.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
+from hypervisor.faces.cli.commands.selecting import rehearse
 from hypervisor.faces.cli.output import one_line, print_json
 from hypervisor.operations.context import Context
-from hypervisor.operations.run import attempts, kill, stop_batch
+from hypervisor.operations.run import kill, stop_batch
+from hypervisor.operations.status import attempts
 from hypervisor.operations.steer import Moved
 from hypervisor.operations.wording import counted
 
@@ -68,9 +70,4 @@ def _put_back(hv: Context, args: argparse.Namespace) -> int:
 
 def _rehearse(hv: Context, args: argparse.Namespace) -> int:
     chosen = [hv.resolve(t) for t in args.task] if args.task else _running(hv, args.batch)
-    if args.json:
-        print_json(chosen)
-    else:
-        tasks = counted(len(chosen), "task")
-        print("\n".join([*chosen, f"{tasks} (dry run: nothing was changed)"]))
-    return EXIT_OK
+    return rehearse(chosen, args.json)

@@ -8,7 +8,8 @@ from hypervisor.domain.errors import EXIT_OK
 from hypervisor.faces.cli.commands.pause import add_scope, check_scope, scope_text
 from hypervisor.faces.cli.output import print_json
 from hypervisor.operations.context import Context
-from hypervisor.operations.run import resume, status, supervise
+from hypervisor.operations.run import resume, supervise
+from hypervisor.operations.status import status
 
 EXAMPLE = """hv resume pages
   hv resume --all"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hypervisor.domain.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
 from hypervisor.faces.cli.output import one_line, print_json
@@ -32,12 +32,7 @@ def run(
 ) -> int:
     chosen = _choose(hv, args, states)
     if args.dry_run:
-        if args.json:
-            print_json(chosen)
-        else:
-            tasks = counted(len(chosen), "task")
-            print("\n".join([*chosen, f"{tasks} (dry run: nothing was changed)"]))
-        return EXIT_OK
+        return rehearse(chosen, args.json)
     moved, code = [], EXIT_OK
     for task in chosen:
         try:
@@ -51,6 +46,16 @@ def run(
         for each in moved:
             print(f"{each.task} {each.state}")
     return code
+
+
+def rehearse(chosen: Sequence[str], as_json: bool) -> int:
+    """Which tasks would be changed."""
+    if as_json:
+        print_json(chosen)
+    else:
+        tasks = counted(len(chosen), "task")
+        print("\n".join([*chosen, f"{tasks} (dry run: nothing was changed)"]))
+    return EXIT_OK
 
 
 def _choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> list[str]:

@@ -5,11 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 
 from hypervisor.domain.errors import EXIT_OK, InvalidInput
 from hypervisor.domain.yaml_text import written
-from hypervisor.faces.cli.output import block, clock, duration, one_line, print_json, table
-from hypervisor.faces.cli.picture import money_text
+from hypervisor.faces.cli.listed import add_words, print_names
+from hypervisor.faces.cli.output import (
+    block,
+    clock,
+    columns_here,
+    duration,
+    one_line,
+    paragraphs,
+    print_json,
+    table,
+    wants_colour,
+    wrapped,
+)
+from hypervisor.faces.cli.picture import BOLD, DIM, WIDE, money_text, render
 from hypervisor.operations.context import Context
 from hypervisor.operations.learn import Learned
 from hypervisor.operations.skill_folders import skill_names
@@ -21,22 +34,18 @@ EXAMPLE = """hv skills
   hv skills show triage
   hv skills new lint --from ruff-3f2a1c         # in this project
   hv skills new lint --from ruff-3f2a1c --user  # in all of yours"""
-WORDS = ("show", "new")
+WORDS = {"show": "all about one", "new": "make one of a batch that was run"}
+LONGEST_RECORD = 40
 HEAD = ("SKILL", "FROM", "RECORD", "DESCRIPTION")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "word", nargs="?", choices=WORDS, metavar="show|new",
-        help="show: all about one; new: make one of a batch that was run",
-    )  # fmt: skip
-    parser.add_argument("name", nargs="?", metavar="NAME", help="which one")
+    add_words(parser, WORDS, "NAME")
     parser.add_argument("--from", dest="batch", metavar="BATCH", help="new: of this batch")
     parser.add_argument("--user", action="store_true",
                         help="new: for all your projects, not only this one")  # fmt: skip
     parser.add_argument("--description", default="", metavar="TEXT", help="new: what it does")
     parser.add_argument("--dry-run", action="store_true", help="new: show it, write nothing")
-    parser.add_argument("--names", action="store_true", help="only the names")
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -56,8 +65,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         details = skill(hv, args.name)
         print_json(details) if args.json else print("\n".join(_lines(details)))
     elif args.names:
-        names = skill_names()
-        print_json(names) if args.json else print("\n".join(names))
+        print_names(skill_names(), args.json)
     else:
         found = skills(hv)
         print_json(found) if args.json else _list(found)
@@ -66,7 +74,14 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 def _list(found: tuple[SkillView, ...]) -> None:
     good = [each for each in found if not each.problem]
-    table(HEAD, [(each.name, each.kind, record_line(each.record), _about(each)) for each in good])
+    if sys.stdout.isatty() and columns_here() < WIDE:
+        for each in good:
+            how = f"{each.kind}, {record_line(each.record)}"
+            print(render([(one_line(each.name), BOLD), (f"  {how}", DIM)], wants_colour()))
+            print(wrapped(one_line(_about(each))))
+    else:
+        rows = [(each.name, each.kind, record_line(each.record), _about(each)) for each in good]
+        table(HEAD, rows, widest=LONGEST_RECORD)
     for each in found:
         if each.problem:
             print(f"hv: {one_line(each.problem)}", file=sys.stderr)
@@ -93,15 +108,25 @@ def record_line(record: SkillRecord) -> str:
 
 
 def _lines(found: SkillDetails) -> list[str]:
-    view = found.view
-    lines = [f"{view.name}: {view.description}", f"from:    {view.kind}, {_near(view.folder)}"]
-    lines += [f"hides:   {_near(folder)}" for folder in view.hides]
-    lines += [f"record:  {line}" for line in _record(view.record)]
+    view, body = found.view, found.body.strip()
+    about = [("from", f"{view.kind}, {_near(view.folder)}")]
+    about += [("hides", _near(folder)) for folder in view.hides]
+    about += [("record", line) for line in _record(view.record)]
     if found.learned is not None:
-        lines.append(f"learned: {_learned(found.learned)}")
-    lines += ["", *_fields(found)]
-    safe = [one_line(line) for line in lines]
-    return [*safe, "", block(found.body.strip())] if found.body.strip() else safe
+        about.append(("learned", _learned(found.learned)))
+    return [
+        wrapped(one_line(f"{view.name}: {view.description}"), first=""), *_named(about), "",
+        *_named(_fields(found)), *(["", paragraphs(body)] if body else []),
+    ]  # fmt: skip
+
+
+def _named(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Below each other, so that the eye finds the name."""
+    room = max((len(name) for name, _ in pairs), default=0) + 2
+    return [
+        wrapped(one_line(value), " " * room, f"{one_line(name) + ':':<{room}}")
+        for name, value in pairs
+    ]
 
 
 def _record(record: SkillRecord) -> list[str]:
@@ -123,17 +148,14 @@ def _learned(each: Learned) -> str:
     )
 
 
-def _fields(found: SkillDetails) -> list[str]:
-    lines = []
-    for name, value in found.fields.items():
-        if name in ("name", "description"):
-            continue
-        if isinstance(value, dict):
-            value = ", ".join(f"{key}: {written(each)}" for key, each in value.items())
-            lines.append(f"{name}: {value}")
-        else:
-            lines.append(f"{name}: {written(value)}")
-    return lines
+def _fields(found: SkillDetails) -> list[tuple[str, str]]:
+    return [
+        (name, ", ".join(f"{key} {written(each)}" for key, each in value.items()))
+        if isinstance(value, dict)
+        else (name, written(value))
+        for name, value in found.fields.items()
+        if name not in ("name", "description")
+    ]
 
 
 def _near(folder: str) -> str:

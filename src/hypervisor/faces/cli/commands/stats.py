@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 
 from hypervisor.domain.errors import EXIT_OK
-from hypervisor.faces.cli.output import colour, cut, one_line, plain, print_json, width
+from hypervisor.domain.task import Stats
+from hypervisor.faces.cli.output import colour, cut, one_line, plain, print_json, table, width
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import batches, stats
 from hypervisor.operations.wording import counted as number_of
 
 EXAMPLE = "hv stats --batch review"
+HEAD = ("ID", "PROGRESS", "BATCH")
+LONGEST_PROGRESS = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +66,10 @@ def _batches(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json([{**plain(batch), "stats": plain(counted)} for batch, counted in found])
         return EXIT_OK
-    for batch, counted in found:
-        done = counted.states["done"]
-        progress = f"{done} of {counted.total} done, {counted.remaining} left"
-        print(f"{batch.id}  {progress}  {one_line(batch.name)}")
+    rows = [(batch.id, _progress(counted), batch.name) for batch, counted in found]
+    table(HEAD, rows, widest=LONGEST_PROGRESS)
     return EXIT_OK
+
+
+def _progress(counted: Stats) -> str:
+    return f"{counted.states['done']} of {counted.total} done, {counted.remaining} left"

@@ -33,7 +33,7 @@ from hypervisor.faces.cli.views import view_for
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import batches, stats
 from hypervisor.operations.patterns import pattern, whole_of
-from hypervisor.operations.run import Status, status
+from hypervisor.operations.status import Status, status
 from hypervisor.operations.wording import counted
 
 EXAMPLE = """hv status

@@ -13,7 +13,8 @@ from hypervisor.domain.event import Event
 from hypervisor.faces.cli.output import one_line, plain, print_json, say
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import batches, events
-from hypervisor.operations.run import status, supervise
+from hypervisor.operations.run import supervise
+from hypervisor.operations.status import status
 
 EXAMPLE = """hv supervise
   hv supervise --detach"""

@@ -28,7 +28,7 @@ from hypervisor.faces.cli.picture import (
 from hypervisor.faces.cli.progress import count, running
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import batches
-from hypervisor.operations.run import Attempting, attempts, status
+from hypervisor.operations.status import Attempting, attempts, status
 
 EXAMPLE = "hv top"
 EVERY = 1.0

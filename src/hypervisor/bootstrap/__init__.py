@@ -1,4 +1,4 @@
-"""The only module that knows all parts: finds the store, wires it, starts the faces."""
+"""The only package that knows all parts: finds the store, wires it, starts the faces."""
 
 from __future__ import annotations
 
@@ -7,33 +7,17 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from hypervisor.domain.errors import InvalidInput, NotFound, StoreError, StoreUnavailable
+from hypervisor.domain.errors import InvalidInput, NotFound, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hypervisor.adapters.cgroup import Group
-    from hypervisor.adapters.journal import Journal
-    from hypervisor.adapters.nursery import Nursery
     from hypervisor.adapters.places import Places
-    from hypervisor.domain.lease import Worker as Identity
-    from hypervisor.domain.run import RunSpec
     from hypervisor.operations.context import Context, Equipment
     from hypervisor.ports import ActionFiles, AgentAdapter, Store
-    from hypervisor.services.worker import Worker
 
-IDLE_MS = 3_000
-TICK = 0.25
-WAITING_TICK = 0.05
-STORE_PATIENCE = 300.0
 FOLDER = ".hypervisor"
 FILE = "store.db"
-WORKER_NEEDS = (
-    "services.worker", "adapters.runner", "adapters.environment", "adapters.host",
-    "adapters.launch", "adapters.outputs", "adapters.batchfiles", "adapters.taskfiles",
-    "adapters.notifying", "adapters.agents.homes", "operations.claim", "store.ledger",
-    "store.sqlite",
-)  # fmt: skip
 
 
 def connect(
@@ -51,13 +35,17 @@ def connect(
     where = store or os.environ.get("HYPERVISOR_STORE") or ""
     opened = _open_or_not(where, create, relaxed) if bare else _open(where, create, relaxed)
     hv = Context(opened, LocalHost(), _actor(), pid, lambda: _equipment(where, opened.where))
-    hv.serve = lambda each_tick: supervise(False, where or None, each_tick)
+    hv.serve = lambda each_tick: _supervise(where or None, each_tick)
     return hv
 
 
 def main() -> None:
     """Entry point of the command line."""
     try:
+        if sys.argv[1:2] == ["run"]:
+            from hypervisor.bootstrap import background
+
+            background.start_ahead(sys.argv[2:])
         from hypervisor.faces.cli.main import run
 
         code = run(sys.argv[1:], connect)
@@ -68,168 +56,23 @@ def main() -> None:
 
 def serve() -> None:
     """Entry point of the processes that are started in the background."""
+    from hypervisor.bootstrap import background
+
     role, *words = sys.argv[1:]
-    if role == "supervise":
-        supervise(detached=True)
+    if role == "supervisor-to-be":
+        background.wait_ahead()
+    elif role == "supervise":
+        background.supervise(detached=True)
     elif role == "notify":
-        notify()
+        background.notify()
     elif role == "work":
-        work(*words)
+        background.work(*words)
 
 
-def supervise(
-    detached: bool, store: str | None = None, each_tick: Callable[[str], None] | None = None
-) -> int:
-    """Be the supervisor of the store on this host until there is nothing left to do.
+def _supervise(store: str | None, each_tick: Callable[[str], None]) -> int:
+    from hypervisor.bootstrap import background
 
-    `each_tick` is told what signals have asked for so far: "", "drain" or "stop".
-    """
-    import time
-
-    nursery = _nursery() if detached else None  # before the store is opened
-    from hypervisor.adapters.launch import LocalLauncher
-    from hypervisor.adapters.load import HostLoad
-    from hypervisor.adapters.signals import Signals
-    from hypervisor.services.governor import Governor
-    from hypervisor.services.supervisor import Supervisor
-
-    hv = connect(store)
-    launcher = hv.launcher
-    assert isinstance(launcher, LocalLauncher)
-    if launcher.hold() is None:
-        return 0  # there is one
-    signals = Signals()
-    signals.wake_for_children()
-    launcher.adopt(nursery)
-    governor = Governor(
-        HostLoad(memory_limit=hv.settings.memory_limit), hv.settings.thresholds,
-        hv.settings.strategy,
-    )  # fmt: skip
-    supervisor = Supervisor(hv, governor, cores(), IDLE_MS if detached else None)
-    patience = time.monotonic() + STORE_PATIENCE
-    while True:
-        try:
-            if not supervisor.tick(hv.now(), signals.asked):
-                break
-            if each_tick is not None:
-                each_tick(signals.asked)
-            patience = time.monotonic() + STORE_PATIENCE
-        except StoreError as error:  # workers go on meanwhile, so do we once it is back
-            print(f"{error}", file=sys.stderr, flush=True)
-            if signals.asked or time.monotonic() > patience:
-                break
-        signals.wait(WAITING_TICK if supervisor.is_waiting else TICK)
-    supervisor.notifier.last_look()
-    supervisor.learner.last_look()
-    launcher.tidy()
-    hv.close()
-    return 0
-
-
-def _nursery() -> Nursery | None:
-    """Where workers come from while this supervisor lives: all that they need is loaded."""
-    if sys.platform != "linux":
-        return None  # nobody would adopt them there
-    from importlib import import_module
-
-    from hypervisor.adapters.nursery import Nursery
-
-    for name in WORKER_NEEDS:
-        import_module(f"hypervisor.{name}")
-    return Nursery(work)
-
-
-def work(batch: str, agent: str = "") -> None:
-    """Be a worker of one batch until it has nothing more to claim. `agent`: with this agent."""
-    from hypervisor.adapters.cgroup import Group
-    from hypervisor.adapters.journal import Journal
-    from hypervisor.adapters.launch import WORKER_GROUP, LocalLauncher
-    from hypervisor.domain.run import spec_from
-    from hypervisor.operations.claim import identity
-
-    hv = connect(pid=os.getpid())
-    launcher = hv.launcher
-    assert isinstance(launcher, LocalLauncher)
-    spec = spec_from(hv.store.batch(batch).spec)
-    me = identity(hv, f"worker-{os.getpid()}", os.getpid())
-    given = launcher.environment(batch)
-    own = given if given is not None else dict(os.environ)
-    group = Group.make(f"{WORKER_GROUP}{os.getpid()}")
-    journal = Journal(launcher.places.runtime, me, group.path if group else None)
-    make = _agent_worker if spec.agent else _worker
-    make(hv, me, batch, spec, own, group, journal, agent).run()
-    hv.close()
-
-
-def _worker(
-    hv: Context, me: Identity, batch: str, spec: RunSpec, given: dict[str, str],
-    group: Group | None, journal: Journal, agent: str,
-) -> Worker:  # fmt: skip
-    """A worker that runs commands or a function."""
-    from hypervisor.adapters.environment import environment_for
-    from hypervisor.adapters.launch import mark_of
-    from hypervisor.adapters.runner import LocalRunner
-    from hypervisor.domain.run import template_of
-    from hypervisor.services.worker import Worker
-
-    settings = hv.settings
-    env = environment_for(spec, given, batch, _locks(_places(hv)))
-    template = template_of(spec) if spec.command else None
-    runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
-    return Worker(hv, me, batch, spec, runner, journal, hv.outputs, settings, settings.capabilities)
-
-
-def _agent_worker(
-    hv: Context, me: Identity, batch: str, spec: RunSpec, given: dict[str, str],
-    group: Group | None, journal: Journal, agent: str,
-) -> Worker:  # fmt: skip
-    """A worker that runs an agent on tasks it claims, or keeps one that claims by itself."""
-    from hypervisor.adapters.agents.prompts import Prompts
-    from hypervisor.adapters.agents.runner import AgentRunner
-    from hypervisor.adapters.agents.station import station_for
-    from hypervisor.adapters.launch import mark_of
-    from hypervisor.domain.agents.account import account_of
-    from hypervisor.domain.agents.budgeting import price_of
-    from hypervisor.services.agent_keeper import Keeper
-    from hypervisor.services.agent_worker import AgentWorker, Duty
-
-    settings, places = hv.settings, _places(hv)
-    name = agent or spec.agent
-    if name not in settings.agents:
-        raise InvalidInput(f"there is no agent {name!r} in config.toml any more.")
-    profile = settings.agents[name]
-    store = os.environ.get("HYPERVISOR_STORE") or hv.store.where
-    station = station_for(profile, spec, me, batch, given, store, places.data, _locks(places))
-    runner = AgentRunner(spec, station, mark_of(me), group, settings.nice)
-    known = {name, *spec.agents} & set(settings.agents)
-    accounts = {each: account_of(settings.agents[each], given) for each in known}
-    prompts = Prompts(spec, _prompts())
-    price = price_of(profile, spec.model, settings.prices)
-    duty = Duty(profile, accounts, station.homes, prompts.write, prompts.go_on, prompts.pull, price)
-    kind = Keeper if spec.mode == "pull" else AgentWorker
-    return kind(hv, me, batch, spec, runner, journal, hv.outputs, settings, duty)
-
-
-def _places(hv: Context) -> Places:
-    from hypervisor.adapters.launch import LocalLauncher
-
-    assert isinstance(hv.launcher, LocalLauncher)
-    return hv.launcher.places
-
-
-def notify() -> None:
-    """Deliver notices until none is left, unless another process here does already."""
-    from hypervisor.services.notifier import Deliverer
-
-    hv = connect()
-    if hv.launcher.hold_notifier() is not None:
-        Deliverer(hv).run()
-    hv.close()
-
-
-def cores() -> int:
-    """How many processors we may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return background.supervise(False, store, each_tick)
 
 
 def _equipment(given: str, where: str) -> Equipment:
@@ -249,10 +92,22 @@ def _equipment(given: str, where: str) -> Equipment:
     launcher = LocalLauncher(given if is_url else where, places)
     return Equipment(
         launcher, Outputs(places.data), settings, BatchFiles(places.data),
-        TaskFiles(_locks(places)), _action_files, courier=Courier(places.data),
+        TaskFiles(locks_folder(places)), _action_files, courier=Courier(places.data),
         agents=lambda: _agents(places), secret=lambda name: _secret(places.data, name),
         homes=AgentHomes(places.data),
     )  # fmt: skip
+
+
+def places_for(store: str) -> Places | None:
+    """The places of the store that is meant, which need not be there yet. None for one whose name
+    is known only once it is open."""
+    from hypervisor.adapters.places import places_of
+
+    given = store or os.environ.get("HYPERVISOR_STORE") or ""
+    if "://" in given:
+        return None
+    path = _path(given, create=True)
+    return places_of(path, os.path.dirname(path))
 
 
 def _secret(folder: str, name: str) -> tuple[str, str]:
@@ -264,15 +119,16 @@ def _secret(folder: str, name: str) -> tuple[str, str]:
 def _agents(places: Places) -> AgentAdapter:
     from hypervisor.adapters.agents.local import LocalAgents
 
-    return LocalAgents(places.data, _prompts())
+    return LocalAgents(places.data, prompts_folder())
 
 
-def _prompts() -> str:
+def prompts_folder() -> str:
     """Where the built-in frames of prompts are."""
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "skills", "prompts")
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return os.path.join(package, "skills", "prompts")
 
 
-def _locks(places: Places) -> str:
+def locks_folder(places: Places) -> str:
     """Where all who change the same task files queue up."""
     return os.path.join(places.runtime, "files")
 

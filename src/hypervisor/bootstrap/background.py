@@ -1,0 +1,232 @@
+"""What runs in the background, and what it is made of: the supervisor, workers, the notifier."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hypervisor.bootstrap import connect, locks_folder, places_for, prompts_folder
+from hypervisor.domain.errors import InvalidInput, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypervisor.adapters.cgroup import Group
+    from hypervisor.adapters.journal import Journal
+    from hypervisor.adapters.nursery import Nursery
+    from hypervisor.adapters.places import Places
+    from hypervisor.domain.lease import Worker as Identity
+    from hypervisor.domain.run import RunSpec
+    from hypervisor.operations.context import Context
+    from hypervisor.services.supervisor import Supervisor
+    from hypervisor.services.worker import Worker
+
+IDLE_MS = 3_000
+TICK = 0.25
+WAITING_TICK = 0.05
+STORE_PATIENCE = 300.0
+WORKER_NEEDS = (
+    "services.worker", "adapters.runner", "adapters.environment", "adapters.host",
+    "adapters.launch", "adapters.outputs", "adapters.batchfiles", "adapters.taskfiles",
+    "adapters.notifying", "adapters.agents.homes", "operations.claim", "store.ledger",
+    "store.sqlite",
+)  # fmt: skip
+SUPERVISOR_NEEDS = (
+    "adapters.load", "adapters.signals", "services.governor", "services.supervisor",
+    "operations.patterns",
+)  # fmt: skip
+
+
+def supervise(
+    detached: bool, store: str | None = None, each_tick: Callable[[str], None] | None = None
+) -> int:
+    """Be the supervisor of the store on this host until there is nothing left to do.
+
+    `each_tick` is told what signals have asked for so far: "", "drain" or "stop".
+    """
+    import time
+
+    nursery = _nursery() if detached else None  # before the store is opened
+    from hypervisor.adapters.launch import LocalLauncher
+    from hypervisor.adapters.load import HostLoad
+    from hypervisor.adapters.signals import Signals
+    from hypervisor.services.governor import Governor
+    from hypervisor.services.supervisor import Supervisor
+
+    hv = connect(store)
+    launcher = hv.launcher
+    assert isinstance(launcher, LocalLauncher)
+    if launcher.hold() is None:
+        return 0  # there is one
+    signals = Signals()
+    signals.wake_for_children()
+    launcher.adopt(nursery)
+    governor = Governor(
+        HostLoad(memory_limit=hv.settings.memory_limit), hv.settings.thresholds,
+        hv.settings.strategy,
+    )  # fmt: skip
+    supervisor = Supervisor(hv, governor, cores(), IDLE_MS if detached else None)
+    patience = time.monotonic() + STORE_PATIENCE
+    while True:
+        try:
+            if not supervisor.tick(hv.now(), signals.asked) and _leave(supervisor, signals.asked):
+                break
+            if each_tick is not None:
+                each_tick(signals.asked)
+            patience = time.monotonic() + STORE_PATIENCE
+        except (StoreError, OSError) as error:  # workers go on, and so do we once it is back
+            print(f"{error}", file=sys.stderr, flush=True)
+            if signals.asked or time.monotonic() > patience:
+                launcher.leave(lambda: False)
+                break
+        signals.wait(WAITING_TICK if supervisor.is_waiting else TICK)
+    hv.close()
+    return 0
+
+
+def _leave(supervisor: Supervisor, asked: str) -> bool:
+    """Whether it may go: nobody has submitted anything while it made up its mind."""
+    from hypervisor.adapters.launch import LocalLauncher
+
+    hv = supervisor.hv
+    assert isinstance(hv.launcher, LocalLauncher)
+    supervisor.notifier.last_look()
+    supervisor.learner.last_look()
+    return hv.launcher.leave(lambda: not asked and supervisor.is_needed(hv.now()))
+
+
+def start_ahead(words: list[str]) -> None:
+    """`hv run` is about to need a supervisor: unless there is one, let it load beside us."""
+    from hypervisor.adapters import ahead
+    from hypervisor.adapters.places import is_supervised
+    from hypervisor.domain.errors import HypervisorError
+
+    own = words[: words.index("--")] if "--" in words else words
+    if {"--dry-run", "-h", "--help"} & {*own}:
+        return
+    named = [own[at + 1] for at, word in enumerate(own[:-1]) if word == "--store"]
+    named += [word.partition("=")[2] for word in own if word.startswith("--store=")]
+    with suppress(HypervisorError, OSError):  # whatever it is, the client tells it in time
+        places = places_for(named[-1] if named else "")
+        if places is not None and not is_supervised(places):
+            ahead.start()
+
+
+def wait_ahead() -> None:
+    """Be the supervisor that was started ahead, once there is use for it."""
+    from hypervisor.adapters import ahead
+
+    if ahead.wait(lambda: _load(*WORKER_NEEDS, *SUPERVISOR_NEEDS)):
+        supervise(detached=True)
+
+
+def _load(*names: str) -> None:
+    from importlib import import_module
+
+    for name in names:
+        import_module(f"hypervisor.{name}")
+
+
+def _nursery() -> Nursery | None:
+    """Where workers come from while this supervisor lives: all that they need is loaded."""
+    if sys.platform != "linux":
+        return None  # nobody would adopt them there
+    from hypervisor.adapters.nursery import Nursery
+
+    _load(*WORKER_NEEDS)
+    return Nursery(work)
+
+
+def work(batch: str, agent: str = "") -> None:
+    """Be a worker of one batch until it has nothing more to claim. `agent`: with this agent."""
+    from hypervisor.adapters.cgroup import Group
+    from hypervisor.adapters.journal import Journal
+    from hypervisor.adapters.launch import WORKER_GROUP, LocalLauncher
+    from hypervisor.domain.run import spec_from
+    from hypervisor.operations.claim import identity
+
+    hv = connect(pid=os.getpid())
+    launcher = hv.launcher
+    assert isinstance(launcher, LocalLauncher)
+    spec = spec_from(hv.store.batch(batch).spec)
+    me = identity(hv, f"worker-{os.getpid()}", os.getpid())
+    given = launcher.environment(batch)
+    own = given if given is not None else dict(os.environ)
+    group = Group.make(f"{WORKER_GROUP}{os.getpid()}")
+    journal = Journal(launcher.places.runtime, me, group.path if group else None)
+    make = _agent_worker if spec.agent else _worker
+    make(hv, me, batch, spec, own, group, journal, agent).run()
+    hv.close()
+
+
+def _worker(
+    hv: Context, me: Identity, batch: str, spec: RunSpec, given: dict[str, str],
+    group: Group | None, journal: Journal, agent: str,
+) -> Worker:  # fmt: skip
+    """A worker that runs commands or a function."""
+    from hypervisor.adapters.environment import environment_for
+    from hypervisor.adapters.launch import mark_of
+    from hypervisor.adapters.runner import LocalRunner
+    from hypervisor.domain.run import template_of
+    from hypervisor.services.worker import Worker
+
+    settings = hv.settings
+    env = environment_for(spec, given, batch, locks_folder(_places(hv)))
+    template = template_of(spec) if spec.command else None
+    runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
+    return Worker(hv, me, batch, spec, runner, journal, hv.outputs, settings, settings.capabilities)
+
+
+def _agent_worker(
+    hv: Context, me: Identity, batch: str, spec: RunSpec, given: dict[str, str],
+    group: Group | None, journal: Journal, agent: str,
+) -> Worker:  # fmt: skip
+    """A worker that runs an agent on tasks it claims, or keeps one that claims by itself."""
+    from hypervisor.adapters.agents.prompts import Prompts
+    from hypervisor.adapters.agents.runner import AgentRunner
+    from hypervisor.adapters.agents.station import station_for
+    from hypervisor.adapters.launch import mark_of
+    from hypervisor.domain.agents.account import account_of
+    from hypervisor.domain.agents.budgeting import price_of
+    from hypervisor.services.agent_keeper import Keeper
+    from hypervisor.services.agent_worker import AgentWorker, Duty
+
+    settings, places = hv.settings, _places(hv)
+    name = agent or spec.agent
+    if name not in settings.agents:
+        raise InvalidInput(f"there is no agent {name!r} in config.toml any more.")
+    profile = settings.agents[name]
+    store = os.environ.get("HYPERVISOR_STORE") or hv.store.where
+    station = station_for(profile, spec, me, batch, given, store, places.data, locks_folder(places))
+    runner = AgentRunner(spec, station, mark_of(me), group, settings.nice)
+    known = {name, *spec.agents} & set(settings.agents)
+    accounts = {each: account_of(settings.agents[each], given) for each in known}
+    prompts = Prompts(spec, prompts_folder())
+    price = price_of(profile, spec.model, settings.prices)
+    duty = Duty(profile, accounts, station.homes, prompts.write, prompts.go_on, prompts.pull, price)
+    kind = Keeper if spec.mode == "pull" else AgentWorker
+    return kind(hv, me, batch, spec, runner, journal, hv.outputs, settings, duty)
+
+
+def _places(hv: Context) -> Places:
+    from hypervisor.adapters.launch import LocalLauncher
+
+    assert isinstance(hv.launcher, LocalLauncher)
+    return hv.launcher.places
+
+
+def notify() -> None:
+    """Deliver notices until none is left, unless another process here does already."""
+    from hypervisor.services.notifier import Deliverer
+
+    hv = connect()
+    if hv.launcher.hold_notifier() is not None:
+        Deliverer(hv).run()
+    hv.close()
+
+
+def cores() -> int:
+    """How many processors we may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

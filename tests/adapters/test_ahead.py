@@ -1,0 +1,135 @@
+"""A supervisor that comes up before it is needed: used, or gone without a trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hypervisor.adapters import ahead
+from hypervisor.adapters.processes import environment, look, snapshot
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+
+DEADLINE = 60.0
+HV = [sys.executable, "-I", "-c", "from hypervisor.bootstrap import main; main()"]
+WAITS = """
+import time
+from hypervisor.adapters import ahead
+ahead.start()
+print(ahead._waiting[0], flush=True)
+time.sleep(300)
+"""
+CLOSED = """
+import os, sys
+from hypervisor.adapters import ahead
+os.close(int(sys.argv[1]))
+ahead.start()
+assert ahead._waiting is None
+assert os.open(os.devnull, os.O_RDONLY) == int(sys.argv[1])
+"""
+
+
+def words_of(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().decode().rstrip("\0").split("\0")
+    except OSError:
+        return []
+
+
+def is_gone(pid: int) -> bool:
+    process = look(pid)
+    return process is None or not process.lives
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def waiting(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    ahead.start()
+    assert ahead._waiting is not None
+    yield ahead._waiting[0]
+    ahead.dismiss()
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder where `hv` runs, with a runtime folder of its own that tells its processes."""
+    (tmp_path / "run").mkdir(mode=0o700)
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run"), "HYPERVISOR_STORE": ""}
+
+    def hv(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*HV, *words], cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, text=True,
+            capture_output=True, timeout=DEADLINE, check=False,
+        )  # fmt: skip
+
+    yield hv
+    mark = f"XDG_RUNTIME_DIR={tmp_path / 'run'}".encode()
+    wait_for(lambda: not [p for p in snapshot().values() if mark in environment(p.pid)])
+
+
+def test_without_use_it_is_ended_and_collected(waiting):
+    ahead.dismiss()
+    assert look(waiting) is None
+    assert ahead.take("nowhere", "/dev/null") is None
+
+
+def test_it_ends_with_a_client_that_was_killed():
+    client = subprocess.Popen([sys.executable, "-I", "-c", WAITS], stdout=subprocess.PIPE)
+    assert client.stdout is not None
+    pid = int(client.stdout.readline())
+    client.kill()
+    client.communicate()
+    wait_for(lambda: is_gone(pid))
+
+
+def test_it_becomes_the_supervisor_of_the_store_it_is_told(waiting, tmp_path):
+    log = tmp_path / "supervisor.log"
+    assert ahead.take(str(tmp_path / "store.db"), str(log)) == waiting
+    wait_for(lambda: "supervise" in words_of(waiting))
+    wait_for((tmp_path / "store.db").exists)
+    assert log.exists()
+    os.kill(waiting, signal.SIGTERM)
+    os.waitpid(waiting, 0)
+
+
+def test_one_that_was_killed_is_not_taken(waiting):
+    os.kill(waiting, signal.SIGKILL)
+    os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
+    assert ahead.take("nowhere", "/dev/null") is None
+    assert look(waiting) is None
+
+
+def test_a_run_uses_it(project, tmp_path):
+    """Its environment tells: one that is started otherwise is given the store there."""
+    (tmp_path / "items").write_text("0.2\n0.3\n0.4\n")
+    done = project("run", "--detach", "--items", str(tmp_path / "items"), "--", "sleep")
+    assert done.returncode == 0, done.stderr
+    (lock,) = (tmp_path / "run").glob("hypervisor/*/supervisor.lock")
+    pid = int(lock.read_text())
+    assert "supervise" in words_of(pid)
+    assert b"HYPERVISOR_STORE=" in environment(pid)
+
+
+def test_a_run_that_is_refused_leaves_nothing(project, tmp_path):
+    refused = project("run", "--items", str(tmp_path / "nothing"), "--", "true")
+    assert refused.returncode == 2, refused.stderr
+    assert not (tmp_path / ".hypervisor").exists()
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.parametrize("stream", [0, 1])
+def test_it_never_listens_to_what_is_meant_for_a_closed_stream(stream):
+    subprocess.run([sys.executable, "-I", "-c", CLOSED, str(stream)], check=True, timeout=DEADLINE)
