@@ -146,9 +146,10 @@ class LocalRunner:
     def clear(self, grace: float) -> int:
         if not self._has_children():
             return 0
+        # What a function keeps is its interpreter's, like its modules, and ends with that.
         spare = [self._function.pid] if self._function and self._function.pid else []
         tree.reap(spare)
-        left = [p for p in self._tree() if p.lives and p.pid not in spare]
+        left = [p for p in tree.descendants(os.getpid(), tree.snapshot(), spare) if p.lives]
         if left:
             tree.stop_descendants(grace, spare, self._group)
         return len(left)
@@ -214,9 +215,7 @@ class LocalRunner:
 
     def _has_children(self) -> bool:
         if self._function is not None and self._function.pid:
-            return bool(_children(self._function.pid)) or _children(os.getpid()) != [
-                self._function.pid
-            ]
+            return _children(os.getpid()) != [self._function.pid]
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
