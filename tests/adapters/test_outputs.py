@@ -51,6 +51,21 @@ def test_the_folder_is_made_again_if_somebody_removed_it(outputs):
     assert os.stat(outputs.root).st_mode & 0o777 == 0o700
 
 
+def test_the_folder_may_be_made_by_another_worker_meanwhile(outputs, monkeypatch):
+    folder, make = os.path.dirname(outputs.path(TASK, 1)), os.mkdir
+
+    def after_another(path, mode=0o777):
+        if path == folder and not os.path.exists(folder):
+            os.makedirs(outputs.root, exist_ok=True)
+            make(folder)
+        make(path, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", after_another)
+        outputs.prepare(TASK, 1)
+    assert os.path.isdir(folder)
+
+
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "../x", "a/b", "/etc", "/", "a/../../b", "x\0", "a b", "-", "a.log"]
 )

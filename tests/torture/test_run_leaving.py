@@ -29,17 +29,24 @@ serve()
 STARTS_NOTHING = """
 import errno, subprocess, sys
 from hypervisor.adapters.launch import LocalLauncher
-from hypervisor.bootstrap import background, serve
+from hypervisor.bootstrap import serve
+from hypervisor.services.supervisor import Supervisor
 
 start, troubles = LocalLauncher.start_worker, [OSError(errno.EAGAIN, "not now")] * 3
+hold, stays = LocalLauncher.hold, Supervisor._has_reason_to_stay
 
 def start_later(self, *words):
     if troubles:
         raise troubles.pop()
     return start(self, *words)
 
-LocalLauncher.start_worker = start_later
-subprocess.Popen(sys.argv[3:])
+def hold_and_submit(self):
+    held = hold(self)
+    subprocess.Popen(sys.argv[3:])
+    return held
+
+LocalLauncher.start_worker, LocalLauncher.hold = start_later, hold_and_submit
+Supervisor._has_reason_to_stay = lambda *all: bool(troubles) or stays(*all)
 serve()
 """
 ITEMS = range(1, 6)

@@ -101,7 +101,7 @@ class TestKilled:
         ended = project.ended(client)
         assert ended.code == 0, (ended, project.story())
         assert (_noted(project, "begin"), _noted(project, "end")) == (["a", "b", "c"],) * 2
-        assert _outcomes(project) == ["done"] * 3
+        assert _outcomes(project) == ["done"] * 3, project.story()
 
     def test_an_adopted_worker_that_dies_crashes_only_on_what_it_ran(self, project, note):
         """What it had claimed and not begun goes back unharmed, whoever finds it gone."""

@@ -33,12 +33,8 @@ class Outputs:
         folder = path[: path.rindex("/")]
         if os.access(folder, os.F_OK):  # a tenth of what it costs to make it in vain
             return path
-        try:
-            os.mkdir(folder, 0o700)
-        except FileExistsError:
-            pass
-        except FileNotFoundError:
-            os.makedirs(self.root, mode=0o700, exist_ok=True)
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):  # another worker may be making it
             os.mkdir(folder, 0o700)
         return path
 
