@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+from threading import Thread
 
 import pytest
 
+from hypervisor.adapters import kept_environments
 from hypervisor.adapters.launch import LocalLauncher
 from hypervisor.adapters.places import Places
 from hypervisor.domain.errors import StoreUnavailable
@@ -23,11 +27,15 @@ def client(launcher):
 
 
 def kept(launcher):
-    return sorted(set(os.listdir(launcher.places.runtime)) - {"supervisor.lock"})
+    return sorted(set(os.listdir(launcher.places.runtime)) - {"supervisor.lock", "submitting.lock"})
 
 
 def no():
     return False
+
+
+def yes():
+    return True
 
 
 def test_nothing_that_was_kept_for_workers_is_left(launcher, client):
@@ -46,7 +54,6 @@ def test_nothing_that_was_kept_for_workers_is_left(launcher, client):
 def test_what_a_client_removes_meanwhile_keeps_nothing_else_there(launcher, client, monkeypatch):
     client.keep_environment("b2")
     launcher.hold()
-    client.supervisor()
     launcher.tell({"target": 2})
     listed = ["gone.env", *os.listdir(launcher.places.runtime)]
     with monkeypatch.context() as patch:
@@ -58,36 +65,60 @@ def test_what_a_client_removes_meanwhile_keeps_nothing_else_there(launcher, clie
 def test_nothing_to_tidy_is_fine(launcher):
     launcher.hold()
     assert launcher.leave(no)
+    assert launcher.leave(no), "and to leave twice is, too"
 
 
-def test_who_submits_a_run_keeps_its_environment_until_its_tasks_are_seen(launcher, client):
-    """The supervisor found nothing to do and leaves, just then."""
+def test_it_does_not_leave_while_somebody_submits_a_run(launcher, client):
+    """Its tasks are not in the store yet, so there seems to be nothing to do."""
     launcher.hold()
-    client.keep_environment("b1")
-    assert launcher.leave(no)
+    with client.submitting():
+        client.keep_environment("b1")
+        assert not launcher.leave(no)
+        assert client.supervisor() == os.getpid()
     assert client.environment("b1") == dict(os.environ)
+    assert launcher.leave(no)
 
 
 def test_work_that_came_while_it_made_up_its_mind_keeps_a_supervisor(launcher, client):
     launcher.hold()
     client.keep_environment("b1")
-    client.supervisor()  # its tasks are in the store, and it relies on the one that is there
-    assert not launcher.leave(lambda: True)
+    assert not launcher.leave(yes)
     assert client.supervisor() == os.getpid()
     assert client.environment("b1") == dict(os.environ)
 
 
-def test_work_that_came_last_is_seen_after_the_lock_was_let_go(launcher, client):
+def test_who_looks_while_it_leaves_sees_none(launcher, client):
+    """Else they would count on one that has looked for work before theirs came."""
     launcher.hold()
-    answers = iter([False, True])
-    assert not launcher.leave(lambda: next(answers))
-    assert client.supervisor() == os.getpid(), "it has to be found again"
+    seen = []
+    look = Thread(target=lambda: seen.append(client.supervisor()))
+
+    def is_needed():
+        look.start()
+        look.join(0.05)
+        return bool(seen)
+
+    assert launcher.leave(is_needed)
+    look.join()
+    assert seen == [None]
+
+
+def test_one_that_leaves_at_once_leaves_environments_for_the_next(launcher, client):
+    launcher.hold()
+    client.keep_environment("b1")
+    assert launcher.leave(yes, at_once=True)
+    assert client.supervisor() is None
+    assert kept(launcher) == ["b1.env"]
+    with client.submitting():
+        launcher.hold()
+        assert launcher.leave(no, at_once=True), "nobody has to be waited for"
+    assert client.environment("b1") == dict(os.environ)
 
 
 def test_one_that_cannot_tell_whether_there_is_work_stays_and_is_found(launcher, client):
     launcher.hold()
-    looks = iter([lambda: False, _store_is_away])
-    assert not launcher.leave(lambda: next(looks)())
+    with pytest.raises(StoreUnavailable):
+        launcher.leave(_store_is_away)
     assert client.supervisor() == os.getpid()
 
 
@@ -95,14 +126,38 @@ def _store_is_away():
     raise StoreUnavailable("on purpose")
 
 
-def test_another_that_has_come_meanwhile_sees_to_the_work(launcher, client):
+def test_one_that_was_stopped_while_it_left_stops_nobody_else(launcher, client, monkeypatch):
+    monkeypatch.setattr(kept_environments, "PATIENCE", 0.05)
     launcher.hold()
+    assert launcher.leave(lambda: client.supervisor() is None)
+    assert client.supervisor() is None
 
-    def is_needed():
-        return client.hold() is not None  # only once the lock is free
 
-    assert launcher.leave(is_needed)
-    assert launcher.supervisor() == os.getpid()
+def test_one_that_is_on_its_way_out_is_not_coming_up(launcher, client):
+    """Its process may need a moment more to end."""
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        client._coming_up = child.pid
+        launcher.hold()
+        launcher.leave(no)
+        assert client.supervisor() == 0
+        with open(launcher._lock(), "w") as file:
+            file.write(str(child.pid))
+        assert client.supervisor() is None
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_lock_that_cannot_be_signed_is_not_kept(launcher, client, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="full"):
+            launcher.hold()
+    assert client.hold() is not None
 
 
 def test_a_run_that_is_over_takes_away_its_own_environment_only(launcher, client):

@@ -4,6 +4,7 @@ works is the test itself, claim by claim."""
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ class FakeLauncher:
 
     def supervisor(self):
         return 1
+
+    def submitting(self):
+        return nullcontext()
 
     def keep_environment(self, batch):
         pass

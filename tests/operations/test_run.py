@@ -5,6 +5,7 @@ The store and the outputs are real; only the processes are made up.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -56,6 +57,9 @@ class FakeLauncher:
     def start_supervisor(self):
         self.started += 1
         self.pids = [0, 0, 4711]  # it takes a moment to say its number
+
+    def submitting(self):
+        return nullcontext()
 
     def keep_environment(self, batch):
         self.kept.append(batch)

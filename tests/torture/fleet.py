@@ -195,9 +195,9 @@ class Project:
         assert not groups, f"left of the workers' control groups: {groups}"
 
     def kept(self) -> list[Path]:
-        """What lies in the runtime folder, but for the lock, which stays."""
+        """What lies in the runtime folder, but for the locks, which stay."""
         files = self.runtime.glob("hypervisor/*/*")
-        return [file for file in files if file.name != "supervisor.lock"]
+        return [file for file in files if file.name not in ("supervisor.lock", "submitting.lock")]
 
     def groups(self) -> list[str]:
         """The control groups that workers of the project made and nobody removed."""

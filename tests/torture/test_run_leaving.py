@@ -16,11 +16,11 @@ from hypervisor.bootstrap import background, serve
 
 leave, client = LocalLauncher.leave, sys.argv[3:]
 
-def leave_late(self, is_needed):
+def leave_late(self, is_needed, at_once):
     if client:
         subprocess.run(client, check=True)
         client.clear()
-    return leave(self, is_needed)
+    return leave(self, is_needed, at_once)
 
 LocalLauncher.leave, background.IDLE_MS = leave_late, 100
 serve()

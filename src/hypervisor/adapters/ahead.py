@@ -48,6 +48,7 @@ def start() -> None:
         os.close(listening)
     _waiting = (pid, telling)
     atexit.register(dismiss)
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def take(where: str, log: str) -> int | None:
@@ -73,6 +74,13 @@ def dismiss() -> None:
         (pid, telling), _waiting = _waiting, None
         os.close(telling)
         _end(pid)
+
+
+def _leave_to_parent() -> None:
+    global _waiting
+    if _waiting is not None:
+        (_, telling), _waiting = _waiting, None
+        os.close(telling)
 
 
 def _end(pid: int) -> None:

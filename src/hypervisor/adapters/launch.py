@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from hypervisor.adapters import ahead, journal, tree
@@ -26,7 +26,6 @@ from hypervisor.adapters.places import (
 )
 from hypervisor.domain.agents.account import account_of
 from hypervisor.domain.agents.profile import AgentProfile
-from hypervisor.domain.errors import StoreError
 from hypervisor.domain.lease import Worker, parse_token
 from hypervisor.domain.run import Remains
 
@@ -52,22 +51,32 @@ class LocalLauncher:
         self._handle = -1  # of the lock that makes us the supervisor
 
     def supervisor(self) -> int | None:
-        """Its process id, 0 while it comes up. One that is there sees to all that is in the store
-        by now, even if it was about to leave."""
-        if not is_supervised(self.places):
+        """Its process id, 0 while it comes up. Unless it was asked to end, one that is there sees
+        to all that is in the store by now: had it been about to leave, we had waited for that."""
+        if not os.path.isdir(self.places.runtime):
             return 0 if self._is_coming_up() else None
-        ahead.dismiss()
-        self._environments.let_go()
-        with open(self._lock(), encoding="ascii") as file:
-            return int(file.read().strip() or 0)
+        with self.submitting():
+            if not is_supervised(self.places):
+                return 0 if self._is_coming_up() else None
+            ahead.dismiss()
+            return self._last_holder()
+
+    def submitting(self) -> AbstractContextManager[None]:
+        return self._environments.submitting()
 
     def _is_coming_up(self) -> bool:
-        if self._coming_up:
+        """One that has held the lock and does no more is on its way out, not up."""
+        if self._coming_up and self._last_holder() != self._coming_up:
             with suppress(ChildProcessError):
                 if os.waitpid(self._coming_up, os.WNOHANG) == (0, 0):
                     return True
             self._coming_up = 0
         return False
+
+    def _last_holder(self) -> int:
+        with suppress(FileNotFoundError), open(self._lock(), encoding="ascii") as file:
+            return int(file.read().strip() or 0)
+        return 0
 
     def hold(self) -> int | None:
         """Become the one supervisor of this store here. None if there is one."""
@@ -75,17 +84,21 @@ class LocalLauncher:
         self._handle = -1 if handle is None else handle
         return handle
 
-    def leave(self, is_needed: Callable[[], bool]) -> bool:
+    def leave(self, is_needed: Callable[[], bool], at_once: bool = False) -> bool:
         """Be the supervisor no longer, and leave nothing behind. False if there is work after
-        all: whoever submitted some while we held the lock counts on us."""
-        if not self._environments.remove_unheld(is_needed):
-            return False
-        self._tidy()
-        os.close(self._handle)
-        needed = True
-        with suppress(StoreError):  # without the lock there is no staying: take it first
-            needed = is_needed()
-        return not needed or self.hold() is None
+        all, or somebody is about to add some: whoever saw us counts on us. `at_once`: then too,
+        and the next one finds the environments."""
+        with self._environments.alone() as nobody_submits:
+            needed = not nobody_submits or is_needed()
+            if needed and not at_once:
+                return False
+            if not needed:
+                self._environments.remove_all()
+            self._tidy()
+            if self._handle >= 0:
+                os.close(self._handle)
+                self._handle = -1
+        return True
 
     def hold_notifier(self) -> int | None:
         return self._hold(self._notifier_lock())
@@ -99,8 +112,12 @@ class LocalLauncher:
                 return None
             fcntl.flock(handle, fcntl.LOCK_UN)  # somebody only looks
             time.sleep(0.001)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+        except OSError:
+            os.close(handle)
+            raise
         return handle
 
     def adopt(self, nursery: Nursery | None = None) -> None:

@@ -61,14 +61,16 @@ class Group(NamedTuple):
     left: list[Job]
 
     def close(self, outcomes: list[bool | Exception]) -> None:
-        for job, swap in self.begun:
-            try:
-                swap.close()
-            except (HypervisorError, OSError) as error:
-                outcomes[job.number] = error
-        for lock in self.locks:
-            with suppress(OSError):
-                os.close(lock)
+        try:
+            for job, swap in self.begun:
+                try:
+                    swap.close()
+                except (HypervisorError, OSError) as error:
+                    outcomes[job.number] = error
+        finally:
+            for lock in self.locks:
+                with suppress(OSError):
+                    os.close(lock)
 
 
 class TaskFiles:

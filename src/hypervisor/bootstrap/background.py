@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 IDLE_MS = 3_000
 TICK = 0.25
 WAITING_TICK = 0.05
-STORE_PATIENCE = 300.0
+STORE_PATIENCE, ASKED_PATIENCE = 300.0, 10.0
 WORKER_NEEDS = (
     "services.worker", "adapters.runner", "adapters.environment", "adapters.host",
     "adapters.launch", "adapters.outputs", "adapters.batchfiles", "adapters.taskfiles",
@@ -68,18 +68,20 @@ def supervise(
         hv.settings.strategy,
     )  # fmt: skip
     supervisor = Supervisor(hv, governor, cores(), IDLE_MS if detached else None)
-    patience = time.monotonic() + STORE_PATIENCE
+    troubled: float | None = None  # since then
     while True:
         try:
             if not supervisor.tick(hv.now(), signals.asked) and _leave(supervisor, signals.asked):
                 break
             if each_tick is not None:
                 each_tick(signals.asked)
-            patience = time.monotonic() + STORE_PATIENCE
+            troubled = None
         except (StoreError, OSError) as error:  # workers go on, and so do we once it is back
             print(f"{error}", file=sys.stderr, flush=True)
-            if signals.asked or time.monotonic() > patience:
-                launcher.leave(lambda: False)
+            troubled = troubled or time.monotonic()
+            patience = ASKED_PATIENCE if signals.asked else STORE_PATIENCE
+            if time.monotonic() > troubled + patience:
+                launcher.leave(lambda: True, at_once=True)
                 break
         signals.wait(WAITING_TICK if supervisor.is_waiting else TICK)
     hv.close()
@@ -87,14 +89,14 @@ def supervise(
 
 
 def _leave(supervisor: Supervisor, asked: str) -> bool:
-    """Whether it may go: nobody has submitted anything while it made up its mind."""
+    """Whether it may go: it was asked to, or nobody has submitted anything meanwhile."""
     from hypervisor.adapters.launch import LocalLauncher
 
     hv = supervisor.hv
     assert isinstance(hv.launcher, LocalLauncher)
     supervisor.notifier.last_look()
     supervisor.learner.last_look()
-    return hv.launcher.leave(lambda: not asked and supervisor.is_needed(hv.now()))
+    return hv.launcher.leave(lambda: supervisor.is_needed(hv.now()), at_once=bool(asked))
 
 
 def start_ahead(words: list[str]) -> None:

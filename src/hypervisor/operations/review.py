@@ -134,8 +134,9 @@ def _bring_up_to_date(hv: Context, batch: Batch, number: int) -> None:
 
 def _go_on(hv: Context, batch: Batch, more: bool) -> None:
     if more and hv.is_equipped:
-        hv.launcher.keep_environment(batch.id)
-        supervise(hv)
+        with hv.launcher.submitting():
+            hv.launcher.keep_environment(batch.id)
+            supervise(hv)
 
 
 def _batch(hv: Context, text: str) -> Batch:

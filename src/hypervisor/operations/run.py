@@ -31,6 +31,7 @@ from hypervisor.operations.steer import Moved
 FIRST_SLICE, SLICE, LINKED_SLICE = 100, 1_000, 5_000
 PAGE = 500  # more would take no less time: what is held at once, the collector looks through
 INTERRUPTED = "interrupted"
+MOST_STARTS = 3
 
 
 class Submitted(NamedTuple):
@@ -85,21 +86,22 @@ def run(
     router = Router(hv, spec) if spec.agent == AUTO else None
     checks.label("the batch's name", name)
     since = hv.now() if now is None else now
-    batch = hv.store.declare(name, spec_data(spec), hv.actor, now)
-    hv.launcher.keep_environment(batch.id)
-    hv.store.resume(Pause(BATCH, batch.id, "run again", hv.actor, 0), now)
-    counts = Submitted(batch, since)
-    numbers = {
-        chunk.name: chunk.number
-        for chunk in (hv.store.declare_chunks(batch.id, chunks, spec.gate) if chunks else ())
-    }
-    placed = (
-        task._replace(chunk=numbers[chunks[task.chunk - 1]]) if task.chunk else task
-        for task in (tasks if router is None else map(router.labelled, tasks))
-    )
-    for part in [[check_task(task) for task in placed]] if together else _slices(placed):
-        counts = _submit(hv, counts, part, now)
-    hv.store.set(f"skipped {batch.id}", str(counts.already_done))
+    with hv.launcher.submitting():
+        batch = hv.store.declare(name, spec_data(spec), hv.actor, now)
+        hv.launcher.keep_environment(batch.id)
+        hv.store.resume(Pause(BATCH, batch.id, "run again", hv.actor, 0), now)
+        counts = Submitted(batch, since)
+        numbers = {
+            chunk.name: chunk.number
+            for chunk in (hv.store.declare_chunks(batch.id, chunks, spec.gate) if chunks else ())
+        }
+        placed = (
+            task._replace(chunk=numbers[chunks[task.chunk - 1]]) if task.chunk else task
+            for task in (tasks if router is None else map(router.labelled, tasks))
+        )
+        for part in [[check_task(task) for task in placed]] if together else _slices(placed):
+            counts = _submit(hv, counts, part, now)
+        hv.store.set(f"skipped {batch.id}", str(counts.already_done))
     return counts
 
 
@@ -125,13 +127,12 @@ def supervise(hv: Context) -> int:
     """Make sure that a supervisor runs for this store on this host; returns its process id."""
     import time
 
-    deadline = time.monotonic() + 10
-    pid = hv.launcher.supervisor()
-    if pid is None:
-        hv.launcher.start_supervisor()
-    while not pid and time.monotonic() < deadline:
+    deadline, starts = time.monotonic() + 10, 0
+    while not (pid := hv.launcher.supervisor()) and time.monotonic() < deadline:
+        if pid is None and starts < MOST_STARTS:
+            hv.launcher.start_supervisor()
+            starts += 1
         time.sleep(0.005)
-        pid = hv.launcher.supervisor()
     if not pid:
         raise InvalidInput("the supervisor did not start; supervisor.log says why.")
     return pid

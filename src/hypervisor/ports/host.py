@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from hypervisor.domain.agents.profile import AgentProfile
@@ -52,6 +53,10 @@ class Launcher(Protocol):
 
     def hold_notifier(self) -> int | None:
         """Become the one who delivers notices of this store here. None if there is one."""
+        ...
+
+    def submitting(self) -> AbstractContextManager[None]:
+        """While a run is being added: no supervisor leaves, and no environment is removed."""
         ...
 
     def keep_environment(self, batch: str) -> None:
