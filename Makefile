@@ -16,7 +16,7 @@ test-long: dev ## Run all tests, the ones that take minutes included
 	$(PY) -m pytest --long
 
 test-agents: dev ## Run the real agent CLIs (pinned, from npm) against a scripted model
-	@sh scripts/agents.sh $(PY) -m pytest -n 5 --dist worksteal tests/agents --agents -m agents
+	@sh scripts/agents.sh $(PY) -m pytest -n 5 --dist worksteal --durations=20 tests/agents --agents -m agents
 
 lint: dev ## Check style, types and import rules
 	$(PY) -m ruff check .

@@ -5,6 +5,9 @@ import re
 
 import pytest
 
+from hypervisor.domain.errors import StoreUnavailable
+from hypervisor.faces.cli.commands import claim as claiming
+
 TASK_FIELDS = {
     "id", "title", "state", "type", "priority", "batch", "branch", "assignee", "requires", "key",
     "body", "data", "start_at", "retries", "attempts", "failures", "crashes",
@@ -204,6 +207,33 @@ def test_done_next_with_a_lost_token_leaves_no_claim_behind(hv, json_too):
 def test_done_without_next_takes_no_options_of_a_claim(hv, options):
     hv.add()
     assert "--next" in hv.refused(2, "done", hv.claim(), *options)
+
+
+@pytest.mark.parametrize("next_one", [False, True])
+def test_a_reduce_without_results_is_given_back_and_the_others_are_claimed(hv, next_one):
+    mine = hv.add("mine", "--data", '{"gather": "nonsense"}')  # means nothing by itself
+    words = ["done", hv.claim(), "--next", "me"] if next_one else ["claim"]
+    broken = hv.add("sum up", "--key", "reduce", "--data", '{"gather": "nonsense"}')
+    other = hv.add("c")
+    code, out, err = hv(*words, "--limit", "3")
+    assert code == 0 and [line.split(".")[0] for line in out.splitlines()] == (
+        [other] if next_one else [mine, other]
+    )  # fmt: skip
+    assert err.startswith("hv: sum up: the file with its results could not be made:")
+    assert err.endswith("It is given back.\n") and err.count("\n") == 1
+    assert hv.task(broken)["state"] == "active"
+    code, out, err = hv("claim")
+    assert (code, out) == (3, "") and "sum up" in err
+
+
+def test_a_reduce_that_cannot_even_be_given_back_is_told(hv, monkeypatch):
+    def away(hv, token, why):
+        raise StoreUnavailable("the store is away.")
+
+    monkeypatch.setattr(claiming, "release", away)
+    task = hv.add("sum up", "--key", "reduce", "--data", '{"gather": "nonsense"}')
+    code, out, err = hv("claim")
+    assert code == 0 and out.startswith(f"{task}.1.") and err.endswith("without that file.\n")
 
 
 def test_a_claim_clears_the_reason_of_before(hv):

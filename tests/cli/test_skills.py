@@ -250,6 +250,21 @@ class TestAgents:
         _, done = ran(hv, "s")
         assert spec_of_batch(hv, f"{batch_of(done)} reduce").agent == "auto"
 
+    def test_in_place_of_the_only_agent_its_options_are_not_meant(self, hv):
+        skill(hv, "s", "run: {command: [echo]}\nreduce: {agent: fake-claude, prompt: sum.md}\n"
+              "permissions: read-only\nmodel: sonnet\nallow: [Bash]\nfallback: fake-codex\n"
+              "limits: {budget: 5}", sum_md="act-ok")  # fmt: skip
+        _, done = ran(hv, "s", "--item", "a", "--name", "cat", "--reduce", "cat {}")
+        assert spec_of_batch(hv, f"{batch_of(done)} reduce").command == ("cat", "{}")
+        assert hv("run", "s", "--item", "a", "--reduce", "cat {}", "--budget", "1").code == 2
+        _, done = ran(hv, "s", "--item", "a", "--name", "own")
+        found = spec_of_batch(hv, f"{batch_of(done)} reduce")
+        assert (found.model, found.allow) == ("sonnet", ("Bash",))
+        _, done = ran(hv, "s", "--item", "a", "--name", "other", "--reduce-agent", "fake-codex")
+        found = spec_of_batch(hv, f"{batch_of(done)} reduce")
+        assert (found.agent, found.model, found.allow, found.fallback) == ("fake-codex", "", (), "")
+        assert (found.permissions, found.budget) == ("read-only", 5_000_000)
+
     def test_what_does_not_go_together_is_said(self, hv):
         skill(hv, "s", "run: {command: [echo]}")
         assert "runs a command" not in hv.refused(2, "run", "s", "--agent", "x", "--item", "a")
@@ -357,6 +372,14 @@ class TestLooking:
         shown = hv.terminal("skills", "show", "s", columns=columns, rows=60)
         assert shown.wait() == 0
         assert {*text.split()} >= {*shown.screen.text.partition("Some")[2].split()}
+
+    def test_on_a_terminal_lists_and_quotations_stay_as_they_are(self, hv):
+        body = "1. one\n2. two\n\n> three\n> four\n\nfive\nsix\n"
+        skill(hv, "s", "run: {command: ['true']}", body=body)
+        shown = hv.terminal("skills", "show", "s", rows=60)
+        assert shown.wait() == 0
+        lines = [line.strip() for line in shown.screen.text.splitlines()]
+        assert {"1. one", "2. two", "> three", "> four", "five six"} <= {*lines}
 
     def test_it_works_where_nothing_was_ever_run(self, bare):
         assert "triage" in bare.ok("skills", "--names").split()

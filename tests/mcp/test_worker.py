@@ -156,6 +156,26 @@ def test_the_next_task_is_one_like_that_which_was_asked_for(place):
         assert hv.show(second).detail.attempts[0].worker.startswith("gemini@")
 
 
+def test_a_reduce_without_results_is_given_back_and_the_others_are_handed_out(place):
+    with place.open() as hv:
+        broken = NewTask("sum up", key="reduce", data={"gather": "nonsense"})
+        added = hv.add([broken, NewTask("mine", data={"gather": "nonsense"}), NewTask("c")])
+
+    async def work():
+        async with place.client("worker") as client:
+            found = await call(client, "claim_next_task", limit=2)
+            assert [task["title"] for task in found["tasks"]] == ["mine"]
+            done = await call(
+                client, "complete_task", token=found["tasks"][0]["token"], claim_next=True
+            )
+            assert done["state"] == "done" and done["tasks"] == []
+            assert "nonsense" in done["note"] and "given back" in done["note"]
+            with place.open() as hv:
+                return [hv.show(task).detail.task.state for task in added.ids]
+
+    assert anyio.run(work) == ["active", "done", "active"]
+
+
 def test_the_id_of_a_task_is_no_claim(place):
     with place.open() as hv:
         task = hv.add([NewTask("a")]).ids[0]

@@ -69,16 +69,16 @@ def test_a_fourth_agent_s_prompt_has_the_relevant_ones_and_another_branch_none(h
 
 def test_whoever_puts_the_results_together_is_told_all_of_them(hv):
     audit(hv)
-    last, other = hv.add(
-        [
-            NewTask("reduce", branch=name, data={"gather": "x"})
-            for name in ("security-audit", "other")
-        ]
-    ).ids
+    plain = NewTask("reduce", branch="security-audit", data={"gather": "x"})
+    task = plain._replace(key="reduce")
+    (last,) = hv.add([task], "one").ids
+    (other,) = hv.add([task._replace(branch="other")], "two").ids
+    (own,) = hv.add([plain]).ids  # the word in the data of any other task means nothing
     text = context_of(hv.store, hv.store.task(last))
     assert all(finding in text for finding in FINDINGS.values())
     assert text.count("BEGIN DATA") == text.count("END DATA") == 1
     assert context_of(hv.store, hv.store.task(other)) == ""
+    assert context_of(hv.store, hv.store.task(own)) == ""
 
 
 def test_another_branch_recalls_none_of_them(hv):

@@ -18,9 +18,9 @@ from hypervisor.domain.run import RunSpec
 from hypervisor.domain.settings import Settings
 from hypervisor.domain.task import NewTask, TaskFilter
 from hypervisor.operations import run as running
-from hypervisor.operations.claim import block, claim, complete, fail
+from hypervisor.operations.claim import block, claim, complete, fail, release
 from hypervisor.operations.context import Context, Equipment
-from hypervisor.operations.gathering import gather, with_result
+from hypervisor.operations.gathering import gather, is_new, with_result
 from hypervisor.operations.items import item_of
 from hypervisor.operations.patterns import (
     Whole,
@@ -315,6 +315,20 @@ class TestAgain:
         assert tend(hv, whole.batches[0])
         assert len(rows(hv, whole)) == 4
 
+    @pytest.mark.parametrize("names", ["abcd", "abc"])
+    def test_a_reduce_that_fails_runs_once_more_only_if_something_came_in(self, hv, names):
+        whole = submit(hv, then=())
+        do(hv, whole, 0)
+        (lease,) = take(hv, whole, 1)
+        gather(hv, lease)
+        submit(hv, names, then=())
+        do(hv, whole, 0)
+        tend(hv, whole.batches[0])
+        fail(hv, lease.token, "broken", final=True)
+        assert tend(hv, whole.batches[0]) is (names == "abcd")
+        assert [len(rows(hv, whole))] == [4] if names == "abcd" else not take(hv, whole, 1)
+        assert is_tended(hv, whole.batches[0])
+
     def test_without_what_followed_it_is_a_batch_by_itself(self, hv):
         self.finished(hv)
         alone = submit(hv, then=(), reduce=None)
@@ -352,6 +366,47 @@ class TestTwoHosts:
         assert path.startswith(str(tmp_path / "other")) and path in given.body
         assert item_of(lease.task).text not in given.body
         assert len(Path(path).read_text().splitlines()) == 2
+
+    @pytest.mark.parametrize("later", [[], ["abcde"]])
+    def test_what_ran_while_one_looks_does_not_run_again(self, hv, other, monkeypatch, later):
+        """All of it in the moment between the look at the last item and the decision."""
+        whole = submit(hv, then=())
+        do(hv, whole, 0), rows(hv, whole)
+        submit(hv, "abcd", then=())
+        do(hv, whole, 0)
+        real, left = running.reports, ["", *later]
+        (task,) = hv.store.list_tasks(TaskFilter(batch=whole.batches[-1]), 9)
+
+        def reports(context, batch):
+            yield from real(context, batch)
+            while context is hv and left:
+                if names := left.pop(0):
+                    submit(other, names, then=())
+                    do(other, whole, 0)
+                assert tend(other, whole.batches[0])
+                (lease,) = take(other, whole, -1)
+                gather(other, lease)
+                complete(other, lease.token)
+
+        monkeypatch.setattr(running, "reports", reports)
+        assert later or not is_new(hv, task)
+        assert not tend(hv, whole.batches[0]) and not left
+        assert not take(hv, whole, -1)
+
+    def test_a_claim_that_has_ended_does_not_say_what_was_given(self, hv, other):
+        whole = submit(hv, then=())
+        do(hv, whole, 0)
+        (lease,) = take(hv, whole, -1)
+        name = f"gathered {lease.task.id}"
+        release(hv, lease.token)
+        gather(hv, lease)
+        assert hv.store.setting(name) is None
+        (again,) = take(other, whole, -1)
+        gather(other, again)
+        assert hv.store.setting(name)
+        assert [each.until for each in hv.store.claims_of("w@" + LocalHost().host())] == [
+            again.until
+        ]  # fmt: skip
 
     def test_a_printed_result_that_was_made_again_is_new(self, hv, other):
         whole = submit(hv, "a", then=())

@@ -431,6 +431,25 @@ class TestFoldersForMail:
             "cur", "new", "tmp",
         ]  # fmt: skip
 
+    def test_where_a_part_is_a_link_only_what_is_needed_is_made(self, hv, mails, folder):
+        (folder / "box/new").rmdir()
+        (folder / "kept").mkdir()
+        (folder / "box/new").symlink_to("../kept")
+        before = tree(folder)
+        assert apply(hv).applied == 2
+        assert [path.name for path in (folder / "box/.Spam").iterdir()] == ["cur"]
+        assert len(hv.undo(BATCH).undone) == 2
+        assert tree(folder) == before
+
+    def test_stay_whole_while_a_part_of_them_is_a_link(self, hv, mails, folder):
+        apply(hv)
+        (folder / "box/.Spam/new").rmdir()
+        (folder / "box/.Spam/new").symlink_to("../cur")
+        hv.undo(BATCH)
+        assert sorted(path.name for path in (folder / "box/.Spam").iterdir()) == [
+            "cur", "new", "tmp",
+        ]  # fmt: skip
+
     def test_elsewhere_such_names_mean_nothing(self, hv, given, folder):
         given([move("in/a.md", ".x/cur/a.md")], [move("in/b.md", "in/cur/b.md")])
         apply(hv)

@@ -221,6 +221,22 @@ class TestMaking:
         with pytest.raises(InvalidInput, match="name that one"):
             hv.new_skill("third", "c reduce")
 
+    def test_what_the_only_agent_may_do_and_cost_goes_along(self, hv):
+        agent = RunSpec(
+            "/", agent="claude", agents=("claude",), prompt="Sum up", permissions="read-only",
+            allow=("Bash",), model="sonnet", turns=7, fallback="codex", budget=5_000_000,
+            task_budget=1_000_000, tokens=900, task_tokens=90, silence=7_000,
+        )  # fmt: skip
+        run_pattern(hv, SPEC._replace(time=60_000), tasks("a"), "b", (), agent)
+        found = read_skill(hv.new_skill("new", "b").files["SKILL.md"].encode(), "new").options
+        wanted = {
+            "permissions": "read-only", "allow": ["Bash"], "model": "sonnet", "turns": 7,
+            "fallback": "codex", "budget": 5_000_000, "task_budget": 1_000_000, "tokens": 900,
+            "task_tokens": 90, "timeout": 60_000,
+        }  # fmt: skip
+        assert {name: found[name] for name in wanted} == wanted
+        assert "silence" not in found  # that is of the reduce alone
+
     def test_outside_a_project_only_the_users_folder_will_do(self, hv, project, monkeypatch):
         hv.run(SPEC, tasks("a"), "b")
         (project.parent / "elsewhere").mkdir()

@@ -10,7 +10,7 @@ import pytest
 from hypervisor.domain.action import checked
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.operations.mail import maildir_items, mbox_items
-from hypervisor.skills import mail_classify
+from hypervisor.skills import mail_classify, mail_classify_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mail" / "inbox.mbox"
 PERSON = "Ann <ann@home.example>"
@@ -51,6 +51,12 @@ def test_the_examples_are_what_their_names_say():
     found = {name: mail_classify.run(columns)["category"] for name, columns in items.items()}
     assert found == {name: name[1:].rsplit("-", 1)[0] for name in found}
     assert len({columns["date"][:7] for columns in items.values()}) == 3  # months, for chunks
+
+
+@pytest.mark.parametrize("kind", ["plain", "html"])
+def test_half_a_character_does_not_get_into_the_text(kind):
+    raw = f"Content-Type: text/{kind}; charset=utf-7\n\na+2AA-b +AOk-".encode()
+    assert mail_classify_text.read(raw, PERSON, "Hi", 100).text == "a?b é"
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,16 @@ def test_the_gate_after_the_first_does_not_ask_where_nothing_follows(ledger):
     assert [c.state for c in later] == ["free", "open", "held"]
 
 
+def test_the_gate_after_the_first_asks_of_the_second_where_they_come_one_by_one(ledger):
+    batch = ledger.declare("b", SPEC, "me", NOW).id
+    found = [ledger.declare_chunks(batch, [name], "first")[-1].state for name in "abc"]
+    assert found == ["free", "open", "held"]
+    ledger.add([NewTask(n, chunk=i) for i, n in enumerate("abc", 1)], "b", "me", NOW)
+    assert work(ledger) == ["a", "b"]
+    assert ledger.decide_chunk(batch, 2, "approved", "", [3], "ann", NOW) == [3]
+    assert ledger.declare_chunks(batch, ["d"], "first")[-1].state == "free"
+
+
 def test_a_gate_behind_chunks_that_had_none_holds_and_lets_go(ledger):
     """Somebody must be asked: else what is held would wait for ever."""
     batch = ledger.declare("b", SPEC, "me", NOW).id

@@ -16,10 +16,11 @@ from hypervisor.domain.errors import StoreNewer
 from hypervisor.domain.lease import ClaimRequest, Usage, Verdict, parse_token
 from hypervisor.domain.run import Pause
 from hypervisor.domain.task import NewTask
-from hypervisor.store import schema
+from hypervisor.store import postgres, schema
 from hypervisor.store.dialect import POSTGRES_WORDS, SQLITE_WORDS
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import SCHEMA, VERSION_TABLE, PostgresDatabase
+from hypervisor.store.sqlite import SqliteDatabase
 from tests.store import invariants
 from tests.store.given import ANN, LEASE, NOW, claim_all
 from tests.support.databases import DATABASES, Postgres, Sqlite
@@ -156,6 +157,39 @@ def test_whoever_comes_first_migrates_and_the_others_find_it_done(old_place):
     for thread in threads:
         thread.join(60)
     assert seen == [schema.VERSION] * 4
+
+
+def test_a_newer_program_that_comes_first_is_not_undone(old_place, monkeypatch):
+    kind, where = old_place
+    overtaken: list[int] = []
+
+    def then_somebody_newer(look):
+        def looking(place):
+            found = look(place)
+            if not overtaken:
+                overtaken.append(found)
+                become(where, 999)
+            return found
+
+        return looking
+
+    def become(where, version):
+        if kind is Sqlite:
+            connection = apsw.Connection(str(where))
+            connection.pragma("user_version", version)
+            return connection.close()
+        with psycopg.connect(where, autocommit=True) as other:
+            other.execute(f"UPDATE {SCHEMA}.schema_version SET version = {version}")
+
+    if kind is Sqlite:
+        look = SqliteDatabase._check_identity
+        monkeypatch.setattr(SqliteDatabase, "_check_identity", then_somebody_newer(look))
+    else:
+        monkeypatch.setattr(postgres, "_version", then_somebody_newer(postgres._version))
+    for _ in range(2):  # the second time it is seen at once
+        with pytest.raises(StoreNewer, match="schema 999"):
+            kind(where)
+    assert overtaken == [1]
 
 
 @pytest.fixture

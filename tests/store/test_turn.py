@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from typing import Any
+from zlib import crc32
 
 import psycopg
 import pytest
@@ -250,5 +251,7 @@ def test_postgres_without_the_right_to_make_functions_goes_the_general_way(postg
             "SELECT proname FROM pg_proc WHERE pronamespace = 'hypervisor'::regnamespace"
         )
         assert name == turn.POSTGRES_NAME
+        program = turn.POSTGRES_PROGRAM.partition(name)[2]  # with what it takes
+        assert program.startswith("(bigint,") and name == f"turn_{crc32(program.encode()):08x}"
         connection.execute("DROP OWNED BY guest")
         connection.execute("DROP ROLE guest")

@@ -108,9 +108,12 @@ class ActionFiles:
     def _missing_of_mail(self, parts: list[str]) -> list[str]:
         """A folder for mail, `.Name` in a Maildir, is one only with all of its three parts."""
         own = mail_parts(os.sep.join(parts))
-        if not own or not all(self._is_there([*parts[:-2], each]) for each in MAIL_PARTS):
+        try:
+            if not own or not all(self._is_there([*parts[:-2], each]) for each in MAIL_PARTS):
+                return []
+            return [each for each in own if not self._is_there(each.split(os.sep))]
+        except (OSError, InvalidInput):  # a part is a link: none that we would complete
             return []
-        return [each for each in own if not self._is_there(each.split(os.sep))]
 
     def _is_there(self, parts: list[str]) -> bool:
         try:
@@ -208,8 +211,10 @@ class ActionFiles:
     def _holds_something(self, path: str) -> bool:
         try:
             folder = self._open(path.split(os.sep))
-        except (OSError, InvalidInput):
+        except FileNotFoundError:
             return False
+        except (OSError, InvalidInput):  # whatever is there, it is not empty
+            return True
         try:
             return bool(os.listdir(folder))
         finally:

@@ -54,13 +54,14 @@ class Chunk(NamedTuple):
 
 def first_state(gate: str, before: Iterable[str], is_last: bool) -> str:
     """Whether a new chunk may run at once, by the states of those before it. With the gate
-    `first`, one that nothing follows on asks for no decision: there is nothing left to hold."""
+    `first`, an only one asks for no decision: there is nothing to hold. If others come later,
+    the first of them asks."""
     states = set(before)
     if gate == NONE or (gate == FIRST and states & {APPROVED, REJECTED}):
         return FREE
     if states & {OPEN, HELD}:
         return HELD
-    return FREE if gate == FIRST and is_last else OPEN
+    return FREE if gate == FIRST and is_last and not states else OPEN
 
 
 def span_name(span: str, when: str | None) -> str:

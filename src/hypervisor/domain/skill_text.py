@@ -13,6 +13,7 @@ from hypervisor.domain.yaml_text import written
 
 Fields = dict[str, Any]
 PROMPT, SCHEMA = "prompt.md", "schema.json"
+COSTS = ("budget", "task-budget", "tokens", "task-tokens")
 SIZES = (("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10))
 SPANS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
@@ -55,12 +56,24 @@ def way_of(spec: RunSpec) -> Fields:
     return {"command": list(spec.command)} if spec.command else {"function": spec.function}
 
 
-def _agent(spec: RunSpec) -> Fields:
-    return {"prompt": PROMPT} | _given({
-        "permissions": spec.permissions if spec.permissions != "edit" else None,
-        "workspace": spec.workspace if spec.workspace != "project" else None,
+def leave_of(spec: RunSpec, usual: str = "edit") -> Fields:
+    """What an agent may do, on the items or in a reduce."""
+    return _given({
+        "permissions": spec.permissions if spec.permissions != usual else None,
         "allow": list(spec.allow), "model": spec.model, "turns": spec.turns,
-        "fallback": spec.fallback, "pull": spec.pull if spec.mode == "pull" else None,
+        "fallback": spec.fallback,
+    })  # fmt: skip
+
+
+def costs_of(spec: RunSpec) -> Fields:
+    """What an agent may cost: those of the limits that are about nothing else."""
+    return {name: value for name, value in limits_of(spec).items() if name in COSTS}
+
+
+def _agent(spec: RunSpec) -> Fields:
+    return {"prompt": PROMPT} | leave_of(spec) | _given({
+        "workspace": spec.workspace if spec.workspace != "project" else None,
+        "pull": spec.pull if spec.mode == "pull" else None,
         "schema": SCHEMA if spec.schema else None,
     })  # fmt: skip
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from hypervisor.domain.lease import parse_token
 from hypervisor.domain.lifecycle import DONE, WAITING
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 GATHER = "gather"  # in the data of a reduce task: the id of the batch whose results it gets
 FROM = "from"  # in the data of a later stage's task: the id of its task in the stage before
+REDUCE = "reduce"  # the key of a reduce task in its batch
 STAGE = "stage"  # … and which stage it is, the second being 2
 GATHERED = "gathered "  # and a reduce task's id: a setting, the mark of what it was last given
 GIVEN = ("result", "output")  # what a later stage's command can name beside the columns
@@ -34,7 +36,7 @@ def gather(hv: Context, lease: Lease) -> Lease:
     """Write the results that a reduce task is about, before it starts, and let its item be that
     file: each host has it elsewhere. Any other claim is given back as it is."""
     task = lease.task
-    batch = _gathers(task)
+    batch = gathers(task)
     if not batch:
         return lease
     meant = hv.store.batch(batch)
@@ -44,7 +46,8 @@ def gather(hv: Context, lease: Lease) -> Lease:
         for each, line in known
     )
     path = hv.batch_files.write(meant.name, RESULTS, text)
-    hv.store.set(GATHERED + task.id, _mark(hv, task, known))
+    if _holds(hv, lease):  # else another attempt says what was given
+        hv.store.set(GATHERED + task.id, _mark(hv, task, known))
     return lease._replace(task=_about(task, path))
 
 
@@ -61,14 +64,23 @@ def told_of(path: str) -> str:
 def is_new(hv: Context, task: Task) -> bool:
     """Whether a reduce task would be given, or told, anything but what it was last time. The store
     alone decides that: what was printed is kept on one host, and all must answer the same."""
-    batch = _gathers(task)
-    last = hv.store.setting(GATHERED + task.id)
-    return bool(batch) and last != _mark(hv, task, _known(hv, batch))
+    batch = gathers(task)
+    if not batch:
+        return False
+    mark = _mark(hv, task, _known(hv, batch))  # takes its time: another host may gather meanwhile
+    return hv.store.setting(GATHERED + task.id) != mark
 
 
-def _gathers(task: Task) -> str:
+def gathers(task: Task) -> str:
+    """The batch whose results it gets; in the data of any other task the word means nothing."""
     batch = task.data.get(GATHER) if isinstance(task.data, dict) else None
-    return batch if isinstance(batch, str) else ""
+    return batch if isinstance(batch, str) and task.key == REDUCE else ""
+
+
+def _holds(hv: Context, lease: Lease) -> bool:
+    """Whether the claim has not ended meanwhile; it lasts as long as it would have."""
+    token, now = parse_token(lease.token), hv.store.now()
+    return bool(hv.store.heartbeat([token], max(lease.until - now, 1), now))
 
 
 def _about(task: Task, path: str) -> Task:

@@ -27,7 +27,7 @@ from hypervisor.domain.hive import (
 from hypervisor.domain.ids import clean
 from hypervisor.domain.lease import parse_token
 from hypervisor.domain.likeness import search_words
-from hypervisor.operations.gathering import GATHER
+from hypervisor.operations.gathering import gathers
 
 if TYPE_CHECKING:
     from hypervisor.domain.task import Task
@@ -182,7 +182,7 @@ def relevant(store: Store, task: Task, limit_chars: int = 6_000) -> str:
     where = _seen_from(store, task.branch)
     about = f"{task.title}\n{task.body[:LONGEST_QUERY]}"
     words = tuple(search_words(about, MOST_ASKED))
-    if isinstance(task.data, dict) and GATHER in task.data:
+    if gathers(task):
         words = ()  # a reduce is about whatever the others found
     elif not words:
         return ""

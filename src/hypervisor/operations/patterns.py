@@ -26,6 +26,7 @@ from hypervisor.operations.gathering import (
     FROM,
     GATHER,
     GATHERED,
+    REDUCE,
     STAGE,
     is_new,
     printed,
@@ -39,7 +40,6 @@ from hypervisor.operations.specs import check_spec
 PATTERN = "pattern "  # and a batch's id: a setting, the whole that it is part of
 UNTENDED = "untended "  # and the first batch's id: somebody has still to look after the reduce
 LABEL = "agent:"
-REDUCE = "reduce"
 PAGE = 1_000
 NEVER = 4_102_444_800_000  # the year 2100
 MOVING = (lifecycle.ACTIVE, lifecycle.IN_PROGRESS, lifecycle.MERGING)
@@ -225,9 +225,13 @@ def _awaits_decision(hv: Context, batch: str) -> bool:
 def _let_go(hv: Context, task: Task) -> bool:
     state = task.state
     if state in lifecycle.TERMINAL or state in (lifecycle.BLOCKED, lifecycle.REVIEW):
-        wanted = hv.store.setting(GATHERED + task.id) == ""  # it did not succeed, and was asked for
-        if not (wanted or (state == lifecycle.DONE and is_new(hv, task))):
+        last = hv.store.setting(GATHERED + task.id)
+        wanted = last == ""  # it did not succeed, and was asked for
+        given = state == lifecycle.DONE or (state == lifecycle.FAILED and last is not None)
+        if not (wanted or (given and is_new(hv, task))):
             return False
+        if hv.store.task(task.id).attempts != task.attempts:
+            return False  # it ran while we looked: another host was quicker
         state = hv.store.reopen(task.id, "something new came in", hv.actor)
     if state == lifecycle.WAITING:
         hv.store.update(task.id, Changes(after=(), start_at=0), hv.actor)

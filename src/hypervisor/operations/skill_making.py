@@ -19,7 +19,17 @@ from hypervisor.domain.errors import InvalidInput, WrongState
 from hypervisor.domain.priority import DEFAULT
 from hypervisor.domain.run import RunSpec, spec_from
 from hypervisor.domain.skill import FILE, check_name, own_file, read_skill
-from hypervisor.domain.skill_text import PROMPT, SCHEMA, Fields, fields_of, skill_text, way_of
+from hypervisor.domain.skill_text import (
+    PROMPT,
+    SCHEMA,
+    Fields,
+    costs_of,
+    fields_of,
+    leave_of,
+    limits_of,
+    skill_text,
+    way_of,
+)
 from hypervisor.domain.task import Task, TaskFilter
 from hypervisor.domain.template import Item
 from hypervisor.operations.context import Context
@@ -241,10 +251,16 @@ class _Making:
             if last.agent:
                 self._files["reduce.md"] = (last.prompt or INSTRUCTIONS).encode()
                 found["reduce"]["prompt"] = "reduce.md"
-                usual = "read-only" if self._spec.propose else "edit"
-                if not self._spec.agent and last.permissions != usual:
-                    found["permissions"] = last.permissions
+                found |= self._only_agent(last)
         return found
+
+    def _only_agent(self, last: RunSpec) -> Fields:
+        """What the agent of the reduce may do and cost, where no other one works."""
+        if self._spec.agent:
+            return {}  # it has the leave of that one
+        found = leave_of(last, "read-only" if self._spec.propose else "edit")
+        limits = limits_of(self._spec) | costs_of(last)
+        return found | ({"limits": limits} if limits else {})
 
 
 def _from_anywhere(stage: RunSpec) -> list[str]:

@@ -18,10 +18,10 @@ from hypervisor.domain.task import Json, NewTask, TaskFilter
 from hypervisor.domain.template import Item
 from hypervisor.operations.add import add, checked_task
 from hypervisor.operations.context import Context
-from hypervisor.operations.gathering import GATHER, results_path, told_of
+from hypervisor.operations.gathering import GATHER, REDUCE, results_path, told_of
 from hypervisor.operations.items import occurrences, task_for
 from hypervisor.operations.learn import prior_of
-from hypervisor.operations.patterns import REDUCE, Pattern, keep_pattern, reduce_name
+from hypervisor.operations.patterns import Pattern, keep_pattern, reduce_name
 from hypervisor.operations.run import run
 from hypervisor.operations.specs import check_spec
 from hypervisor.operations.waiting import start_cursor

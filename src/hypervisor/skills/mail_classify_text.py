@@ -102,7 +102,7 @@ def _text_of(parts: list[Message[str, str]], longest: int) -> str:
             text = _decoded(part)
             text = plain(text) if kind == "text/html" else text
             if text.strip():
-                return text[:longest]
+                return text[:longest].encode("utf-8", "replace").decode()  # no half characters
     return ""
 
 

@@ -312,6 +312,8 @@ class PostgresDatabase:
 
     def _prepare_schema(self) -> None:
         version = self._transaction(_version)
+        if 0 <= version < schema.VERSION:
+            version = self._transaction(_migrate)
         if version > schema.VERSION:
             raise StoreNewer(
                 f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
@@ -322,8 +324,6 @@ class PostgresDatabase:
                 f"{self.where} has a schema `{SCHEMA}` that is not a Hypervisor store. "
                 "Nothing was changed; use another database."
             )
-        if version < schema.VERSION:
-            self._transaction(_migrate)
 
 
 def _version(session: Session) -> int:
@@ -347,11 +347,13 @@ def _program(session: Session) -> None:
     session.run(turn.POSTGRES_PROGRAM)
 
 
-def _migrate(session: Session) -> None:
-    """Bring an empty or older database up to date, whoever comes first."""
+def _migrate(session: Session) -> int:
+    """Bring an empty or older database up to date, whoever comes first. Returns its version."""
     session.lock("migrate")
     session.run(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     version = _version(session)
+    if not 0 <= version < schema.VERSION:
+        return version
     if version == 0:
         session.run(VERSION_TABLE)
         session.run("INSERT INTO schema_version (version) VALUES (0)")
@@ -359,6 +361,7 @@ def _migrate(session: Session) -> None:
         for statement in schema.statements(number, POSTGRES_WORDS):
             session.run(statement)
     session.run("UPDATE schema_version SET version = ?", (schema.VERSION,))
+    return schema.VERSION
 
 
 def _translate(error: BaseException, where: str) -> BaseException:
@@ -384,8 +387,7 @@ def _translate(error: BaseException, where: str) -> BaseException:
 
 
 def _line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _without_secrets(url: str) -> str:

@@ -297,7 +297,10 @@ class SqliteDatabase:
 
     def _migrate(self, session: Session) -> None:
         """Bring an empty or older file up to date, whoever comes first."""
-        for number in range(self._connection.pragma("user_version") + 1, schema.VERSION + 1):
+        version = self._check_identity()  # once more: now nobody else can be quicker
+        if version == schema.VERSION:
+            return
+        for number in range(version + 1, schema.VERSION + 1):
             for statement in schema.statements(number, SQLITE_WORDS):
                 session.run(statement)
         self._connection.pragma("application_id", schema.APPLICATION_ID)

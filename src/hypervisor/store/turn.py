@@ -178,11 +178,9 @@ BEGIN
     RETURN json_build_array({", ".join(f"picked.{name}" for name, _ in NEXT)});
 END
 """  # fmt: skip
-POSTGRES_NAME = f"turn_{crc32(_BODY.encode()):08x}"  # each version of the program has its own
-POSTGRES_PROGRAM = f"""
-CREATE OR REPLACE FUNCTION {POSTGRES_NAME}({", ".join(_PARAMETERS)})
-RETURNS json LANGUAGE plpgsql AS $${_BODY}$$
-"""
+_REST = f"({', '.join(_PARAMETERS)})\nRETURNS json LANGUAGE plpgsql AS $${_BODY}$$\n"
+POSTGRES_NAME = f"turn_{crc32(_REST.encode()):08x}"  # each version of the program has its own
+POSTGRES_PROGRAM = f"CREATE OR REPLACE FUNCTION {POSTGRES_NAME}{_REST}"
 POSTGRES_TURN = f"SELECT {POSTGRES_NAME}({', '.join('?' * len(_PARAMETERS))})"
 
 

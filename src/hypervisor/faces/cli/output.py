@@ -18,6 +18,7 @@ COLOURS = {
 
 JOINERS = "\u200c\u200d"  # invisible, but part of how words and emoji are written
 WIDEST_CELL = 20
+BEGINS_BLOCK = ("", " ", "#", "-", "*", "|", ">")  # lines of Markdown that are no plain text
 READABLE = 110  # columns of a line of text that the eye follows with ease
 
 
@@ -99,13 +100,13 @@ def wrapped(text: str, indent: str = "  ", first: str | None = None) -> str:
 
 def paragraphs(text: str) -> str:
     """A page of text, safe, and on a terminal as wide as that; what is indented, or a heading, a
-    list or a table, stays as it is."""
+    list, a quotation or a table, stays as it is."""
     if not sys.stdout.isatty() or "```" in text:
         return block(text)
     told = []
     for part in text.split("\n\n"):
         lines = [one_line(line) for line in part.split("\n")]
-        as_it_is = any(line[:1] in ("", " ", "#", "-", "*", "|") for line in lines)
+        as_it_is = any(line[:1] in BEGINS_BLOCK or line[0].isdecimal() for line in lines)
         told.append(
             "\n".join(f"  {each}" for each in lines) if as_it_is else wrapped(" ".join(lines))
         )

@@ -18,6 +18,7 @@ from hypervisor.domain.agents.routing import AUTO
 from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.skill import ANY, Ran, own_file
 from hypervisor.domain.skill_fields import FIELDS, FILES, NAME, PROGRAM
+from hypervisor.faces.cli import run_agents
 from hypervisor.faces.cli.output import one_line
 from hypervisor.operations.skill_folders import BUILT_IN, FoundSkill, find_skill, nearest
 
@@ -33,6 +34,7 @@ TOGETHER: dict[tuple[str, ...], tuple[str, ...]] = {
     ("requires",): (),
     ("key",): (),
 }
+OF_AGENT = ("model", "allow", "fallback")  # another agent knows others
 KEPT = ("store", "json")  # may stand before `run`, too
 
 
@@ -70,9 +72,8 @@ def apply(args: argparse.Namespace, found: FoundSkill) -> list[str]:
                 defaults.pop(field.option, None)
     elif not skill.run.agent:
         defaults.pop("prompt", None)
-    if args.agent and skill.run.agent and args.agent != _agent(skill.run):
-        for name in ("model", "allow", "fallback"):  # another agent knows others
-            defaults.pop(name, None)
+    for name in _not_meant(args, found):
+        defaults.pop(name, None)
     if args.agent and defaults.get("reduce_agent") == AUTO:
         del defaults["reduce_agent"]  # any agent: the one that was named
     for group, ruled_out in TOGETHER.items():
@@ -122,6 +123,18 @@ def _reduce(found: FoundSkill) -> dict[str, Any]:
     if last.function:
         return {"reduce_fn": last.function}
     return {"reduce_prompt": found.path(last.prompt), "reduce_agent": _agent(last)}
+
+
+def _not_meant(args: argparse.Namespace, found: FoundSkill) -> tuple[str, ...]:
+    """The options of the skill's agent that make no sense for who works in its place."""
+    run, last = found.skill.run, found.skill.reduce
+    if run.agent:
+        return OF_AGENT if args.agent and args.agent != _agent(run) else ()
+    if last is None or not last.agent or args.agent:
+        return ()
+    if args.reduce or args.reduce_fn:
+        return run_agents.FOR_REDUCE  # no agent at all
+    return OF_AGENT if args.reduce_agent and args.reduce_agent != _agent(last) else ()
 
 
 def _agent(ran: Ran) -> str:

@@ -152,11 +152,11 @@ class Desk:
                 release(self.hv, lease.token, "claimed beside a stale token")
         raise LeaseLost(token, why)
 
-    def give_back(self, leases: Sequence[Lease]) -> None:
+    def give_back(self, leases: Sequence[Lease], why: str = "the call was cancelled") -> None:
         """What was claimed for somebody who will not hear of it."""
         for lease in leases if not self.given.token else ():
             with suppress(HypervisorError):
-                release(self.hv, lease.token, "the call was cancelled")
+                release(self.hv, lease.token, why)
             self.drop(lease.token)
             self.handed_out -= 1
 

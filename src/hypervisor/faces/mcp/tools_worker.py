@@ -12,11 +12,12 @@ import anyio.lowlevel
 import anyio.to_thread
 from pydantic import Field
 
-from hypervisor.domain.errors import LeaseLost, WrongState
+from hypervisor.domain.errors import HypervisorError, LeaseLost, WrongState
 from hypervisor.domain.lease import DEFAULT_LEASE, Lease
 from hypervisor.faces.mcp.answers import (
     Beaten,
     Claim,
+    Claimed,
     Ended,
     Noted,
     claimed,
@@ -151,15 +152,28 @@ class WorkerTools:
         beat = claims.heartbeat(self.hv, tokens or [self.desk.token("")])
         return Beaten(alive=list(beat.alive), lost=list(beat.lost))
 
-    def _claim(self, leases: Any) -> Claim:
-        if leases:
-            return Claim(tasks=[claimed(gather(self.hv, lease)) for lease in leases])
+    def _claim(self, leases: Sequence[Lease]) -> Claim:
+        tasks: list[Claimed] = []
+        trouble = ""
+        for lease in leases:
+            try:
+                tasks.append(claimed(gather(self.hv, lease)))
+            except (OSError, HypervisorError) as error:
+                if self.desk.given.token:  # not ours to give back
+                    raise
+                trouble = f"the results for {lease.task.id} could not be put together: {error}"
+                self.desk.give_back([lease], trouble)
+        return Claim(tasks=tasks) if tasks else Claim(tasks=[], note=self._why_none(trouble))
+
+    def _why_none(self, trouble: str) -> str:
         given = self.desk.given
-        if given.token:
+        if trouble:
+            note = f"{trouble.rstrip('.')}. It was given back: end with the line QUEUE EMPTY"
+        elif given.token:
             note = NO_MORE
         else:
             note = ENOUGH if self.desk.spent else EMPTY
-        return Claim(tasks=[], note=note)
+        return note
 
     def _finish(
         self, token: str, result: Any, said: dict[str, Any], receipts: Sequence[str],

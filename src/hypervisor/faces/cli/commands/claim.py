@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from hypervisor.domain.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK
+from hypervisor.domain.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, HypervisorError, LeaseLost
 from hypervisor.domain.lease import Lease
 from hypervisor.faces.cli.output import block, clock, one_line, print_json
 from hypervisor.faces.cli.values import duration
-from hypervisor.operations.claim import claim
+from hypervisor.operations.claim import claim, release
 from hypervisor.operations.context import Context
 
 EXAMPLE = """hv claim --worker me --type review --can git
@@ -66,7 +66,7 @@ def claim_options(args: argparse.Namespace) -> dict[str, object]:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     taken = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
-    leases = [with_results(hv, lease) for lease in taken]
+    leases = with_results(hv, taken)
     if args.json:
         print_json(leases)
     else:
@@ -74,18 +74,37 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     return EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
 
 
-def with_results(hv: Context, lease: Lease) -> Lease:
-    """A reduce task comes with the file of its results."""
-    if not isinstance(lease.task.data, dict) or "gather" not in lease.task.data:
-        return lease
-    from hypervisor.operations.gathering import gather  # hardly ever needed here
+def with_results(hv: Context, leases: Iterable[Lease]) -> list[Lease]:
+    """A reduce task comes with the file of its results; without that it is given back."""
+    found: list[Lease] = []
+    for lease in leases:
+        if not isinstance(lease.task.data, dict) or "gather" not in lease.task.data:
+            found.append(lease)
+            continue
+        from hypervisor.operations.gathering import gather  # hardly ever needed here
 
+        try:
+            found.append(gather(hv, lease))
+        except (OSError, HypervisorError) as error:
+            if not _gave_back(hv, lease, error):
+                found.append(lease)
+    return found
+
+
+def _gave_back(hv: Context, lease: Lease, error: Exception) -> bool:
+    """False if that was not possible either: then its token must be told all the same."""
+    said = getattr(error, "strerror", None) or str(error).rstrip(".")
+    why = f"the file with its results could not be made: {said}"
+    gone = True
     try:
-        return gather(hv, lease)
-    except OSError as error:  # the claim holds all the same
-        why = f"the file with its results could not be written: {error.strerror}"
-        print(f"hv: {one_line(lease.task.title)}: {why}.", file=sys.stderr)
-        return lease
+        release(hv, lease.token, why)
+    except LeaseLost:
+        pass
+    except HypervisorError:
+        gone = False
+    then = "It is given back" if gone else "You have it without that file"
+    print(f"hv: {one_line(lease.task.title)}: {one_line(why)}. {then}.", file=sys.stderr)
+    return gone
 
 
 def print_leases(leases: Sequence[Lease]) -> None:

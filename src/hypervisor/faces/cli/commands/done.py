@@ -52,7 +52,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if turn.settled[0].lost:
         _give_back(hv, turn)
         raise LeaseLost(args.token, turn.settled[0].lost)
-    turn = turn._replace(leases=tuple(with_results(hv, lease) for lease in turn.leases))
+    turn = turn._replace(leases=tuple(with_results(hv, turn.leases)))
     if args.json:
         print_json(turn)
     else:
