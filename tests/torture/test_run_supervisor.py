@@ -153,7 +153,7 @@ class TestInterrupted:
         assert project.states() == {"active": 4, "done": 2}
         again = project.run("--workers", "2", "--", *note("go"), items="abcdef")
         assert again.code == 0, (again, project.story())
-        assert "2 already done, skipped" in again.out
+        assert "already done, skipped" in again.out  # more than 2, if the drained go on at once
         assert _noted(project, "begin") == list("abcdef")
         assert _outcomes(project) == ["done"] * 6
 
