@@ -153,7 +153,8 @@ def _comparable(path: str, table: str) -> list[str]:
 
 def _lane_row(plan: Plan) -> tuple[Any, ...]:
     lane = plan.lane
-    return (lane.id, *lane[:4], " ".join(lane.requires), lane.assignee, int(lane.keyed))
+    flags = int(lane.keyed), int(lane.paused)
+    return (lane.id, *lane[:4], " ".join(lane.requires), lane.assignee, *flags)
 
 
 _LANE_POSTGRES = ADD.replace("?", "%s")

@@ -1,0 +1,9 @@
+"""What the benchmarks fill millions of rows with is what the product would have written."""
+
+from __future__ import annotations
+
+from bench.fill import check
+
+
+def test_the_product_writes_the_same_rows(tmp_path):
+    check(str(tmp_path))
