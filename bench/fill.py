@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     """Tasks of one kind in one lane; the first is numbered `first`, later ones are younger."""
 
     kind: str
-    count: int
+    size: int
     first: int
     batch: str = ""
     type: str = "task"
@@ -57,7 +57,7 @@ def rows(plan: Plan, at: int) -> dict[str, Iterator[tuple[Any, ...]]]:
     born = "active" if plan.kind == "done" else state
 
     def named() -> Iterator[tuple[int, str]]:
-        return ((n, ids.encode(n)) for n in range(plan.first, plan.first + plan.count))
+        return ((n, ids.encode(n)) for n in range(plan.first, plan.first + plan.size))
 
     def events() -> Iterator[tuple[Any, ...]]:
         for _, task in named():
