@@ -169,6 +169,16 @@ def test_a_run_that_is_over_takes_away_its_own_environment_only(launcher, client
     assert launcher.environment("b1") is None
 
 
+def test_while_somebody_submits_a_run_no_environment_is_taken_away(launcher, client):
+    """It may be theirs by the time that it goes."""
+    client.keep_environment("b1")
+    with launcher.submitting():
+        client.forget_environment("b1")
+        assert launcher.environment("b1") == dict(os.environ)
+    client.forget_environment("b1")
+    assert launcher.environment("b1") is None
+
+
 def test_two_who_run_the_same_batch_at_once_are_not_in_each_others_way(
     launcher, client, monkeypatch
 ):
