@@ -79,7 +79,7 @@ def test_only_ids_are_names_of_outputs(outputs, tmp_path, name):
         lambda: outputs.read(name, 1, 0, 99),
         lambda: outputs.last_line(name, 1),
         lambda: outputs.bound(name, 1, 0),
-        lambda: outputs.remove(name, 1),
+        lambda: outputs.remove([Output(name, 1, 0, 0)]),
     ):
         with pytest.raises(InvalidInput, match="is no id"):
             use()
@@ -225,21 +225,26 @@ def test_only_outputs_are_listed(outputs, tmp_path):
     assert [(o.task, o.attempt) for o in outputs.all()] == [(TASK, 1)]
 
 
-def test_removing_tells_how_much_that_freed(outputs):
+def test_removing_tells_what_is_gone(outputs):
     write(outputs, b"abc", 1)
     write(outputs, b"de", 2)
-    assert outputs.remove(TASK, 1) == 3
+    first, second = sorted(outputs.all())
+    assert outputs.remove([first]) == [first]
     assert outputs.size(TASK, 1) is None and outputs.size(TASK, 2) == 2
-    assert outputs.remove(TASK, 2) == 2
+    assert outputs.remove([second]) == [second]
     assert os.listdir(outputs.root) == [], "the last one takes its folder along"
-    assert outputs.remove(TASK, 2) == 0
+
+
+def test_what_cannot_be_removed_is_not_told_to_be_gone(outputs):
+    os.makedirs(outputs.prepare(TASK, 1))
+    assert outputs.remove([Output(TASK, 1, 0, 0)]) == []
 
 
 def test_removing_a_link_leaves_what_it_leads_to(outputs, tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("mine")
     os.symlink(precious, outputs.prepare(TASK, 1))
-    outputs.remove(TASK, 1)
+    outputs.remove([Output(TASK, 1, 0, 0)])
     assert precious.read_text() == "mine" and not os.path.lexists(outputs.path(TASK, 1))
 
 

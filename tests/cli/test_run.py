@@ -410,7 +410,8 @@ class TestSupervise:
 def test_old_outputs_are_collected(hv):
     run(hv, *NOTHING_TO_SEE, "--name", "b", "--", "echo", items="ab")
     assert hv.ok("gc", "--dry-run").startswith("0 outputs (0 bytes) would be deleted, 2 outputs")
-    for output in hv.folder.glob(".hypervisor/outputs/*/*.log"):
+    until(lambda: not list(hv.folder.glob(".hypervisor/outputs/spools/*")), "the workers ended")
+    for output in hv.folder.glob(".hypervisor/outputs/*/*.pack"):
         os.utime(output, (time.time() - 31 * 86_400,) * 2)
     assert "2 outputs (4 bytes) would be deleted, 0 outputs" in hv.ok("gc", "--dry-run")
     expected = {"outputs": 2, "bytes": 4, "kept": 0, "kept_bytes": 0, "homes": 0}

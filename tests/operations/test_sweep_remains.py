@@ -5,11 +5,13 @@ The launcher is made up. It writes down what it was asked to do, and how the tas
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 from hypervisor.adapters.host import LocalHost
+from hypervisor.adapters.outputs import Outputs
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
 from hypervisor.domain.run import Remains
@@ -68,8 +70,7 @@ class Undertaker:
 @pytest.fixture
 def hv(tmp_path):
     undertaker: Any = Undertaker()
-    outputs: Any = None
-    equipment = Equipment(undertaker, outputs, Settings())
+    equipment = Equipment(undertaker, Outputs(str(tmp_path)), Settings())
     store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
     context = Context(store, DeadHost(), "me", equip=lambda: equipment)
     undertaker.look = lambda: {s: n for s, n in store.stats(None, NOW).states.items() if n}
@@ -277,3 +278,18 @@ def test_without_equipment_the_ledger_alone_is_swept(hv, tokens):
     left(hv, tokens[0])
     hv.equip = None
     assert len(sweep(hv, NOW + 1).reclaimed) == 5
+
+
+def test_what_ran_keeps_what_it_had_printed(hv, tokens):
+    spool = hv.outputs.spool_of(WORKER.id)
+    os.makedirs(os.path.dirname(spool))
+    with open(spool, "w") as file:
+        file.write("words")
+    left(hv, tokens[1], Verdict(tokens[0], "complete"))
+    hv.launcher.ended = None
+    sweep(hv, NOW + 1)
+    assert os.path.exists(spool), "something of it may still write"
+    hv.launcher.ended = 0
+    sweep(hv, NOW + 2)
+    assert hv.outputs.read(tokens[1].task, 1, 0, 99) == b"words"
+    assert not os.path.exists(spool) and hv.outputs.size(tokens[0].task, 1) is None

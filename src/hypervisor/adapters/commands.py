@@ -24,7 +24,7 @@ HOST_TROUBLE = (
 # A worker catches some signals and ignores others; what it runs shall not inherit that.
 RESET = (
     signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP, signal.SIGCHLD,
-    signal.SIGXFSZ,
+    signal.SIGXFSZ, signal.SIGIO,
 )  # fmt: skip
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 ERRORS_TOO = (os.POSIX_SPAWN_DUP2, 1, 2)

@@ -29,7 +29,7 @@ WAITING_TICK = 0.05
 STORE_PATIENCE, ASKED_PATIENCE = 300.0, 10.0
 WORKER_NEEDS = (
     "services.worker", "adapters.runner", "adapters.environment", "adapters.host",
-    "adapters.launch", "adapters.outputs", "adapters.batchfiles", "adapters.taskfiles",
+    "adapters.launch", "adapters.spool", "adapters.batchfiles", "adapters.taskfiles",
     "adapters.notifying", "adapters.agents.homes", "operations.claim", "store.ledger",
     "store.sqlite",
 )  # fmt: skip
@@ -171,6 +171,7 @@ def _worker(
     from hypervisor.adapters.environment import environment_for
     from hypervisor.adapters.launch import mark_of
     from hypervisor.adapters.runner import LocalRunner
+    from hypervisor.adapters.spool import Spool
     from hypervisor.domain.run import template_of
     from hypervisor.services.worker import Worker
 
@@ -178,7 +179,8 @@ def _worker(
     env = environment_for(spec, given, batch, locks_folder(_places(hv)))
     template = template_of(spec) if spec.command else None
     runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
-    return Worker(hv, me, batch, spec, runner, journal, hv.outputs, settings, settings.capabilities)
+    outputs = Spool(_places(hv).data, me.id) if spec.command else hv.outputs
+    return Worker(hv, me, batch, spec, runner, journal, outputs, settings, settings.capabilities)
 
 
 def _agent_worker(

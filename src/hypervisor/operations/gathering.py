@@ -101,7 +101,7 @@ def with_result(hv: Context, task: Task, item: Item) -> Item:
     if result is None:
         result = printed(hv, done.id, done.attempts).removesuffix("\n")
     own = item.columns or {"item": item.text}
-    path = hv.outputs.path(done.id, done.attempts)
+    path = hv.outputs.as_file(done.id, done.attempts)
     return item._replace(columns={**own, "result": result, "output": path})
 
 

@@ -33,21 +33,22 @@ def gc(hv: Context, dry_run: bool = False, now: int | None = None) -> Collected:
     doomed = _doomed(hv, found, finished, at)
     homes = _useless_homes(hv)
     if not dry_run:
-        _delete(hv, doomed, homes, now)
+        doomed = _delete(hv, doomed, homes, now)
     gone, all_bytes = sum(o.size for o in doomed), sum(o.size for o in found)
     return Collected(len(doomed), gone, len(found) - len(doomed), all_bytes - gone, len(homes))
 
 
-def _delete(hv: Context, doomed: list[Output], homes: list[str], now: int | None) -> None:
-    for output in doomed:
-        hv.outputs.remove(output.task, output.attempt)
+def _delete(hv: Context, doomed: list[Output], homes: list[str], now: int | None) -> list[Output]:
+    """Returns the outputs that are gone."""
+    gone = hv.outputs.remove(doomed)
     for name in homes:
         assert hv.equipment.homes is not None
         hv.equipment.homes.remove(name)
-    if doomed or homes:
-        data = {"outputs": len(doomed), "bytes": sum(output.size for output in doomed)}
+    if gone or homes:
+        data = {"outputs": len(gone), "bytes": sum(output.size for output in gone)}
         more = {"homes": len(homes)} if homes else {}
         hv.store.note("gc", {**data, **more}, hv.actor, now=now)
+    return gone
 
 
 def _useless_homes(hv: Context) -> list[str]:

@@ -61,6 +61,7 @@ def bury(hv: Context, worker: Worker, held: list[Holder], now: int) -> list[str]
     if remains is not None:
         if hv.launcher.end_leftovers(worker, remains) is None:
             return []  # something of it cannot be ended: its task stays with it
+        _recover_output(hv, worker, remains)
         _settle(hv, remains.verdicts, now)
     why = f"worker {worker.name} (process {worker.pid} on {worker.host}) is gone"
     back = [h.task for h in held if _reclaim(hv, h, why, now, _had_started(h, remains))]
@@ -74,6 +75,11 @@ def bury(hv: Context, worker: Worker, held: list[Holder], now: int) -> list[str]
     if remains is not None and not _holds_more(hv, worker):
         hv.launcher.forget_remains(worker, remains)  # last: whoever finds none may rely on that
     return back
+
+
+def _recover_output(hv: Context, worker: Worker, remains: Remains) -> None:
+    running = parse_token(remains.running) if remains.running else None
+    hv.outputs.recover(worker.id, running and (running.task, running.attempt))
 
 
 def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:

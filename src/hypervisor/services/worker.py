@@ -81,6 +81,7 @@ class Worker:
             self._settle()
         finally:
             self.runner.close()
+        self.outputs.close()
         self.hv.store.retire(self.me.id)
         self.journal.remove()
 
@@ -245,6 +246,7 @@ class Worker:
         self._give_back(self.leases, "the worker is busy with another task")
         self.size = self.spec.claim or 1
         self.runner.settle_in()
+        self.outputs.takes_long(lease.task.id, lease.task.attempts)
         watch = self._watch(lease, limits, started)
         ended: Ended | None = None
         while ended is None:
@@ -338,7 +340,7 @@ class Worker:
     def _usage(self, lease: Lease, ended: Ended, sampled: int) -> Usage:
         task = lease.task
         peak = max(ended.peak, sampled)
-        size = self.outputs.size(task.id, task.attempts)
+        size = self.outputs.ended(task.id, task.attempts)
         if size is not None and size > self.settings.keep_each:
             self.outputs.bound(task.id, task.attempts, self.settings.keep_each)
         self._learn(task.type, peak)
