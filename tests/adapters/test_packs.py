@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -80,8 +81,8 @@ def test_nobody_else_s_output_is_found(outputs, writer):
     add(outputs, writer, TASKS[0], f"{TASKS[1]}.1 3\nabc\n".encode())
     assert outputs.size(TASKS[1], 1) is None and outputs.size(TASKS[0], 2) is None
     assert read(outputs, TASKS[1]) == b""
-    pack_of(outputs, TASKS[0]).write_bytes(b"../../x.1 3\nabc\n")
-    assert list(outputs.all()) == []
+    pack_of(outputs, TASKS[0]).write_bytes(f"{OTHER}.1 3\nabc\n$.1 1\nx\n".encode())
+    assert list(outputs.all()) == [] and outputs.size(OTHER, 1) is None
 
 
 @pytest.mark.parametrize("cut", range(1, 22))
@@ -174,6 +175,24 @@ def test_a_writer_that_comes_back_writes_into_what_is_there_now(outputs, writer)
     assert texts == [b"", b"second", b"third", b"elsewhere"]
 
 
+def test_records_taken_out_just_as_the_writer_comes_take_nothing_along(
+    outputs, writer, monkeypatch
+):
+    for task in TASKS[:2]:
+        add(outputs, writer, task, task.encode())
+    writer.close()
+    lock = fcntl.flock
+
+    def after_another(handle, how):
+        monkeypatch.undo()
+        outputs.remove([Output(TASKS[0], 1, 0, 0)])
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", after_another)
+    add(outputs, writer, TASKS[2], b"third")
+    assert [read(outputs, task) for task in TASKS] == [b"", TASKS[1].encode(), b"third"]
+
+
 # As a file
 
 
@@ -181,6 +200,8 @@ def test_a_program_gets_a_file(outputs, writer):
     add(outputs, writer, TASKS[0], b"first\n")
     path = outputs.as_file(TASKS[0], 1)
     assert Path(path).read_bytes() == b"first\n" and os.stat(path).st_mode & 0o777 == 0o600
+    Path(path).write_bytes(b"longer than what was packed")
     assert outputs.as_file(TASKS[0], 1) == path
+    assert read(outputs, TASKS[0]) == b"longer than what was packed", "a file is preferred"
     assert sorted(os.listdir(os.path.dirname(path))) == [f"{TASKS[0]}.1.log", "7.ab.pack"]
     assert outputs.as_file(TASKS[1], 1) == outputs.path(TASKS[1], 1), "if there were one"
