@@ -14,7 +14,7 @@ from hypervisor.domain.run import RunSpec, Vital, spec_data
 from hypervisor.domain.settings import Settings
 from hypervisor.domain.task import NewTask, TaskFilter
 from hypervisor.operations.context import Context, Equipment
-from hypervisor.services.worker import Worker
+from hypervisor.services.worker import GLANCE, Worker
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 
@@ -69,6 +69,8 @@ class Script:
             raise self._answers[0]
 
     def wait(self, seconds):
+        if seconds == GLANCE and not isinstance(self._answers[0], Ended):
+            return None
         answer = self._answers.pop(0)
         return answer() if callable(answer) else answer
 

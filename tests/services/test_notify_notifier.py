@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.domain.settings import Settings
 from hypervisor.operations.context import Context, Equipment
-from hypervisor.operations.notify import add_rule
-from hypervisor.services.notifier import PAUSE_MS, START_MS, Deliverer, Notifier
+from hypervisor.operations.notify import add_rule, remove_rule
+from hypervisor.services import notifier as service
+from hypervisor.services.notifier import (
+    MOST_AT_ONCE,
+    PAUSE_MS,
+    START_MS,
+    Deliverer,
+    Notifier,
+)
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.operations.test_notify import NOW, Host, Mailbox, rule_of, settle
@@ -80,6 +90,36 @@ class TestNotifier:
         assert hv.store.notices_waiting()["log"][0] == 1
         assert launcher.started == 1
 
+    def test_a_clock_that_was_put_back_stops_nothing(self, hv, launcher):
+        notifier = Notifier(hv)
+        add_rule(hv, "log", ["done"], ["x"])
+        finish(hv, "a")
+        notifier.tick(NOW)
+        finish(hv, "b")
+        notifier.tick(NOW - 3_600_000)
+        assert hv.store.notices_waiting()["log"][0] == 2
+        assert launcher.started == 2
+
+    def test_the_last_look_is_never_too_soon(self, hv, launcher, monkeypatch):
+        """However short a time after the one before, and after the last start."""
+        for pause in ("PAUSE_MS", "START_MS"):
+            monkeypatch.setattr(service, pause, 10**9)
+        notifier = Notifier(hv)
+        add_rule(hv, "log", ["done"], ["x"])
+        finish(hv, "a")
+        notifier.tick(hv.now())
+        finish(hv, "b")
+        notifier.last_look()
+        assert hv.store.notices_waiting()["log"][0] == 2
+        assert launcher.started == 2
+
+    def test_a_store_that_is_away_does_not_keep_the_supervisor(self, hv, launcher, monkeypatch):
+        add_rule(hv, "log", ["done"], ["x"])
+        finish(hv, "a")
+        monkeypatch.setattr(hv.store, "notices_waiting", away)
+        Notifier(hv).last_look()
+        assert launcher.started == 0
+
     def test_a_receiver_that_is_left_alone_needs_nobody(self, hv, launcher):
         add_rule(hv, "log", ["done"], ["x"])
         finish(hv, "a")
@@ -101,7 +141,113 @@ class TestNotifier:
         assert hv.store.notices_waiting()["log"][0] == 1
 
 
+def away(*_):
+    raise StoreUnavailable("the store is away for a moment")
+
+
+class Slow(Mailbox):
+    """A receiver that keeps everybody waiting until it opens."""
+
+    def __init__(self):
+        super().__init__()
+        self.opens = threading.Event()
+        self.came = threading.Semaphore(0)
+
+    def deliver(self, rule, notice, heard=False):
+        self.came.release()
+        assert self.opens.wait(60)
+        return super().deliver(rule, notice, heard)
+
+
 class TestDeliverer:
+    @pytest.fixture
+    def slow(self, hv):
+        found = Slow()
+        hv._equipment = hv.equipment._replace(courier=found)
+        yield found
+        found.opens.set()
+
+    def test_one_at_a_time_for_each_rule(self, hv, slow):
+        add_rule(hv, "log", ["done"], ["x"])
+        finish(hv, "a", "b")
+        deliverer = Deliverer(hv)
+        deliverer.tick(hv.now())
+        first = dict(deliverer._at_work)
+        assert slow.came.acquire(timeout=60)
+        for _ in range(3):
+            assert deliverer.tick(hv.now())
+        assert deliverer._at_work == first
+        slow.opens.set()
+        first["log"].join(60)
+        assert slow.said == ["done: a", "done: b"]
+
+    def test_no_receiver_holds_up_another_and_not_all_work_at_once(self, hv, slow):
+        for number in range(MOST_AT_ONCE + 1):
+            add_rule(hv, f"log{number:02}", ["done"], ["x"])
+        finish(hv, "a")
+        deliverer = Deliverer(hv)
+        deliverer.tick(hv.now())
+        for _ in range(MOST_AT_ONCE):
+            assert slow.came.acquire(timeout=60)
+        deliverer.tick(hv.now())
+        assert len(deliverer._at_work) == MOST_AT_ONCE
+        slow.opens.set()
+        deliverer.run()
+        assert len(slow.got) == MOST_AT_ONCE + 1
+
+    def test_it_stays_while_somebody_is_at_work(self, hv, slow, monkeypatch):
+        """What is being delivered is waited for, also if nothing else is left to do."""
+        monkeypatch.setattr(service, "LINGER", 0.2)
+        add_rule(hv, "log", ["done"], ["x"])
+        finish(hv, "a")
+        deliverer = Deliverer(hv)
+        running = threading.Thread(target=deliverer.run)
+        running.start()
+        assert slow.came.acquire(timeout=60)
+        remove_rule(hv, "log")  # nothing waits any more
+        running.join(1.0)  # five times as long as it would stay for nothing
+        assert running.is_alive() and not deliverer._is_ending.is_set()
+        slow.opens.set()
+        running.join(60)
+        assert not running.is_alive() and slow.said == ["done: a"]
+
+    def test_when_it_ends_it_begins_nothing_and_waits_for_what_it_began(
+        self, hv, slow, monkeypatch
+    ):
+        add_rule(hv, "log", ["done"], ["x"])
+        finish(hv, "a", "b")
+        deliverer = Deliverer(hv)
+        deliverer.tick(hv.now())
+        assert slow.came.acquire(timeout=60)
+        monkeypatch.setattr(service, "LINGER", 0.0)
+        running = threading.Thread(target=deliverer.run)
+        running.start()
+        assert deliverer._is_ending.wait(60)
+        assert running.is_alive(), "it waits"
+        slow.opens.set()
+        running.join(60)
+        assert slow.said == ["done: a"] and hv.store.notices_waiting()["log"][0] == 1
+
+    def test_a_store_that_is_away_for_a_moment_is_waited_for(self, hv, mailbox, monkeypatch):
+        add_rule(hv, "log", ["done"], ["x"])
+        finish(hv, "a")
+        real, failures = hv.store.notices_waiting, iter([away])
+        monkeypatch.setattr(hv.store, "notices_waiting", lambda: next(failures, real)())
+        Deliverer(hv).run()
+        assert mailbox.said == ["done: a"]
+
+    def test_a_store_that_fails_while_delivering_is_no_crash(self, hv, mailbox, monkeypatch):
+        crashes = []
+        monkeypatch.setattr(threading, "excepthook", crashes.append)
+        monkeypatch.setattr(hv.store, "notice_sent", away)
+        add_rule(hv, "log", ["done"], ["x"])
+        finish(hv, "a")
+        deliverer = Deliverer(hv)
+        deliverer.tick(hv.now())
+        deliverer._at_work["log"].join(60)
+        assert mailbox.said == ["done: a"] and crashes == []
+        assert hv.store.notices_waiting()["log"][0] == 1, "it is delivered again"
+
     def test_delivers_and_has_no_more_to_do(self, hv, mailbox):
         add_rule(hv, "log", ["done"], ["x"])
         finish(hv, "a", "b")

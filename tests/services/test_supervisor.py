@@ -56,6 +56,7 @@ class Host:
         self.ended: list[tuple[int, int]] = []
         self.left: dict[int, Remains] = {}
         self.forgotten: list[int] = []
+        self.recovered: list[tuple[str, int] | None] = []
         self.ends = True
         self.using: dict[int, int] = {}
         self.words: list[dict[str, Any]] = []
@@ -63,6 +64,9 @@ class Host:
         self.keys: dict[str, str] = {}  # by batch
 
     # What the supervisor asks
+
+    def recover(self, worker, running=None):
+        self.recovered.append(running)
 
     def boot(self):
         return BOOT
@@ -575,6 +579,7 @@ class TestBurying:
             ended.task.id: ["done"], ran.task.id: ["crashed"], waited.task.id: ["released"]
         }  # fmt: skip
         assert stage.host.forgotten == [100]
+        assert stage.host.recovered == [(ran.task.id, 1)]
         assert len(stage.started()) == 2
 
     def test_so_it_is_with_an_adopted_one(self, stage):
