@@ -9,7 +9,8 @@ from typing import Any, cast
 from marked import keep
 
 from hypervisor.faces.mcp.desk import Desk
-from hypervisor.faces.mcp.server import ALL, SUPERVISOR, WORKER, offers_of
+from hypervisor.faces.mcp.profiles import ALL, SUPERVISOR, WORKER
+from hypervisor.faces.mcp.server import offers_of
 from hypervisor.faces.mcp.tool import Offer, made
 from hypervisor.operations.context import Context
 

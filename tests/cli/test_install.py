@@ -245,6 +245,11 @@ class TestOddFiles:
         desk.config("claude").symlink_to(desk.home / "nowhere")
         assert "is a link to" in desk.left_alone("install", "claude", "--yes")
 
+    @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+    def test_a_file_of_another_user(self, desk):
+        os.chown(desk.given("claude", "{}"), 12345, 12345)
+        assert "another user" in desk.left_alone("install", "claude", "--yes")
+
     def test_a_protected_file(self, desk):
         desk.given("claude", "{}").chmod(0o400)
         assert "write-protected" in desk.left_alone("install", "claude", "--yes")

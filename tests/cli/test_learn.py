@@ -84,6 +84,18 @@ class TestFoundingExamples:
         assert "which is not worth it" in said
 
 
+def test_what_is_short_is_told_in_milliseconds(hv):
+    samples = [Sample(seconds, 1, "done") for seconds in (0.0004, 0.0123, 0.0999, 0.1, 4.26)]
+    for name, some in (("blink", samples[:2]), ("nap", samples[2:4]), ("sleep", samples[4:])):
+        record = Record(name)
+        for sample in some:
+            record = learned(record, sample)
+        keep(hv, name, record)
+    assert "takes 0.4 ms (9 of 10 below 12 ms)" in hv.ok("learn", "blink")
+    assert "takes 100 ms (9 of 10 below 0.1 s)" in hv.ok("learn", "nap")
+    assert "takes 4.3 s (9 of 10 below 4.3 s)" in hv.ok("learn", "sleep")
+
+
 def test_what_a_skill_gains_is_in_its_record(hv):
     record = Record("run", evidence=evidence_of(WORLDS["sleep"], (1, 4, 8), 60), skill="sweep")
     keep(hv, "skill sweep", learned(record, Sample(1.0, 1, "done")))

@@ -5,99 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 
-import apsw
 import pytest
 
 import hypervisor
 from tests.cli.conftest import until
-
-# Writes down that it began and that it ended, and between waits for a file `go-NAME` if there
-# is one called `hold-NAME`; then says its name and the words that follow.
-STEP = """#!/bin/sh
-name=$1; shift
-echo $$ > "pid-$name"
-echo "begin $name" >> log
-while [ -e "hold-$name" ] && [ ! -e "go-$name" ]; do sleep 0.02; done
-[ ! -e "bad-$name" ] || { echo "broken $name"; exit 3; }
-echo "end $name" >> log
-echo "$name${1:+ of }$*"
-"""
-MERGE = """#!/bin/sh
-echo $$ > pid-reduce
-echo begin reduce >> log
-while [ -e hold-reduce ] && [ ! -e go-reduce ]; do sleep 0.02; done
-[ ! -e bad-reduce ] || exit 4
-sed 's/.*"title": "\\([^"]*\\)".*"state": "\\([^"]*\\)".*/\\1 \\2/' "$1" > rows
-cp "$1" given
-echo end reduce >> log
-echo "put together $(grep -c '"done"' "$1") of $(grep -c . "$1")"
-"""
-ONE, TWO, MERGED = "./step one-{}", "./step two-{} {result}", "./merge {}"
+from tests.cli.reducing import (
+    MERGED,
+    TWO,
+    kill_everything,
+    lines,
+    prepared,
+    rows,
+    run,
+    stages,
+    started,
+)
 
 
 @pytest.fixture
 def hv(project):
-    for name, text in (("step", STEP), ("merge", MERGE)):
-        path = project.folder / name
-        path.write_text(text)
-        path.chmod(0o755)
-    return project
-
-
-def words(*options, name="b", then=(TWO,), reduce: str | None = MERGED, command=ONE):
-    stages = [word for line in then for word in ("--then", line)]
-    last = ["--reduce", reduce] if reduce else []
-    return ["run", "--name", name, "--workers", "2", *stages, *last, *options,
-            "--", *command.split()]  # fmt: skip
-
-
-def run(hv, *options, items="ab", code=0, **more):
-    given = "".join(f"{item}\n" for item in items)
-    done = hv(*words("--quiet", *options, **more), stdin=given)
-    assert done.code == code, done
-    return done
-
-
-def lines(hv, begin=""):
-    path = hv.folder / "log"
-    found = path.read_text().splitlines() if path.exists() else []
-    return [line for line in found if line.startswith(begin)]
-
-
-def rows(hv):
-    return sorted((hv.folder / "rows").read_text().splitlines())
-
-
-def stages(hv, batch="b"):
-    """The states of each stage, and of the reduce."""
-    found = hv.json("summary", batch)
-    reduce = found["reduce"] and found["reduce"]["state"]
-    return [stage["states"] for stage in found["stages"]], reduce
-
-
-def started(hv, *options, items="ab", **more):
-    """The run as a process of its own, which can be killed."""
-    (hv.folder / "items").write_text("".join(f"{item}\n" for item in items))
-    return hv.start(*words("--items", "items", *options, **more))
-
-
-def kill_everything(hv, client):
-    """The client, the supervisor, all workers and what they run, each by its id."""
-    found = hv.json("status")["supervisor"]
-    connection = apsw.Connection(str(hv.store), flags=apsw.SQLITE_OPEN_READONLY)
-    query = "SELECT pid FROM workers WHERE batch IS NOT NULL AND ended_at IS NULL"
-    workers = [pid for (pid,) in connection.execute(query).fetchall()]
-    connection.close()
-    steps = [int(path.read_text()) for path in hv.folder.glob("pid-*")]
-    for pid in (client.pid, found, *workers, *steps):
-        with suppress(ProcessLookupError, TypeError):
-            os.kill(pid, signal.SIGKILL)
-    client.wait()
-    client.stdout.close()
-    client.stderr.close()
+    return prepared(project)
 
 
 class TestPatterns:
@@ -303,124 +232,3 @@ class TestDetached:
         (hv.folder / "go-reduce").touch()
         until(lambda: len(lines(hv, "end reduce")) == 2, "the reduce runs again")
         assert rows(hv) == ["a done", "b done", "c done"]
-
-
-class TestWords:
-    def test_a_rehearsal_shows_what_follows(self, hv):
-        out = hv.ok(*words("--dry-run", "--item", "x"))
-        assert out.splitlines() == [
-            "./step one-x", f"stage 2: {TWO}", f"reduce: {MERGED}",
-            "1 item (dry run: nothing was started)",
-        ]  # fmt: skip
-        found = json.loads(hv.ok(*words("--dry-run", "--json", "--item", "x")))
-        assert found["then"] == [TWO.split()] and found["reduce"] == {"command": MERGED.split()}
-
-    @pytest.mark.parametrize(
-        ("options", "said"),
-        [
-            (["--then", "no-such-program {}"], "no program no-such-program"),
-            (["--reduce", "no-such-program {}"], "no program no-such-program"),
-            (["--reduce", "wc {name}"], "names a column"),
-            (["--then", "wc {name}"], "names a column"),
-            (["--then", "wc '{}"], "quotation"),
-            (["--then", " "], "--then is empty"),
-            (["--reduce", "wc", "--reduce-fn", "a:b"], "one of the three"),
-            (["--reduce-fn", "nowhere"], "no function"),
-            (["--reduce-agent", "claude"], "goes with --reduce-prompt"),
-            (["--reduce-prompt", "sum it up"], "needs an agent"),
-            (["--reduce-prompt", "sum it up", "--reduce-agent", "nobody"], "nobody"),
-            (["--then", "wc {}", "--gate", "each"], "does not go with --gate"),
-        ],
-    )
-    def test_what_makes_no_sense_is_refused(self, hv, options, said):
-        done = hv("run", *options, "--item", "x", "--", "echo", "{}")
-        assert done.code != 0 and said in done.err and not done.out, done
-        assert hv.json("stats")["total"] == 0
-
-    def test_a_reduce_waits_for_the_last_decision(self, hv):
-        args = ("--chunk-size", "1", "--gate", "each")
-        run(hv, *args, then=(), code=10)
-        assert not lines(hv, "begin reduce")
-        hv("review", "b", "--approve")
-        run(hv, *args, then=(), code=10)
-        assert not lines(hv, "begin reduce")
-        hv.ok("review", "b", "--approve")
-        until(lambda: stages(hv)[1] == "done", "the reduce, without being run again")
-        assert "put together 2 of 2" in run(hv, *args, then=()).out
-
-
-class TestSeen:
-    def test_the_picture_shows_the_stages(self, hv):
-        for name in ("one-b", "two-a"):
-            (hv.folder / f"hold-{name}").touch()
-        (hv.folder / "items").write_text("a\nb\n")
-        screen = hv.terminal(*words("--items", "items"), columns=100, rows=24)
-        screen.wait_for("stage 1 1/2")
-        screen.wait_for("reduce waits")
-        for name in ("one-b", "two-a"):
-            (hv.folder / f"go-{name}").touch()
-        screen.wait_for("put together 2 of 2")
-
-    def test_the_report_has_the_stages_and_the_answer(self, hv):
-        run(hv, items=["a", "<img>"])
-        page = (hv.folder / hv.ok("report", "b").strip()).read_text()
-        assert "<h2>Stages</h2>" in page and "put together 2 of 2" in page
-        assert "<img" not in page and "&lt;img&gt;" in page
-
-
-class TestAgents:
-    @pytest.fixture
-    def agents(self, hv):
-        hv.equip()
-        return hv
-
-    def test_an_agent_puts_together_what_agents_found(self, agents):
-        hv = agents
-        (hv.folder / "sum.md").write_text("Put it all together. act-tells\n")
-        args = ["run", "--name", "b", "--quiet", "--agent", "fake-claude", "--prompt",
-                "Look at {item}. act-ok", "--reduce-prompt", "sum.md", "--reduce-agent",
-                "fake-codex", "--item", "a", "--item", "b"]  # fmt: skip
-        done = hv(*args)
-        assert done.code == 0 and "did tells" in done.out, done
-        found = hv.json("summary", "b")["reduce"]
-        assert found["state"] == "done" and found["result"]["summary"] == "did tells"
-        told = json.loads((hv.folder / f"agents/provider/told-{found['id']}").read_text())
-        assert "Put it all together" in told["prompt"] and found["results"] in told["prompt"]
-        assert hv(*args).code == 0
-        shown = hv.json("show", found["id"])["detail"]["task"]
-        assert shown["attempts"] == 1
-
-    def test_the_agent_of_the_run_is_the_one_of_the_reduce(self, agents):
-        out = agents.ok(
-            "run", "--dry-run", "--agent", "fake-claude", "--prompt", "Look. act-ok",
-            "--reduce-prompt", "Sum it up. act-ok", "--item", "a",
-        )  # fmt: skip
-        assert "reduce: agent fake-claude" in out
-
-    @pytest.mark.parametrize(
-        ("options", "leave"),
-        [
-            ([], "edit"),
-            (["--permissions", "read-only"], "read-only"),
-            (["--propose"], "read-only"),
-            (["--propose", "--permissions", "edit"], "edit"),
-        ],
-    )
-    def test_an_agent_behind_a_command_may_do_what_was_asked_for(self, agents, options, leave):
-        args = ("run", *options, "--name", "b", "--quiet", "--reduce-prompt", "Sum it up. act-ok",
-                "--reduce-agent", "fake-claude", "--item", "a")  # fmt: skip
-        found = json.loads(agents.ok(*args, "--dry-run", "--json", "--", "echo", "{}"))
-        assert found["reduce"]["permissions"] == leave
-        assert agents(*args, "--", "echo", "{}").code == 0
-        assert agents("skills", "new", "again", "--from", "b").code == 0
-        said = "permissions:" in agents.ok("skills", "show", "again")
-        assert said is (leave != ("read-only" if "--propose" in options else "edit"))
-        again = json.loads(agents("run", "again", "--item", "a", "--dry-run", "--json").out)
-        assert again["reduce"]["permissions"] == leave
-
-    def test_what_is_for_an_agent_needs_one_still(self, agents):
-        done = agents("run", "--permissions", "read-only", "--item", "a", "--", "echo", "{}")
-        assert done.code == 2 and "goes with an agent" in done.err
-        done = agents("run", "--scratch", "--item", "a", "--reduce-prompt", "Sum it up. act-ok",
-                      "--reduce-agent", "fake-claude", "--", "echo", "{}")  # fmt: skip
-        assert done.code == 2 and "--scratch goes with an agent" in done.err

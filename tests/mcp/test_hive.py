@@ -32,6 +32,12 @@ def test_agents_of_a_branch_share_what_they_find(place):
         async with place.client("worker") as three:
             await call(three, "claim_next_task", branch="other")
             assert (await call(three, "recall", query="sql"))["findings"] == []
+            named = await call(three, "recall", query="sql", branch="audit")
+            assert named["findings"] == []  # whoever has a claim is of its branch
+            for number in range(60):
+                await call(three, "remember", text=f"fact{number} stands alone")
+            many = await call(three, "recall", limit=1_000)
+            assert len(many["findings"]) == 50
 
     anyio.run(work)
 

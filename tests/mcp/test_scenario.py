@@ -162,7 +162,8 @@ def gated(place):
         yield hv
 
 
-def test_a_person_is_asked_where_the_client_can_ask(place, gated):
+@pytest.mark.parametrize("era", ["2026-07-28", "legacy"])
+def test_a_person_is_asked_where_the_client_can_ask(place, gated, era):
     asked = []
 
     async def answer(context, params):
@@ -170,7 +171,7 @@ def test_a_person_is_asked_where_the_client_can_ask(place, gated):
         return ElicitResult(action="accept", content={"decision": "approve", "note": "good"})
 
     async def work():
-        async with place.client("supervisor", elicitation_callback=answer) as client:
+        async with place.client("supervisor", mode=era, elicitation_callback=answer) as client:
             found = await call(client, "list_checkpoints")
             assert found["checkpoints"][0]["categories"] == {"fine": 1}
             return await call(client, "decide_checkpoint", batch="gated")

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from hypervisor import NewTask
 from hypervisor.domain.errors import InvalidInput
 from tests.mcp.conftest import PROGRAM, call, refused, wait_for
 from tests.support import standin
@@ -99,6 +100,29 @@ def test_dependencies_branches_and_a_reduce_command(place):
     assert again["ids"] == made["ids"] and again["added"] == 0
     with place.open() as hv:
         assert {hv.show(i).detail.task.branch for i in (*made["ids"], made["reduce"])} == {"audit"}
+
+
+def test_what_is_spawned_is_not_told_what_the_server_was_given(place):
+    """It is not that attempt, and must not act for it."""
+    with place.open() as hv:
+        hv.add([NewTask("Look")])
+        token = hv.claim("w")[0].token
+    env = {
+        "HV_TOKEN": token, "HV_KEEPER_PID": "4711", "HV_KEEPER_NAME": "keeper", "HV_PULL": "3",
+        "HV_CAPABILITIES": "net", "HV_HIDE": "00 6:abc",
+    }  # fmt: skip
+
+    async def work():
+        async with place.client("supervisor", env=env) as client:
+            made = await call(
+                client, "spawn_parallel_tasks", tasks=["look"], command=["sh", "-c", "env", "{}"]
+            )
+            await finished(client, made)
+            return (await call(client, "read_output", id=made["ids"][0], tail=100_000))["text"]
+
+    told = anyio.run(work).splitlines()
+    assert any(line.startswith("HOME=") for line in told)
+    assert not {f"{name}={value}" for name, value in env.items()} & set(told)
 
 
 def test_functions_run_and_failures_are_told(place):

@@ -10,7 +10,9 @@ import pytest
 from mcp.client import Client
 
 from hypervisor.faces.mcp.desk import Desk
-from hypervisor.faces.mcp.server import PROFILES, build, offers_of
+from hypervisor.faces.mcp.profiles import PROFILES
+from hypervisor.faces.mcp.server import build, offers_of
+from hypervisor.operations import look
 from hypervisor.operations.registry import VERBS
 
 MOST = {"worker": 2_000, "supervisor": 6_000, "all": 6_000}
@@ -82,6 +84,20 @@ def listed(profile, hv):
 def hv(place):
     with place.open() as opened:
         yield opened
+
+
+def test_what_fails_unexpectedly_tells_nothing_of_the_inside(hv, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("at /home/ann/private.py")
+
+    async def ask():
+        async with Client(build("all", Desk(hv))) as client:
+            return await client.call_tool("get_index_stats", {})
+
+    monkeypatch.setattr(look, "stats", broken)
+    answer = anyio.run(ask)
+    assert answer.is_error and "failed unexpectedly" in answer.content[0].text
+    assert "private" not in answer.model_dump_json()
 
 
 @pytest.mark.parametrize("profile", PROFILES)

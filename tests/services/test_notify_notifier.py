@@ -237,7 +237,7 @@ class TestDeliverer:
         assert mailbox.said == ["done: a"]
 
     def test_a_store_that_fails_while_delivering_is_no_crash(self, hv, mailbox, monkeypatch):
-        crashes = []
+        crashes: list[object] = []
         monkeypatch.setattr(threading, "excepthook", crashes.append)
         monkeypatch.setattr(hv.store, "notice_sent", away)
         add_rule(hv, "log", ["done"], ["x"])

@@ -1,32 +1,87 @@
-"""Serving one client over stdin and stdout, until the pipe ends."""
+"""Serving one client over stdin and stdout, until the pipe ends.
+
+The SDK takes most of a second to load, so the door answers first. Nothing of the SDK
+is imported here before it is needed.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
 import sys
 import threading
 import time
-
-import anyio
-import anyio.to_thread
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hypervisor.faces.mcp.desk import Desk
-from hypervisor.faces.mcp.tool import ToolServer
+from hypervisor.faces.mcp.door import Passed, meet
+
+if TYPE_CHECKING:
+    from hypervisor.faces.mcp.tool import ToolServer
 
 GRACE = 2.0  # seconds for what was asked before the end
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def serve(server: ToolServer, desk: Desk) -> None:
+def serve(profile: str, desk: Desk) -> None:
     """Serve until the client is gone; then its claims are given back."""
     threading.Thread(target=desk.beat_until_closed, name="heartbeats", daemon=True).start()
     pipe = os.dup(sys.stdin.fileno())  # the SDK puts something else in its place
     threading.Thread(target=_close_at_end, args=(desk, pipe), name="pipe", daemon=True).start()
+    loading = Loading(profile, desk)
+    for each in ENDS:  # nothing is claimed before the session: there is nothing to give back
+        signal.signal(each, lambda *_: os._exit(0))
     try:
-        anyio.run(_serve, server, desk)
+        passed = meet(profile, sys.stdin.fileno(), sys.stdout.fileno(), loading.begin)
+        if passed is not None:
+            _go_on(loading.server(), desk, passed)
     finally:
         desk.close()
+
+
+class Loading:
+    """The server with all that the SDK takes along, made beside the door."""
+
+    def __init__(self, profile: str, desk: Desk) -> None:
+        self._profile, self._desk = profile, desk
+        self._made: ToolServer | None = None
+        # Not a daemon: cut off within the SDK's own libraries, it could take the process along.
+        self._thread = threading.Thread(target=self._try, name="loading")
+
+    def begin(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def server(self) -> ToolServer:
+        if self._thread.ident is not None:
+            self._thread.join()
+        return self._made or self._make()
+
+    def _try(self) -> None:
+        with suppress(Exception):  # whoever asks for it tries again, and tells
+            self._made = self._make()
+
+    def _make(self) -> ToolServer:
+        gc.disable()  # all of it stays: nothing is found among the many new objects
+        try:
+            from hypervisor.faces.mcp import session  # noqa: F401
+            from hypervisor.faces.mcp.server import build
+
+            return build(self._profile, self._desk)
+        finally:
+            gc.freeze()
+            gc.enable()
+
+
+def _go_on(server: ToolServer, desk: Desk, passed: Passed) -> None:
+    import anyio
+
+    from hypervisor.faces.mcp.session import go_on
+
+    anyio.run(go_on, server, desk, passed)
 
 
 def _close_at_end(desk: Desk, pipe: int) -> None:
@@ -37,18 +92,3 @@ def _close_at_end(desk: Desk, pipe: int) -> None:
     end.poll()
     time.sleep(GRACE)
     desk.close()
-
-
-async def _serve(server: ToolServer, desk: Desk) -> None:
-    async with anyio.create_task_group() as group:
-        group.start_soon(_until_signal, desk)
-        await server.run_stdio_async()
-        group.cancel_scope.cancel()
-
-
-async def _until_signal(desk: Desk) -> None:
-    """A client may end us with a signal while the pipe is still open and a thread reads it."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for _ in signals:
-            await anyio.to_thread.run_sync(desk.close)
-            os._exit(0)

@@ -7,12 +7,12 @@ nothing: titles, empty defaults, references. Errors name the next step.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
-from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.tools import Tool, ToolManager
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import ValidationError
 
@@ -21,6 +21,8 @@ from hypervisor.domain.errors import HypervisorError, LeaseLost
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.context import Context as CallContext
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
 
 CLAIMS = ("token", "tokens")  # arguments that name one
 MOST_COMPLAINTS = 3
@@ -97,11 +99,38 @@ def _slim(part: Any, defs: dict[str, Any]) -> Any:
     return found
 
 
+class Tools(ToolManager):
+    """Makes a tool when it is first asked for: most sessions need a few of them."""
+
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        super().__init__()
+        self._offers = {offer.function.__name__: offer for offer in offers}
+
+    def get_tool(self, name: str) -> Tool | None:
+        if name not in self._tools and name in self._offers:
+            self._tools[name] = made(self._offers[name])
+        return self._tools.get(name)
+
+    def list_tools(self) -> list[Tool]:
+        return [tool for name in self._offers if (tool := self.get_tool(name))]
+
+
 class ToolServer(MCPServer[Any]):
     """Answers as small as they can be, and errors that help. What an agent tells us is kept: the
     secrets that it was given are taken out first."""
 
     hider = Hider()
+
+    def offer(self, offers: Sequence[Offer]) -> None:
+        """Offer these tools and no others."""
+        self._tool_manager = Tools(offers)
+
+    async def run_streams(
+        self, source: ReadStream[SessionMessage | Exception], target: WriteStream[SessionMessage]
+    ) -> None:
+        """Serve whoever is at the other end."""
+        inner = self._lowlevel_server
+        await inner.run(source, target, inner.create_initialization_options())
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: CallContext[Any, Any] | None = None

@@ -30,9 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    # The SDK takes most of a second to import: nobody else pays for it.
     from hypervisor.faces.mcp.desk import Desk, given_by
-    from hypervisor.faces.mcp.server import build
     from hypervisor.faces.mcp.stdio import serve
 
     if not hv.has_store:
@@ -42,5 +40,5 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     desk = Desk(hv, given_by(os.environ))
     for name in FOR_US_ALONE:  # what we start is not that attempt, and must not act for it
         os.environ.pop(name, None)
-    serve(build(args.tools, desk), desk)
+    serve(args.tools, desk)
     return EXIT_OK

@@ -1,0 +1,34 @@
+"""What the tests of task files share: receipts, edits, and an owner who saves meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hypervisor.domain.receipt import GENESIS, ChainHead, seal
+
+
+def chain(*texts):
+    head, made = ChainHead("c", 0, GENESIS), []
+    for text in texts:
+        made.append(seal(head, "t", 1, 0, "w", text))
+        head = ChainHead("c", made[-1].number, made[-1].hash)
+    return made
+
+
+THREE = chain("one", "two", "three")
+
+
+def add(text):
+    return lambda data: data + text
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+def replace(path, data):
+    """As a careful editor saves."""
+    fresh = f"{path}.theirs"
+    Path(fresh).write_bytes(data)
+    os.rename(fresh, path)
