@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 from bench.support import verdict
@@ -36,26 +37,36 @@ class Judged(NamedTuple):
         return self.bar, f"≥ {self.wanted:.1f}×", f"{self.measured:.2f}×", verdict(self.ok)
 
 
-def judge(
-    bars: Sequence[Bar], summary: dict[str, dict[int, dict[str, Any]]], processes: int
-) -> list[Judged]:
+Summary = dict[str, dict[int, dict[str, Any]]]
+
+
+def judge(bars: Sequence[Bar], summary: Summary, processes: int) -> list[Judged]:
     """The bars whose systems were all measured."""
     judged = []
     for bar in bars:
-        speeds = [
-            _speed(summary[name], processes)
-            for name in (bar.system, *bar.rivals)
-            if processes in summary.get(name, {})
-        ]
-        if len(speeds) == 1 + len(bar.rivals) and min(speeds) > 0:
-            measured = speeds[0] / max(speeds[1:])
+        measured = ratio(summary, bar.system, bar.rivals, processes)
+        if measured is not None:
             text = f"{bar.system} / {' or '.join(bar.rivals)}"
             judged.append(Judged(text, bar.wanted, measured, measured >= bar.wanted))
     return judged
 
 
-def _speed(by_count: dict[int, dict[str, Any]], processes: int) -> float:
-    """A disk's limit is the best any number of processes got out of it."""
+def ratio(summary: Summary, name: str, rivals: Sequence[str], processes: int) -> float | None:
+    """How many times as fast as the fastest rival, by the median of the rounds' own ratios;
+    None if not all were measured in all rounds."""
+    found = [summary.get(each, {}) for each in (name, *rivals)]
+    if any(processes not in by_count for by_count in found):
+        return None
+    own, *others = [_speeds(by_count, processes) for by_count in found]
+    if any(len(each) != len(own) or not all(each) for each in (own, *others)):
+        return None
+    return median(mine / max(theirs) for mine, *theirs in zip(own, *others, strict=True))
+
+
+def _speeds(by_count: dict[int, dict[str, Any]], processes: int) -> list[float]:
+    """Round by round. A disk's limit is the best any number of processes got out of it."""
+    here: list[float] = by_count[processes]["each"]
     if by_count[processes]["put_per_second"] == 0:
-        return max(float(entry["drain_per_second"]) for entry in by_count.values())
-    return float(by_count[processes]["drain_per_second"])
+        best = max(float(entry["drain_per_second"]) for entry in by_count.values())
+        return [best] * len(here)
+    return here

@@ -137,14 +137,17 @@ class Observer:
     """Adds up the CPU and memory of a dispatcher's processes while they live.
 
     They carry a mark in their environment, and so do the commands; those are told
-    apart by the name of their program.
+    apart by the name of their program. For a moment each of them is still a copy of the
+    dispatcher that begins it, whose memory it shares: so nobody counts before it was there
+    in two looks.
     """
 
     def __init__(self, mark: str, commands: set[str]) -> None:
         self._mark = f"{MARK}={mark}".encode()
         self._commands = commands
         self._cpu: dict[int, float] = {}
-        self._ours: dict[int, bool] = {}
+        self._ours: set[int] = set()
+        self._new: set[int] = set()
         self.memory = 0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -164,25 +167,24 @@ class Observer:
 
     def _look(self) -> int:
         memory = 0
-        for name in os.listdir("/proc"):
-            if name.isdecimal() and self._is_ours(int(name)):
-                fields = _stat(int(name))
-                if fields:
-                    self._cpu[int(name)] = (int(fields[11]) + int(fields[12])) / TICKS
-                    memory += int(fields[21]) * PAGE
+        found = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+        ours = {pid for pid in found if pid in self._ours or self._is_ours(pid)}
+        self._ours, self._new = ours & (self._new | self._ours), ours
+        for pid in self._ours:
+            fields = _stat(pid)
+            if fields:
+                self._cpu[pid] = (int(fields[11]) + int(fields[12])) / TICKS
+                memory += int(fields[21]) * PAGE
         return memory
 
     def _is_ours(self, pid: int) -> bool:
-        """A short command is mostly gone before it is looked at, and never worth another look."""
-        if pid not in self._ours or not self._ours[pid]:
-            try:
-                program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-                environment = Path(f"/proc/{pid}/environ").read_bytes()
-            except OSError:
-                return False
-            marked = self._mark in environment.split(b"\0")
-            self._ours[pid] = marked and program not in self._commands
-        return self._ours[pid] and os.path.exists(f"/proc/{pid}")
+        """A short command is mostly gone before it is looked at."""
+        try:
+            program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return self._mark in environment.split(b"\0") and program not in self._commands
 
 
 def _stat(pid: int) -> list[bytes]:

@@ -58,6 +58,14 @@ class Server:
             connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
+    def calm(self, name: str) -> None:
+        """What autovacuum and the checkpointer would do sooner or later, now."""
+        import psycopg
+
+        with psycopg.connect(self.url(name), autocommit=True) as connection:
+            connection.execute("ANALYZE")
+            connection.execute("CHECKPOINT")
+
     def url(self, name: str) -> str:
         head, question, options = self.uri.partition("?")
         return head.rpartition("/")[0] + "/" + name + question + options

@@ -23,6 +23,8 @@ def held(hv, batch, items, *options):
         "--", "sh", "-c", HOLD, "sh", items=items)  # fmt: skip
     for item in items:
         until(partial(is_alive, hv, item), f"{item} runs")
+    begun = partial(hv.json, "status", batch)
+    until(lambda: len(begun()["attempts"]) >= len(items), "what they print can be read")
     return [task["id"] for task in hv.tasks(batch)]
 
 

@@ -53,6 +53,35 @@ def test_what_got_better_is_found_in_time():
     assert run.best[-1] == LIMIT
 
 
+class TestLookingAgain:
+    """Whether more pay by now: the cost of looking decides how often."""
+
+    @staticmethod
+    def workers(world, alone):
+        """How many there shall be after so many alone, in a world that is known."""
+        known = evidence_of(world, (1, 2, 4), 30)._replace(level=1, run=alone)
+        choice = choose(believed(known), LIMIT, now=1)
+        assert choice.best == 1 and choice.settled == (choice.workers == 1), choice
+        return choice.workers
+
+    def test_soon_and_among_many_where_it_costs_nothing(self):
+        assert [self.workers(WORLDS["lock"], alone) for alone in (2, 3)] == [1, 4]
+
+    def test_seldom_and_among_few_where_more_do_harm(self):
+        found = [self.workers(lambda n: n**1.5, alone) for alone in (3, 30, 60)]
+        assert found == [1, 1, 2]
+
+    def test_a_lock_that_goes_halfway_costs_less_than_a_quarter(self):
+        """After 30 of 60. `python -m bench.learn_simulated` has more seeds."""
+        before, after = WORLDS["lock"], WORLDS["sleep"]
+        lost = [
+            simulated(before, 60, adaptive(), seed, later=after).seconds
+            / best_fixed(before, 60, seed, after) - 1
+            for seed in range(8)
+        ]  # fmt: skip
+        assert mean(lost) < 0.2, lost
+
+
 class TestFoundingExamples:
     def test_searches_that_are_nine_times_faster_are_always_parallel(self):
         known = evidence_of(WORLDS["sleep"], (1, 4, 10), 60)

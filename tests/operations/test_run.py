@@ -48,6 +48,7 @@ class FakeLauncher:
     def __init__(self):
         self.pids: list[int | None] = [None]  # what looking for a supervisor finds, in turn
         self.started = 0
+        self.leaves = False
         self.kept: list[str] = []
         self.asked: list[set[int]] = []
 
@@ -57,6 +58,9 @@ class FakeLauncher:
     def start_supervisor(self):
         self.started += 1
         self.pids = [0, 0, 4711]  # it takes a moment to say its number
+
+    def is_leaving(self):
+        return self.leaves
 
     def submitting(self):
         return nullcontext()

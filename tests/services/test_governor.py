@@ -86,6 +86,11 @@ def test_everything_may_run_on_an_idle_host_and_nobody_needs_to_be_told():
     assert host.told == []
 
 
+def test_where_nobody_asks_there_is_nothing_to_start():
+    host = Host(asked=0).at(cpu=0.1, ram=0.2)
+    assert host.tick()[:3] == (0, (), "nothing to start: CPU 10 %, RAM 20 % (safe)")
+
+
 def test_through_danger_and_emergency_and_back():
     host = Host().at(cpu=0.1, ram=0.2)
     zones, targets = [], []

@@ -321,6 +321,18 @@ def test_only_done_frees_a_dependent(ledger, add, claim, settle):
     assert ledger.task(task).state == "active"
 
 
+def test_a_task_is_reopened_only_as_it_was_seen(ledger, add, claim, settle):
+    task = add("a")
+    settle(claim(), "complete")
+    with pytest.raises(WrongState, match="has had 1 attempts by now, not 0"):
+        ledger.reopen(task, "new", "ann", NOW, attempts=0)
+    assert ledger.task(task).state == "done"
+    assert ledger.reopen(task, "new", "ann", NOW, attempts=1) == "active"
+    with pytest.raises(WrongState):
+        ledger.reopen(task, "new", "bob", NOW, attempts=1)
+    assert [e.kind for e in ledger.events(0, 100)].count("reopen") == 1
+
+
 def test_a_reopened_dependency_holds_its_dependents(ledger, add, claim, settle):
     need = add("need")
     plain, k, k2 = add(

@@ -9,6 +9,7 @@ import pytest
 
 from hypervisor.domain.lane import ClaimFilter, Lane
 from hypervisor.domain.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.domain.report import Totals
 from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskReport
 from hypervisor.domain.task import Batch, Changes, NewTask
 from hypervisor.store.ledger import Ledger
@@ -631,9 +632,16 @@ def test_a_report_adds_up_a_tasks_attempts(ledger, run_batch, claim, settle):
         TaskReport(open_one.task, "b", "in_progress", None, None, 1, 1.0, 0.0, 0, None),
         TaskReport(rows[2].id, "c", "active", None, None, 0, 0.0, 0.0, 0, None),
     ]
-    assert ledger.span(batch, NOW + 5_000) == (NOW, NOW + 5_000)
+    states = {"active": 1, "done": 1, "in_progress": 1}
+    sums = ledger.totals(batch, NOW + 5_000)
+    assert sums == Totals(states, 3, 3_500, 1_750, 300, NOW, NOW + 5_000)
+    assert ledger.results(batch, "", 9) == [(first.task, {"n": 1})]
+    assert ledger.results(batch, first.task, 9) == []
+    assert ledger.any_running(batch) and not ledger.any_running("0" * 12)
     settle(open_one, "fail", NOW + 4_100, reason="bad", usage=Usage(3))
-    assert ledger.span(batch, NOW + 9_000) == (NOW, NOW + 4_100)
+    sums = ledger.totals(batch, NOW + 9_000)
+    assert (sums.begun, sums.ended) == (NOW, NOW + 4_100)
+    assert not ledger.any_running(batch)
     failed = ledger.report(batch, "", 9, NOW + 9_000)[1]
     assert (failed.state, failed.reason, failed.exit_code) == ("failed", "bad", 3)
     assert failed.seconds == 0.1
@@ -651,9 +659,10 @@ def test_reports_come_page_by_page(ledger, add, run_batch):
     assert ledger.report("0" * 12, "", 3, NOW) == []
 
 
-def test_before_the_first_attempt_there_is_no_span(ledger, run_batch):
-    assert ledger.span(run_batch("a"), NOW) == (0, 0)
-    assert ledger.span("0" * 12, NOW) == (0, 0)
+def test_before_the_first_attempt_there_is_nothing_to_add_up(ledger, add, run_batch):
+    add("other", batch="other")
+    assert ledger.totals(run_batch("a"), NOW) == Totals({"active": 1}, 0, 0, 0, 0, 0, 0)
+    assert ledger.totals("0" * 12, NOW) == Totals({}, 0, 0, 0, 0, 0, 0)
 
 
 def test_changed_since_counts_only_what_changed(ledger, add, run_batch, claim, settle):

@@ -255,3 +255,60 @@ def test_postgres_without_the_right_to_make_functions_goes_the_general_way(postg
         assert program.startswith("(bigint,") and name == f"turn_{crc32(program.encode()):08x}"
         connection.execute("DROP OWNED BY guest")
         connection.execute("DROP ROLE guest")
+
+
+def test_postgres_forgets_the_turns_of_old_versions(postgres_url):
+    ledger = Ledger(PostgresDatabase(postgres_url, relaxed=True))
+    add(ledger, "a", "b", "c")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("SET search_path TO hypervisor")
+        for name in ("turn_0", "turn_1", "turn_2", "turning"):
+            connection.execute(f"CREATE FUNCTION {name}(bigint) RETURNS int LANGUAGE sql RETURN 1")
+        connection.execute("COMMENT ON FUNCTION turn_0(bigint) IS '2020-01-01'")
+        connection.execute("COMMENT ON FUNCTION turn_1(bigint) IS '2999-01-01'")
+        go_on(ledger, claim(ledger))
+        found: dict[str, str | None] = dict(
+            connection.execute(
+                "SELECT proname, obj_description(oid, 'pg_proc') FROM pg_proc "
+                "WHERE pronamespace = 'hypervisor'::regnamespace"
+            ).fetchall()
+        )
+    [today] = {found.pop(turn.POSTGRES_NAME), found.pop("turn_2")}  # its time runs from now on
+    assert today and len(today) == len("2026-01-31")
+    assert found == {"turn_1": "2999-01-01", "turning": None}
+    ledger.close()
+
+
+def test_postgres_makes_a_turn_again_that_was_dropped_meanwhile(postgres_url):
+    ledger = Ledger(PostgresDatabase(postgres_url, relaxed=True))
+    add(ledger, "a", "b", "c")
+    [lease] = go_on(ledger, claim(ledger))[1]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP FUNCTION hypervisor.{turn.POSTGRES_NAME}")
+    assert titles(go_on(ledger, parse_token(lease.token))[1]) == ["c"]
+    ledger.close()
+
+
+def test_postgres_finds_the_task_by_its_id(postgres_url):
+    """Not through all that are in progress, and all that were since the last VACUUM."""
+    ledger = Ledger(PostgresDatabase(postgres_url, relaxed=True))
+    add(ledger, *map(str, range(300)))
+    looks = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'tasks_leased'"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("ANALYZE")  # nothing is in progress: it looks like the shorter way
+        token = claim(ledger)
+        for _ in range(20):
+            [lease] = go_on(ledger, token)[1]
+            token = parse_token(lease.token)
+        ledger.close()  # what it did is counted when it leaves
+        _wait_until_left(connection)
+        assert connection.execute(looks).fetchall() == [(0,)]
+
+
+def _wait_until_left(connection):
+    until = time.monotonic() + 20
+    while connection.execute(
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    ).fetchall():
+        assert time.monotonic() < until, "somebody stays connected"

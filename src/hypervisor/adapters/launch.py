@@ -227,6 +227,9 @@ class LocalLauncher:
         except (OSError, ValueError):
             return None
 
+    def is_leaving(self) -> bool:
+        return bool((self.reading() or {}).get("asked"))
+
     def memory(self, workers: Collection[int]) -> dict[int, int]:
         return {pid: sum(p.rss for p in tree.family(pid) if p.lives) for pid in workers}
 

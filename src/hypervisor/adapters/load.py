@@ -16,6 +16,7 @@ from hypervisor.domain.zones import DEFAULTS, Load
 
 FEWEST_TICKS = 5  # for each CPU: a shorter while says nothing
 NEAR_BUDGET = 0.6
+BLOCK = 1 << 16
 UNKNOWN = 1 << 52  # kilobytes: more than any host has
 EXACT_EVERY = 10  # reads; exact memory takes 15 ms for each gigabyte
 
@@ -182,7 +183,8 @@ class Proc:
 
     def stall(self) -> float | None:
         """The worst of host and cgroups: where everything waits, so do our attempts."""
-        paths = [f"{self._proc}/pressure/memory", *(group.pressure for group in self._groups)]
+        own = (group.pressure for group in self._groups)
+        paths = [f"{self._proc}/pressure/memory", *filter(None, own)]
         return max((found for path in paths for found in _stalls(_read(path))), default=None)
 
     def _families(self, workers: Collection[int]) -> dict[int, Process]:
@@ -377,7 +379,13 @@ def _number(text: str) -> int | None:
 
 def _read(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "replace")
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = [os.read(handle, BLOCK)]
+            while parts[-1]:
+                parts.append(os.read(handle, BLOCK))
+        finally:
+            os.close(handle)
     except (OSError, ValueError):
         return ""
+    return b"".join(parts).decode("utf-8", "replace")

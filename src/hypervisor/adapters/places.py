@@ -79,8 +79,9 @@ def _runtime_home() -> str:
     given = os.environ.get("XDG_RUNTIME_DIR")
     if given and os.path.isdir(given) and os.stat(given).st_uid == os.getuid():
         return os.path.join(given, "hypervisor")
-    import tempfile
+    base = "/dev/shm"  # made private below, the owner is checked
+    if not os.access(base, os.W_OK):
+        import tempfile  # takes its time to load
 
-    memory = "/dev/shm"  # made private below, the owner is checked
-    base = memory if os.access(memory, os.W_OK) else tempfile.gettempdir()
+        base = tempfile.gettempdir()
     return os.path.join(base, f"hypervisor-{os.getuid()}")

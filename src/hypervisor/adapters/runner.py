@@ -12,15 +12,18 @@ import select
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hypervisor.adapters import tree
 from hypervisor.adapters.cgroup import Group
 from hypervisor.adapters.commands import Command, Commands, Pipes
-from hypervisor.adapters.functions import FunctionRunner
 from hypervisor.adapters.signals import Signals
 from hypervisor.domain.attempt import Ended
 from hypervisor.domain.run import RunSpec, Vital
 from hypervisor.domain.template import Item, Template
+
+if TYPE_CHECKING:
+    from hypervisor.adapters.functions import FunctionRunner
 
 AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
 LONGEST_LIST = 1 << 16
@@ -35,11 +38,7 @@ class LocalRunner:
         self._spec, self._template, self._env, self._group = spec, template, env, group
         self._niceness = niceness
         self._commands = Commands()
-        self._function = (
-            FunctionRunner(spec.function, spec.cwd, {**env, tree.MARK: mark}, spec.python)
-            if spec.function
-            else None
-        )
+        self._function = _function(spec, {**env, tree.MARK: mark}) if spec.function else None
         self._command: Command | None = None
         self._failed: Ended | None = None
         self._cpu_before = 0.0
@@ -224,6 +223,12 @@ class LocalRunner:
 
     def _cpu(self) -> float:
         return _reaped_cpu() - self._cpu_before
+
+
+def _function(spec: RunSpec, env: dict[str, str]) -> FunctionRunner:
+    from hypervisor.adapters.functions import FunctionRunner  # commands can do without
+
+    return FunctionRunner(spec.function or "", spec.cwd, env, spec.python)
 
 
 def _children(pid: int) -> Sequence[int]:

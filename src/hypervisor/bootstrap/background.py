@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from hypervisor.adapters.cgroup import Group
     from hypervisor.adapters.journal import Journal
+    from hypervisor.adapters.launch import LocalLauncher
     from hypervisor.adapters.nursery import Nursery
     from hypervisor.adapters.places import Places
     from hypervisor.domain.lease import Worker as Identity
@@ -58,7 +59,7 @@ def supervise(
     hv = connect(store)
     launcher = hv.launcher
     assert isinstance(launcher, LocalLauncher)
-    if launcher.hold() is None:
+    if not _hold(launcher):
         return 0  # there is one
     signals = Signals()
     signals.wake_for_children()
@@ -86,6 +87,19 @@ def supervise(
         signals.wait(WAITING_TICK if supervisor.is_waiting else TICK)
     hv.close()
     return 0
+
+
+def _hold(launcher: LocalLauncher) -> bool:
+    """Become the supervisor. One that was asked to end is waited for: it starts nothing more."""
+    import time
+
+    stays = 0
+    while launcher.hold() is None:
+        stays = 0 if launcher.is_leaving() else stays + 1
+        if stays > 1:  # twice: it takes its last word back just before it leaves
+            return False
+        time.sleep(WAITING_TICK)
+    return True
 
 
 def _leave(supervisor: Supervisor, asked: str) -> bool:

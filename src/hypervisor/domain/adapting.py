@@ -5,13 +5,14 @@ parallel at all has to save 15 % of the time, and twice as many have to do 4 % m
 settles on the number that costs least. Until it is sure it looks where it would pay to know
 more: what may be gained in the attempts to come, against what may be lost while it looks.
 Steps are small, so that no look can cost much, and a look lasts until it has told something.
+Later it looks again whether more pay by now: often where that costs nothing, as with a lock.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypervisor.domain.scaling import MANY, Belief, Range, surprise
+from hypervisor.domain.scaling import DOUBTFUL, MANY, Belief, Range, surprise
 
 WORTH = 0.15  # of the time saved: for less, one after the other is as good and disturbs nobody
 EACH = 0.06  # the power of the number of workers in the toll
@@ -23,10 +24,10 @@ TOLD = 2  # samples until a look has told something
 SAME = 1.03  # what costs so little more is as good
 HALF = 0.5  # known half as well as the best is known well enough
 FEW = 2.0
-AGAIN = 6  # attempts, then it looks again whether more pay by now …
+AGAIN = 3  # attempts, then it looks again whether more pay by now …
 TENTH = 0.1  # … or so many of all that it has seen of this world: what lasted, lasts …
-SHARE = 0.05  # … unless that costs more than this share of the time
-DOUBTFUL = 2.2  # standard deviations that the last samples may be off without a second look
+SHARE = 0.05  # … and later where looking may cost more than this share of the time
+REACH = 4  # times as many it looks at again, at most
 EARLY = 20  # samples
 LEFT = 0.9  # of a sample
 HINDERED = 1.4
@@ -178,18 +179,24 @@ class _Chooser:
         return self._to_learn(self.near[-1], f"on the way to {self.best}, step by step")
 
     def _again(self) -> Choice | None:
-        """The world may have changed: after a while look whether more pay by now."""
+        """The world may have changed: after a while look whether more pay by now. At as many as
+        the look is worth: that a lock is gone shows best among four, who cost nothing there."""
         home = favourite(self.belief, self.limit, self.now)
-        more = next((n for n in self.steps if n > home), 0)
-        if not more or not self._is_at(home):
-            return None
-        here, there = self.belief.time(home), self.belief.time(more)
-        cost = LOOK * (more + 1) * max(there - here, 0.0)
         evidence = self.belief.evidence
         lasted = evidence.samples - evidence.changed
-        if evidence.run < max(AGAIN, TENTH * lasted, cost / (SHARE * here)):
+        if not self._is_at(home) or evidence.run < max(AGAIN, TENTH * lasted):
             return None
-        return self._to_learn(more, f"whether {more} do more than {home} by now")
+        above = [n for n in self.near if home < n <= REACH * home]
+        cheap = [n for n in above if self._price(n, home) <= SHARE * evidence.run]
+        if not cheap:
+            return None
+        return self._to_learn(cheap[-1], f"whether {cheap[-1]} do more than {home} by now")
+
+    def _price(self, n: int, home: int) -> float:
+        """What a look at n may cost, in attempts as they are at home."""
+        here, there = self.belief.times(home), self.belief.times(n)
+        slower = self.belief.mean(max(t - h, 0.0) for h, t in zip(here, there, strict=True))
+        return LOOK * (n + 1) * slower / self.belief.time(home)
 
     def _settled(self) -> Choice:
         n = favourite(self.belief, self.limit, self.now)

@@ -16,6 +16,7 @@ LONGEST_KEY = 8_192
 LONGEST_TEXT = 4_000_000
 MOST_NAMES = 100
 MOST_LEVELS = 100
+FEW, SHORT, LARGE = 10, 10_000, 10**18  # all of it as JSON is far from the longest text
 
 
 def text(what: str, value: object, longest: int = LONGEST_TEXT, empty: bool = True) -> str:
@@ -87,8 +88,8 @@ def number(what: str, value: object, low: int, high: int) -> int:
 
 def json_value(what: str, value: Any) -> Any:
     """Anything JSON can hold, up to a size."""
-    if value is None:
-        return None
+    if value is None or _is_small(value):
+        return value
     try:
         size = len(_encoder()(value))
     except (TypeError, ValueError, RecursionError) as error:
@@ -97,6 +98,21 @@ def json_value(what: str, value: Any) -> Any:
         raise InvalidInput(f"{what} is too large: {size:,} characters, at most {LONGEST_TEXT:,}.")
     _refuse_deep(what, value)
     return value
+
+
+def _is_small(value: Any) -> bool:
+    """Whether it is, like most, a few short texts and numbers; then there is nothing to refuse."""
+    if type(value) is not dict or len(value) > FEW:
+        return False
+    for key, each in value.items():
+        if type(each) is int:
+            if not -LARGE < each < LARGE:
+                return False
+        elif type(each) is not str or len(each) > SHORT:
+            return False
+        if type(key) is not str or len(key) > SHORT:
+            return False
+    return True
 
 
 @cache

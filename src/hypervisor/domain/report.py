@@ -19,6 +19,18 @@ class AttemptLine(NamedTuple):
     peak_kb: int | None
 
 
+class Totals(NamedTuple):
+    """All tasks and attempts of a batch, added up; zeros before the first attempt."""
+
+    states: dict[str, int]
+    attempts: int
+    milliseconds: int
+    cpu_ms: int
+    peak_kb: int
+    begun: int  # the first of them
+    ended: int  # the last of them; by now, if it runs
+
+
 class Experience(NamedTuple):
     """What earlier attempts took on average: milliseconds, and bytes of output."""
 

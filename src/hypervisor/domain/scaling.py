@@ -33,9 +33,11 @@ FADE = 0.985  # what a sample weighs when another one comes
 FORGOTTEN = 0.05
 SPREAD = 0.15  # how much durations vary, as a share, until they tell …
 SPREAD_WEIGHT = 4.0  # … with so many samples' weight
-FRESH = 4  # samples that are held against those before
-CHANGED = 3.6  # standard deviations between them are no accident
-FAR = 3.0  # standard deviations, at most, that one sample counts for
+FRESH = 4  # samples that are held against those before, …
+LONGER = 8  # … and as many while they are in doubt
+DOUBTFUL = 2.2  # standard deviations between them may be an accident, …
+CHANGED = 3.4  # … and so many are none
+FAR = 4.0  # standard deviations, at most, that one sample counts for
 DOUBT = 0.08  # how far off what is claimed may be, at least
 UNCLEAR = 0.12  # further from a whole number, and the number changed meanwhile
 MANY = 4  # so many and one more or less are about the same
@@ -120,21 +122,32 @@ def followed(evidence: Evidence, at_once: float, seconds: float, cores: float = 
 
 def seen(evidence: Evidence, at_once: float, seconds: float, cores: float = 0.0) -> Evidence:
     """The evidence with one more attempt, which took `seconds` with so many running at once. When
-    the last few are too far from what their level had before, all that was known is void, and
-    those that run meanwhile belong to neither world."""
-    n = _level(at_once)
-    old, fresh = evidence.old, (*evidence.fresh, (n, log(max(seconds, SHORTEST)), cores))
-    if len(fresh) > FRESH:
+    the last few are too far from what their level had before, all that was known is void; while
+    that is in doubt they do not mix with it."""
+    sample = (_level(at_once), log(max(seconds, SHORTEST)), cores)
+    old, fresh = evidence.old, (*evidence.fresh, sample)
+    apart = LONGER if surprise(evidence) > DOUBTFUL else FRESH
+    while len(fresh) > apart:
         old, fresh = _aged(old, *fresh[0]), fresh[1:]
     found = evidence._replace(old=old, fresh=fresh, samples=evidence.samples + 1)
-    if surprise(found) < CHANGED:
-        return found
-    return Evidence({}, (), found.samples, found.changes + 1, found.samples, found.level, -n)
+    return found if surprise(found) < CHANGED else _anew(found)
+
+
+def _anew(evidence: Evidence) -> Evidence:
+    """Nothing is known any more. What a look at another number has just shown is the first of the
+    new world; where the number has been the same for long, those that run meanwhile belong to
+    neither world."""
+    run, fresh = evidence.run, evidence.fresh[-evidence.run :]
+    if not 1 <= run <= FRESH:
+        run, fresh = -evidence.fresh[-1][0], ()
+    count = evidence.samples
+    return Evidence({}, fresh, count, evidence.changes + 1, count, evidence.level, run)
 
 
 def surprise(evidence: Evidence) -> float:
     """How far the last samples are from what their level had before, in standard deviations. One
-    alone says nothing, and however far off, it does not count for more than a few."""
+    alone says nothing, and however far off, it does not count for more than a few. The less is
+    known of how much they vary, the further off is usual: as with Student's t."""
     n = evidence.fresh[-1][0] if evidence.fresh else 0
     fresh = [value for k, value, _ in evidence.fresh if k == n]
     before = evidence.old.get(n, Level())
@@ -144,7 +157,8 @@ def surprise(evidence: Evidence) -> float:
     far = FAR * (usual * (1 + 1 / before.weight)) ** 0.5
     off = sum(min(max(value - before.mean, -far), far) for value in fresh) / count
     doubt = (usual / count + usual / before.weight + LAW**2) ** 0.5
-    return float(abs(off) / doubt)
+    known = _varied(evidence.old)
+    return float((known * log(1 + (off / doubt) ** 2 / known)) ** 0.5)
 
 
 def believed(evidence: Evidence, claimed: Claimed | None = None) -> Belief:
@@ -294,8 +308,13 @@ def _agreement(point: Point, claimed: Claimed) -> float:
 
 def _variance(levels: Mapping[int, Level]) -> float:
     """How much the logs of durations vary within a level."""
-    weight = SPREAD_WEIGHT + sum(max(each.weight - 1, 0.0) for each in levels.values())
-    return (SPREAD_WEIGHT * SPREAD**2 + sum(each.squares for each in levels.values())) / weight
+    within = sum(each.squares for each in levels.values())
+    return (SPREAD_WEIGHT * SPREAD**2 + within) / _varied(levels)
+
+
+def _varied(levels: Mapping[int, Level]) -> float:
+    """From how many differences that is known."""
+    return SPREAD_WEIGHT + sum(max(each.weight - 1, 0.0) for each in levels.values())
 
 
 def _aged(levels: Mapping[int, Level], n: int, value: float, cores: float) -> dict[int, Level]:

@@ -58,6 +58,27 @@ def check_task(task: NewTask) -> NewTask:
     )
 
 
+class AlikeTasks:
+    """Checks tasks of which most have all but title, key, data and chunk in common: what was the
+    same in the one before is not looked at again."""
+
+    def __init__(self) -> None:
+        self._given = self._checked = NewTask("")
+
+    def check(self, task: NewTask) -> NewTask:
+        """The task as `check_task` makes it."""
+        given, checked = self._given, self._checked
+        same = task[1:4] == given[1:4] and task[5:12] == given[5:12] and task.inbox == given.inbox
+        if not (same and given.title):
+            self._given, self._checked = task, check_task(task)
+            return self._checked
+        if task.key is not None:
+            checks.text("the key", task.key, checks.LONGEST_KEY, empty=False)
+        title, data = checks.title(task.title), checks.json_value("data", task.data)
+        alike, more = checked[1:4], checked[5:12]
+        return NewTask._make((title, *alike, task.key, *more, data, checked.inbox, task.chunk))
+
+
 def checked_task(index: int, task: NewTask) -> NewTask:
     """The task as it may be stored; else says which of many is wrong."""
     try:

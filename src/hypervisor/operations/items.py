@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import IO, Any
 
@@ -206,18 +206,26 @@ class ReadOnce:
                 yield KINDS[kind](*parts)
 
 
-def occurrences(items: Iterable[Item]) -> Iterator[tuple[Item, int]]:
-    """Each item with 1 when it comes for the first time, 2 for the second, and so on."""
-    seen: set[bytes] = set()
-    repeated: dict[bytes, int] = {}
+def occurrences(
+    items: Iterable[Item], repeated: Collection[int] | None = None
+) -> Iterator[tuple[Item, int]]:
+    """Each item with 1 when it comes for the first time, 2 for the second, and so on.
+
+    `repeated` has the likenesses of all that may come more than once; without it, any may."""
+    seen: dict[bytes, int] = {}
     for item in items:
-        digest = _digest(item)
-        if digest not in seen:
-            seen.add(digest)
+        if repeated is not None and (not repeated or likeness(item) not in repeated):
             yield item, 1
-        else:
-            repeated[digest] = repeated.get(digest, 1) + 1
-            yield item, repeated[digest]
+            continue
+        digest = _digest(item)
+        times = seen[digest] = seen.get(digest, 0) + 1
+        yield item, times
+
+
+def likeness(item: Item) -> int:
+    """A number that equal items share, in this process. Different ones seldom do."""
+    telling = _telling(item)
+    return hash(item.text if telling is None else (item.text, CANONICAL(telling)))
 
 
 def task_for(item: Item, base: NewTask, occurrence: int = 1) -> NewTask:
@@ -319,9 +327,10 @@ def _key(item: Item, occurrence: int) -> str:
     """The text itself, if that says it all; a text that looks marked gets a mark of its own."""
     if _telling(item) is not None or len(item.text) > checks.LONGEST_KEY - LONGEST_MARK:
         return f"{item.text[:BEGINNING]} #{occurrence}-{_digest(item).hex()}"
-    if occurrence == 1 and item.text.strip() and not MARKED.search(item.text):
-        return item.text
-    return f"{item.text} #{occurrence}"
+    text = item.text
+    if occurrence == 1 and text.strip() and not (" #" in text and MARKED.search(text)):
+        return text
+    return f"{text} #{occurrence}"
 
 
 def _digest(item: Item) -> bytes:

@@ -230,9 +230,11 @@ def _let_go(hv: Context, task: Task) -> bool:
         given = state == lifecycle.DONE or (state == lifecycle.FAILED and last is not None)
         if not (wanted or (given and is_new(hv, task))):
             return False
-        if hv.store.task(task.id).attempts != task.attempts:
-            return False  # it ran while we looked: another host was quicker
-        state = hv.store.reopen(task.id, "something new came in", hv.actor)
+        try:
+            came = "something new came in"
+            state = hv.store.reopen(task.id, came, hv.actor, attempts=task.attempts)
+        except WrongState:
+            return False  # it was reopened, or ran, while we looked: another host was quicker
     if state == lifecycle.WAITING:
         hv.store.update(task.id, Changes(after=(), start_at=0), hv.actor)
         return True

@@ -21,7 +21,7 @@ from hypervisor.domain.run import (
 )
 from hypervisor.domain.settings import MOST_WORKERS
 from hypervisor.domain.task import Batch, NewTask
-from hypervisor.operations.add import check_task
+from hypervisor.operations.add import AlikeTasks
 from hypervisor.operations.agents import Router, equipped_spec
 from hypervisor.operations.at_work import money_of
 from hypervisor.operations.context import Context, batch_id
@@ -99,7 +99,8 @@ def run(
             task._replace(chunk=numbers[chunks[task.chunk - 1]]) if task.chunk else task
             for task in (tasks if router is None else map(router.labelled, tasks))
         )
-        for part in [[check_task(task) for task in placed]] if together else _slices(placed):
+        checked = map(AlikeTasks().check, placed)
+        for part in [list(checked)] if together else _slices(checked):
             counts = _submit(hv, counts, part, now)
         hv.store.set(f"skipped {batch.id}", str(counts.already_done))
     return counts
@@ -124,9 +125,12 @@ def unsuccessful(hv: Context, submitted: Submitted) -> int:
 
 
 def supervise(hv: Context) -> int:
-    """Make sure that a supervisor runs for this store on this host; returns its process id."""
+    """Make sure that a supervisor runs for this store on this host; returns its process id.
+
+    Behind one that was asked to end, the next one waits."""
     import time
 
+    leaving = hv.launcher.is_leaving()
     deadline, starts = time.monotonic() + 10, 0
     while not (pid := hv.launcher.supervisor()) and time.monotonic() < deadline:
         if pid is None and starts < MOST_STARTS:
@@ -135,6 +139,8 @@ def supervise(hv: Context) -> int:
         time.sleep(0.005)
     if not pid:
         raise InvalidInput("the supervisor did not start; supervisor.log says why.")
+    if leaving:
+        hv.launcher.start_supervisor()
     return pid
 
 
@@ -199,39 +205,36 @@ def stop_batch(hv: Context, batch: str, reason: str = "", now: int | None = None
 def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True) -> Summary:
     """Sum up a batch: every task with its outcome, and what the whole took.
 
-    Without `tasks` it adds up the same and keeps none of them."""
+    Without `tasks` it adds up the same and reads none of them."""
     meant = hv.store.batch(checks.text("the batch", batch))
-    states: Counter[str] = Counter()
-    categories: Counter[str] = Counter()
-    seconds = cpu = 0.0
-    peak = attempts = 0
-    kept: list[TaskReport] = []
-    for task in reports(hv, meant.id, now):
-        states[task.state] += 1
-        categories.update(_categories_of(task))
-        seconds, cpu = seconds + task.seconds, cpu + task.cpu_seconds
-        peak, attempts = max(peak, task.peak_bytes), attempts + task.attempts
-        if tasks:
-            kept.append(task)
-    begun, ended = hv.store.span(meant.id, now)
-    named = {} if set(categories) <= {NO_CATEGORY} else dict(categories.most_common())
+    sums = hv.store.totals(meant.id, now)
+    total, done = sum(sums.states.values()), sums.states.get(lifecycle.DONE, 0)
     money = money_of(hv, meant, now)
     spent = None if money is None else money.spent
     return Summary(
-        meant.name, meant.id, dict(states), states.total(),
-        0 < states.total() == states[lifecycle.DONE],
-        (ended - begun) / 1000 if begun else 0.0, round(seconds, 3), round(cpu, 3), peak, attempts,
+        meant.name, meant.id, sums.states, total, 0 < total == done,
+        (sums.ended - sums.begun) / 1000, sums.milliseconds / 1000, sums.cpu_ms / 1000,
+        sums.peak_kb * 1024, sums.attempts,
         None if spent is None else spent.tokens,
         None if spent is None or not spent.cost_micros else spent.cost_micros / 1e6,
-        tuple(kept), named, tuple(hv.store.chunks(meant.id)),
-        int(hv.store.setting(f"skipped {meant.id}") or 0), bool(spent and spent.estimated),
+        tuple(reports(hv, meant.id, now)) if tasks else (), _categories(hv, meant.id, done),
+        tuple(hv.store.chunks(meant.id)), int(hv.store.setting(f"skipped {meant.id}") or 0),
+        bool(spent and spent.estimated),
     )  # fmt: skip
 
 
-def _categories_of(task: TaskReport) -> list[str]:
-    if task.state != lifecycle.DONE:
-        return []
-    return [category_of(result) for result in list(items_in(task.result)) or [task.result]]
+def _categories(hv: Context, batch: str, done: int) -> dict[str, int]:
+    """How many of what is done are in which category; nothing where nobody named one."""
+    found: Counter[str] = Counter()
+    after, tasks = "", 0
+    while page := hv.store.results(batch, after, PAGE):
+        for _, result in page:
+            found.update(map(category_of, list(items_in(result)) or [result]))
+        after, tasks = page[-1][0], tasks + len(page)
+    if set(found) <= {NO_CATEGORY}:
+        return {}
+    found[NO_CATEGORY] += max(done - tasks, 0)
+    return {name: count for name, count in found.most_common() if count}
 
 
 def reports(hv: Context, batch: str, now: int | None = None) -> Iterator[TaskReport]:
@@ -265,9 +268,9 @@ def _slices(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
     else can write while a slice is. Not where tasks wait for others, which may come in any
     order within a slice."""
     source, size = iter(tasks), min(FIRST_SLICE, SLICE)
-    while part := [check_task(task) for task in islice(source, size)]:
+    while part := list(islice(source, size)):
         if any(task.after for task in part):
-            part += [check_task(task) for task in islice(source, LINKED_SLICE - len(part))]
+            part += islice(source, LINKED_SLICE - len(part))
             size = LINKED_SLICE
         yield part
         size = max(size, SLICE)
@@ -279,7 +282,8 @@ def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None
     states = {each.task: each.state for each in added.duplicates if each.task not in new}
     ended = [task for task, state in states.items() if state in ("failed", "cancelled", "blocked")]
     again = sum(_reopen(hv, task, now) for task in ended)
-    done = sum(state == lifecycle.DONE for state in states.values())
+    finished = [task for task, state in states.items() if state == lifecycle.DONE]
+    done = len(finished) - hv.store.changed_among(finished, so_far.since)  # not done meanwhile
     return so_far._replace(
         added=so_far.added + len(added.ids),
         retried=so_far.retried + again,

@@ -89,9 +89,9 @@ def record_of(hv: Context, batches: Iterable[Batch]) -> SkillRecord:
         parts = parts_of(hv, batch.id)
         for part in parts:
             record, ended = _with_part(hv, record, ended, part)
-        spans = [span for span in map(hv.store.span, parts) if span[0]]
-        begun = min((first for first, _ in spans), default=0)
-        last = max((last for _, last in spans), default=0)
+        sums = [each for each in map(hv.store.totals, parts) if each.begun]
+        begun = min((each.begun for each in sums), default=0)
+        last = max((each.ended for each in sums), default=0)
         record = record._replace(
             runs=record.runs + 1,
             seconds=record.seconds + ((last - begun) / 1000 if begun else 0.0),

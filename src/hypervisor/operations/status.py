@@ -47,6 +47,11 @@ class Status(NamedTuple):
 
 def status(hv: Context, batch: str | None = None, now: int | None = None) -> Status:
     """Show where a batch or everything stands: counts, what runs, what is paused, the host."""
+    return standing(hv, batch, now)._replace(attempts=attempts(hv, batch))
+
+
+def standing(hv: Context, batch: str | None = None, now: int | None = None) -> Status:
+    """The same without the attempts that run, which are dear to look at."""
     found = batch_id(hv, batch)
     pauses = [
         each
@@ -57,7 +62,7 @@ def status(hv: Context, batch: str | None = None, now: int | None = None) -> Sta
     return Status(
         meant,
         hv.store.stats(found, now, pace=False),
-        attempts(hv, found),
+        (),
         tuple(pauses),
         hv.launcher.supervisor(),
         hv.launcher.reading(),

@@ -39,7 +39,12 @@ class Launcher(Protocol):
         ...
 
     def start_supervisor(self) -> None:
-        """Start one in the background. If another is quicker, that one stays."""
+        """Start one in the background. If another is quicker, that one stays; one that was asked
+        to end is waited for."""
+        ...
+
+    def is_leaving(self) -> bool:
+        """Whether the supervisor was asked to end, and so starts nothing more."""
         ...
 
     def start_worker(self, batch: str, agent: str = "") -> int: ...

@@ -1,4 +1,4 @@
-"""What batches need of the store that a person reviews: chunks, and the actions of their plans."""
+"""What batches need of the store that a person reviews: chunks, plans' actions, the summary."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from hypervisor.domain.action import Action, Proposals
 from hypervisor.domain.chunk import Chunk
+from hypervisor.domain.report import Totals
 from hypervisor.domain.run import TaskReport
 from hypervisor.domain.task import Json, NewTask, Task
 
@@ -28,6 +29,11 @@ class ReviewStore(Protocol):
         self, batch: str, number: int, tasks: Sequence[str], note: str, actor: str,
         now: int | None = None,
     ) -> int: ...  # fmt: skip
+
+    def totals(self, batch: str, now: int | None = None) -> Totals: ...
+    def any_running(self, batch: str) -> bool: ...
+    def changed_among(self, tasks: Sequence[str], since: int) -> int: ...
+    def results(self, batch: str, after: str, limit: int) -> list[tuple[str, Json]]: ...
 
     def proposing(self, batch: str, after: str, limit: int) -> list[Proposals]: ...
     def held_back(self, batch: str) -> dict[str, int]: ...

@@ -171,6 +171,8 @@ class Governor:
         self, now: int, target: int, asked: int, cause: str,
         running: Sequence[Footprint], expected: int | None,
     ) -> str:  # fmt: skip
+        if not asked:
+            return f"nothing to start: {self._measures(every=True)}"
         if target >= asked:
             return f"{target} of {asked} may run: {self._measures(every=True)}"
         zone = self.reading.zone

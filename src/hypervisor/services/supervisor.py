@@ -9,7 +9,7 @@ anew every time.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.domain.admission import Footprint
 from hypervisor.domain.errors import InvalidInput
@@ -65,7 +65,8 @@ class Supervisor:
         self.notifier = Notifier(hv)
         self.learner = Learner(hv, cores)
         self.adaptive = AdaptivePools(hv, self.learner)
-        self.specs: dict[str, RunSpec] = {}
+        self.specs: dict[str, RunSpec] = {}  # and settings: as they are in this tick
+        self.settings: dict[str, str | None] = {}
         self.agents = AgentPools(hv, self._spec)
         self.swept_at = 0
         self.busy_at: int | None = None
@@ -73,7 +74,7 @@ class Supervisor:
 
     def tick(self, now: int, asked: str = "") -> bool:
         """Look around and do what is needed. False when there is no reason to stay."""
-        self.specs.clear()
+        self._forget()
         self.agents.begin(now)
         self._note_ended(now)
         self._sweep(now)
@@ -81,7 +82,7 @@ class Supervisor:
         self.learner.tick(now)
         crew = self._muster(now)
         if asked:
-            return self._wind_up(crew, asked)
+            return self._wind_up(now, crew, asked)
         ready = self._ready()
         demands = self._demands(now, crew, ready)
         decision = self._decide(now, crew, demands, ready)
@@ -216,13 +217,13 @@ class Supervisor:
         declared = self._spec(pool.batch).memory
         if declared is not None:
             return declared
-        learned = [self.hv.store.setting(f"peak {kind}") for kind in types]
+        learned = [self._setting(f"peak {kind}") for kind in types]
         known = [int(text) for text in learned if text is not None]
         return max(known) if len(known) == len(types) and known else None
 
     def _host_limit(self, crew: Crew, demands: list[Demand]) -> int:
         """Agents have a limit of their own: they wait for their provider most of the time."""
-        given = self.hv.store.setting("workers")
+        given = self._setting("workers")
         if given is not None:
             return int(given)
         agents = {d.pool.batch for d in demands if d.pool.agent}
@@ -257,12 +258,22 @@ class Supervisor:
 
     def _wished(self, batch: str) -> int | None:
         """How many workers were asked for, lately or when the batch was declared."""
-        given = self.hv.store.setting(f"workers {batch}")
+        given = self._setting(f"workers {batch}")
         return self._spec(batch).workers if given is None else int(given)
 
     def _priority(self, crew: Crew, pool: Pool) -> str:
         of_batch = (a.priority for a in crew.running.values() if a.batch == pool.batch)
         return next(of_batch, "medium")
+
+    def _forget(self) -> None:
+        """Somebody may change what was looked up in the tick before."""
+        self.specs.clear()
+        self.settings.clear()
+
+    def _setting(self, name: str) -> str | None:
+        if name not in self.settings:
+            self.settings[name] = self.hv.store.setting(name)
+        return self.settings[name]
 
     def _spec(self, batch: str) -> RunSpec:
         if batch not in self.specs:
@@ -311,8 +322,10 @@ class Supervisor:
     def _staying(self, crew: Crew, pool: Pool) -> list[AtWork]:
         return [each for each in crew.of(pool) if each.worker.id not in self.leaving]
 
-    def _wind_up(self, crew: Crew, asked: str) -> bool:
+    def _wind_up(self, now: int, crew: Crew, asked: str) -> bool:
         """We were told to end: so are the workers, and then we go."""
+        said = f"nothing new is started: the supervisor was asked to {asked}"
+        self.hv.launcher.tell({**self._word(now, crew, said, 0), "asked": asked})
         for each in crew.workers:
             if asked == "stop" or each.worker.id not in self.leaving:
                 self.leaving.add(each.worker.id)
@@ -326,16 +339,19 @@ class Supervisor:
         self.hv.store.pause(Pause(BATCH, pool.batch, why, ACTOR, 0))
 
     def _tell(self, now: int, decision: Decision, crew: Crew) -> None:
-        reading = self.governor.reading
-        load = reading.load
-        word = {
-            "at": now, "zone": reading.zone, "cpu": round(load.cpu, 3), "own": round(load.own, 3),
-            "ram": round(load.ram, 3), "said": decision.sentence, "target": decision.target,
-            "workers": len(crew.workers),
-        }  # fmt: skip
+        word = self._word(now, crew, decision.sentence, decision.target)
         self.hv.launcher.tell(word)
         if decision.news:
             self.hv.store.note("governor", word, ACTOR, now=now)
+
+    def _word(self, now: int, crew: Crew, said: str, target: int) -> dict[str, Any]:
+        """What others may know of this host."""
+        zone, load = self.governor.reading.zone, self.governor.reading.load
+        return {
+            "at": now, "zone": zone, "cpu": round(load.cpu, 3), "own": round(load.own, 3),
+            "ram": round(load.ram, 3), "said": said, "target": target,
+            "workers": len(crew.workers),
+        }  # fmt: skip
 
     def _has_reason_to_stay(self, now: int, crew: Crew, ready: dict[Pool, Ready]) -> bool:
         """Work, somebody at it, or a task or an account whose time comes within the day."""
@@ -355,7 +371,7 @@ class Supervisor:
 
     def is_needed(self, now: int) -> bool:
         """Whether there is work after all, asked when it is about to leave."""
-        self.specs.clear()
+        self._forget()
         self.agents.begin(now)
         return self._has_work(now, self._ready())
 

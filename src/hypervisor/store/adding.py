@@ -21,10 +21,14 @@ WHERE d.batch = ? AND d.key_hash IN ({})
 """
 
 
+_Fresh = tuple[str, int, NewTask, str | None]  # id, number, and the digest of its key
+
+
 class _Planned(NamedTuple):
     id: str
     number: int
     new: NewTask
+    digest: str | None  # of its key
     lane: Lane
     needs: tuple[str, ...]
     open_needs: int
@@ -59,16 +63,16 @@ def add(
     numbers = ids.new_numbers(len(new), now, chance.entropy())
     if any(task.key is not None for task in new):
         session.lock(f"add {batch}")  # two calls with the same keys must see each other
-    known = _known_keys(session, batch, new)
-    fresh: list[tuple[str, int, NewTask]] = []
+    digests = [key_hash(task.key) for task in new]
+    known = _known_keys(session, batch, digests)
+    fresh: list[_Fresh] = []
     duplicates: list[Duplicate] = []
-    for number, task in zip(numbers, new, strict=True):
-        digest = key_hash(task.key)
+    for number, task, digest in zip(numbers, new, digests, strict=True):
         if digest in known:
             duplicates.append(Duplicate(task.key or "", *known[digest]))
             continue
         task_id = ids.encode(number)
-        fresh.append((task_id, number, task))
+        fresh.append((task_id, number, task, digest))
         if digest:
             known[digest] = (task_id, "new in this call")
     planned = _plan(session, batch, fresh, {d: known[d][0] for d in known if d})
@@ -82,9 +86,9 @@ def key_hash(key: str | None) -> str | None:
 
 
 def _known_keys(
-    session: Session, batch: str, new: Sequence[NewTask]
+    session: Session, batch: str, digests: Sequence[str | None]
 ) -> dict[str | None, tuple[str, str]]:
-    wanted = sorted({digest for task in new if (digest := key_hash(task.key))})
+    wanted = sorted({digest for digest in digests if digest})
     return {
         row[0]: (row[1], row[2])
         for some in chunks(wanted)
@@ -95,30 +99,30 @@ def _known_keys(
 def _plan(
     session: Session,
     batch: str,
-    fresh: list[tuple[str, int, NewTask]],
+    fresh: list[_Fresh],
     by_key: dict[str, str],
 ) -> list[_Planned]:
     """Resolve what each task waits for: keys of this call or batch, or task ids."""
-    created = {task_id for task_id, _, _ in fresh}
+    created = {task_id for task_id, *_ in fresh}
     needs: dict[str, tuple[str, ...]] = {}
-    for task_id, _, task in fresh:
-        needs[task_id] = tuple(
-            dict.fromkeys(_needed(session, batch, text, by_key) for text in task.after)
-        )
+    for task_id, _, task, _ in fresh:
+        if task.after:
+            found = (_needed(session, batch, text, by_key) for text in task.after)
+            needs[task_id] = tuple(dict.fromkeys(found))
     _refuse_cycle(
         {task: [n for n in ns if n in created] for task, ns in needs.items()},
-        {task_id: task.key or task.title for task_id, _, task in fresh},
+        {task_id: task.key or task.title for task_id, _, task, _ in fresh if needs},
     )
     outside = sorted({n for ns in needs.values() for n in ns if n not in created})
     finished = dependencies.done_among(session, outside)
     return [
         _Planned(
-            task_id, number, task,
+            task_id, number, task, digest,
             Lane(batch, task.type, task.branch, task.priority, task.requires, task.assignee,
                  bool(task.exclusive)),
-            needs[task_id], sum(n not in finished for n in needs[task_id]),
+            needs.get(task_id, ()), sum(n not in finished for n in needs.get(task_id, ())),
         )
-        for task_id, number, task in fresh
+        for task_id, number, task, digest in fresh
     ]  # fmt: skip
 
 
@@ -152,7 +156,7 @@ def _insert(
     session: Session, book: LaneBook, planned: list[_Planned], batch: str, actor: str, now: int
 ) -> None:
     book.ensure(session, {p.lane for p in planned})
-    lane_ids = {p.lane: p.lane.id for p in planned}
+    lane_ids = {lane: lane.id for lane in {p.lane for p in planned}}
     held = holding.held_among(session, batch, {p.new.chunk for p in planned})
     holding.undecide(session, batch, {p.new.chunk for p in planned} - held)
     states = [_first_state(p, p.new.chunk in held, now) for p in planned]
@@ -173,7 +177,7 @@ def _insert(
                 p.id,
                 batch,
                 p.new.key,
-                key_hash(p.new.key),
+                p.digest,
                 p.new.title,
                 p.new.body,
                 log.dump(p.new.data),

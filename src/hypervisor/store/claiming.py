@@ -31,9 +31,11 @@ UPDATE tasks SET state = 'in_progress', attempt = attempt + 1, deadline = ?, upd
     reason = NULL, unblock = NULL
 WHERE id IN ({})
 """
+# Only what is in progress has a deadline. Asked for its state, PostgreSQL may walk through the
+# index of all that are in progress, and of all that have been since its last VACUUM.
 HEARTBEAT = """
 UPDATE tasks SET deadline = ?
-WHERE id = ? AND state = 'in_progress' AND attempt = ?
+WHERE id = ? AND deadline IS NOT NULL AND attempt = ?
     AND EXISTS (SELECT 1 FROM attempts a WHERE a.task = id AND a.number = ? AND a.nonce = ?)
 RETURNING id
 """

@@ -88,10 +88,14 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
         at = self._at(now)
         return self._steer(lambda s: steering.cancel(s, self._book, task, reason, actor, at))
 
-    def reopen(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
+    def reopen(
+        self, task: str, reason: str, actor: str, now: int | None = None,
+        attempts: int | None = None,
+    ) -> str:  # fmt: skip
+        """With `attempts`: only if it has had just these. WrongState says what is instead."""
         at = self._at(now)
         return self._steer(
-            lambda s: steering.requeue(s, self._book, task, "reopen", reason, actor, at)
+            lambda s: steering.requeue(s, self._book, task, "reopen", reason, actor, at, attempts)
         )
 
     def accept(self, task: str, actor: str, now: int | None = None) -> str:
@@ -278,10 +282,6 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
     ) -> None:
         at = self._at(now)
         self._write(lambda s: running.scale(s, workers, batch, actor, at))
-
-    def span(self, batch: str, now: int | None = None) -> tuple[int, int]:
-        at = self._at(now)
-        return self._db.read(lambda s: running.span(s, batch, at))
 
     def note(
         self, kind: str, data: Json, actor: str, task: str = "", batch: str = "",

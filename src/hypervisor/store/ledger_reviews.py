@@ -1,4 +1,4 @@
-"""What batches need that a person reviews: chunks, and the actions of their plans."""
+"""What batches need that a person reviews: chunks, the actions of their plans, the summary."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 from hypervisor.domain.action import Action, Proposals
 from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.errors import StoreUnavailable
+from hypervisor.domain.report import Totals
 from hypervisor.domain.run import TaskReport
 from hypervisor.domain.task import Json, NewTask, Task
-from hypervisor.store import actions, chunking, reading, running
+from hypervisor.store import actions, chunking, reading, running, summing
 from hypervisor.store.ledger_core import LedgerCore
 from hypervisor.store.session import Conflict, Session
 
@@ -63,6 +64,23 @@ class ReviewLedger(LedgerCore):
         return self._write(
             lambda s: chunking.retry(s, self._book, batch, number, tasks, note, actor, at)
         )
+
+    # The summary
+
+    def totals(self, batch: str, now: int | None = None) -> Totals:
+        at = self._at(now)
+        return self._db.read(lambda s: summing.totals(s, batch, at))
+
+    def any_running(self, batch: str) -> bool:
+        """Whether anything of a batch is in progress: a quick look."""
+        return self._db.read(lambda s: summing.any_running(s, batch))
+
+    def changed_among(self, tasks: Sequence[str], since: int) -> int:
+        return self._db.read(lambda s: summing.changed_among(s, tasks, since)) if tasks else 0
+
+    def results(self, batch: str, after: str, limit: int) -> list[tuple[str, Json]]:
+        """A page of what done tasks brought: their ids, and what was more than nothing."""
+        return self._db.read(lambda s: summing.results(s, batch, after, limit))
 
     # Plans
 

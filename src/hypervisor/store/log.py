@@ -1,5 +1,7 @@
 """Writing the event log: every change leaves its line in the same transaction."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 from hypervisor.store.session import Row, Session
@@ -34,9 +36,14 @@ def dump(value: Any) -> str | None:
     """JSON text for a column, None for nothing."""
     if value is None:
         return None
-    import json  # the commands that agents call most often can do without
+    return _encoder()(value)
 
-    return json.dumps(value, separators=(",", ":"))
+
+@cache
+def _encoder() -> Callable[[Any], str]:
+    from json import JSONEncoder  # the commands that agents call most often can do without
+
+    return JSONEncoder(separators=(",", ":")).encode
 
 
 def load(text: str | None) -> Any:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 from psycopg import errors as pg
@@ -37,7 +37,7 @@ from hypervisor.store.dialect import (
     POSTGRES_UNINDEX_WORDS,
     POSTGRES_WORDS,
 )
-from hypervisor.store.postgres_turn import Turns
+from hypervisor.store.postgres_turn import Turns, teach
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
 
 # A lost connection is told by our own error; unless an application wants to
@@ -207,10 +207,10 @@ class PostgresDatabase:
             if steady - measured > CLOCK_TRUSTED:
                 sql = "SELECT extract(epoch FROM clock_timestamp())::float8"
                 database = self._transaction(lambda s: s.rows(sql))[0][0]
-                after = time.clock_gettime(time.CLOCK_BOOTTIME)
-                offset = database - (steady + after) / 2
-                self._clock = (offset, after)
-            return int((time.clock_gettime(time.CLOCK_BOOTTIME) + offset) * 1000)
+                before, steady = steady, time.clock_gettime(time.CLOCK_BOOTTIME)
+                offset = database - (before + steady) / 2
+                self._clock = (offset, steady)
+            return int((steady + offset) * 1000)
 
     def facts(self) -> dict[str, Any]:
         def work(session: Session) -> dict[str, Any]:
@@ -269,21 +269,26 @@ class PostgresDatabase:
         try:
             yield
         except BaseException as error:
-            self._roll_back()
-            translated = _translate(error, self.where)
-            if translated is error:
-                raise
-            raise translated from error
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        self._roll_back()
+        translated = _translate(error, self.where)
+        if translated is error:
+            raise error
+        raise translated from error
 
     def _turn(self, values: Row) -> Row | None:
-        with self._failing_cleanly():
+        try:  # the hottest path: a context manager would be felt
             self._connected()
-            return self._turns.take(numbered(turn.POSTGRES_TURN), values)
+            return self._turns.take(values)
+        except BaseException as error:
+            self._fail(error)
 
     def _program(self) -> None:
         """Teach the database the plain turn, if we may."""
         try:
-            self._transaction(_program)
+            self._transaction(teach)
         except StoreReadOnly:
             self._may_program = False
 
@@ -339,12 +344,6 @@ def _version(session: Session) -> int:
         return -1
     found = session.rows("SELECT version FROM schema_version")
     return int(found[0][0]) if len(found) == 1 else -1
-
-
-def _program(session: Session) -> None:
-    """Teach the database the plain turn, whoever comes first."""
-    session.lock("migrate")
-    session.run(turn.POSTGRES_PROGRAM)
 
 
 def _migrate(session: Session) -> int:

@@ -8,19 +8,47 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from psycopg import errors, pq
 from psycopg.generators import execute
+
+from hypervisor.store import turn
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.pq.abc import PGresult
 
-    from hypervisor.store.session import Row
+    from hypervisor.store.session import Row, Session
 
 NAME = b"hypervisor_turn"
+READ = json.JSONDecoder().raw_decode
 FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+# Those of other versions go once they have been there for this long. One that is still in use
+# then is made again by whoever misses it, and stays as long once more.
+LEFT_ALONE = "30 days"
+OTHERS = """
+SELECT oid::regprocedure::text, made IS NULL, made < to_char(now() - ?::interval, 'YYYY-MM-DD')
+FROM (SELECT oid, obj_description(oid, 'pg_proc') AS made FROM pg_proc
+    WHERE pronamespace = current_schema()::regnamespace AND proname LIKE 'turn\\_%' AND proname <> ?
+        AND pg_has_role(proowner, 'USAGE')) AS others
+"""
+TODAY = "SELECT to_char(now(), 'YYYY-MM-DD')"
+
+
+def teach(session: Session) -> None:
+    """Teach the database the plain turn, and let it forget what no version in use needs."""
+    session.lock("migrate")  # whoever comes first
+    session.run(turn.POSTGRES_PROGRAM)
+    [(today,)] = session.rows(TODAY)
+    made = f"COMMENT ON FUNCTION {{}} IS '{today}'"
+    session.run(made.format(turn.POSTGRES_SIGNATURE))
+    for other, undated, old in session.rows(OTHERS, (LEFT_ALONE, turn.POSTGRES_NAME)):
+        if undated:
+            session.run(made.format(other))
+        elif old:
+            session.run(f"DROP FUNCTION {other}")
 
 
 class Turns:
@@ -29,29 +57,24 @@ class Turns:
         self._encoding = connection.info.encoding
         self._prepared = False
 
-    def take(self, sql: bytes, values: Row) -> Row | None:
+    def take(self, values: Row) -> Row | None:
         """The answer to one turn; by itself, the statement is a transaction."""
         pgconn = self._connection.pgconn
         if not self._prepared:
-            pgconn.send_prepare(NAME, sql)
+            pgconn.send_prepare(NAME, turn.POSTGRES_TURN.encode())
             with suppress(errors.DuplicatePreparedStatement):  # interrupted right after it was
                 self._answer()
             self._prepared = True
-        pgconn.send_query_prepared(NAME, [self._sent(value) for value in values])
+        encoding = self._encoding
+        sent = [None if value is None else str(value).encode(encoding) for value in values]
+        if b"\0" in b"".join(filter(None, sent)):  # the rest would be cut off
+            raise errors.DataError("text cannot contain NUL (0x00) bytes")
+        pgconn.send_query_prepared(NAME, sent)
         row = self._answer().get_value(0, 0)
-        return None if row is None else tuple(json.loads(row.decode(self._encoding)))
+        return None if row is None else tuple(READ(row.decode(encoding))[0])
 
     def _answer(self) -> PGresult:
         answer: PGresult = self._connection.wait(execute(self._connection.pgconn))[-1]
         if answer.status not in FINE:
             raise errors.error_from_result(answer, self._encoding)
         return answer
-
-    def _sent(self, value: Any) -> bytes | None:
-        if value is None:
-            return None
-        if isinstance(value, int):
-            return b"%d" % value
-        if "\0" in value:  # the rest would be cut off
-            raise errors.DataError("text cannot contain NUL (0x00) bytes")
-        return str(value).encode(self._encoding)

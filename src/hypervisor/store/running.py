@@ -88,10 +88,6 @@ REPORT_CHUNK = (
 WHERE t.batch = ? AND t.chunk = ? AND t.chunk > 0 ORDER BY t.id
 """
 )
-SPAN = """
-SELECT min(a.claimed_at), max(coalesce(a.ended_at, ?)) FROM attempts a
-JOIN tasks t ON t.id = a.task WHERE t.batch = ? AND t.batch <> ''
-"""
 STATES = "SELECT id, state FROM tasks WHERE id IN ({})"
 STUCK = """
 WITH RECURSIVE stuck (id) AS (
@@ -209,12 +205,6 @@ def scale(session: Session, workers: int | None, batch: str | None, actor: str, 
         session.run(SET, (name, str(workers)))
     data = log.dump({"workers": workers})
     log.write(session, now, [log.Line("scale", "", batch or "", None, None, actor, data)])
-
-
-def span(session: Session, batch: str, now: int) -> tuple[int, int]:
-    """When the first attempt of a batch began and the last one ended; zeros before that."""
-    begun, ended = session.rows(SPAN, (now, batch))[0]
-    return begun or 0, ended or 0
 
 
 def note(

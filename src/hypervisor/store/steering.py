@@ -47,11 +47,18 @@ def cancel(session: Session, book: LaneBook, task: str, reason: str, actor: str,
 
 
 def requeue(
-    session: Session, book: LaneBook, task: str, event: str, reason: str, actor: str, now: int
-) -> str:
-    """Put a task (back) into the queue with a clean slate: `reopen` or `accept`."""
+    session: Session, book: LaneBook, task: str, event: str, reason: str, actor: str, now: int,
+    attempts: int | None = None,
+) -> str:  # fmt: skip
+    """Put a task (back) into the queue with a clean slate: `reopen` or `accept`; if `attempts`
+    are given, only while it has had no more than these."""
     row = _find(session, task)
     before = row[0]
+    if attempts is not None and row[3] != attempts:
+        raise WrongState(
+            f"{task} has had {row[3]} attempts by now, not {attempts}. Nothing was changed; look "
+            "again whether it shall be done once more."
+        )
     lifecycle.next_state(before, event, task)
     start_at = None if event == "reopen" else readiness.if_later(row[5], now)
     keyed = book.get(session, row[1]).keyed

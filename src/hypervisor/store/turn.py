@@ -53,7 +53,7 @@ NEXT = (
 
 # Nothing waits for its task, and no lane is new to us.
 NEEDED = "SELECT 1 FROM dependencies WHERE needs = ?"
-ALONE = f"NOT EXISTS ({NEEDED}) AND (SELECT max(number) FROM lanes) = ?"
+ALONE = f"NOT EXISTS ({NEEDED}) AND NOT EXISTS (SELECT 1 FROM lanes WHERE number > ?)"
 BEST = "SELECT id, rank FROM tasks WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT 1"
 BEST_ID = BEST.replace(", rank", "", 1)
 
@@ -132,10 +132,12 @@ _PARAMETERS = (*(kind for _, kind in GIVEN), "bigint[]", "text", "bigint", "text
 _LANES, _TASK, _ATTEMPT, _NONCE, _LATEST = (f"${len(GIVEN) + i}" for i in range(1, 6))
 _MEANT = {
     **{name: f"${i}" for i, (name, _) in enumerate(GIVEN, 1)},
-    "task": _TASK, "attempt": _ATTEMPT, "batch": "ended.batch", "actor": "ended.worker",
+    "task": _TASK, "attempt": _ATTEMPT, "batch": "ended", "actor": "ended_by",
     "next": "picked.next", "next_batch": "picked.batch", "number": "picked.number",
 }  # fmt: skip
-_BEST = f"({filled(BEST_ID, 'best')} FOR UPDATE SKIP LOCKED)"
+# By its place in the table, where it is locked already: no second search for it.
+_BEST = BEST.replace("id, rank", "ctid", 1).replace("ORDER", f"AND NOT EXISTS ({NEEDED}) ORDER", 1)
+_BEST = f"({filled(_BEST, 'best', _TASK)} FOR UPDATE SKIP LOCKED)"
 
 
 def _meant(sql: str) -> str:
@@ -145,43 +147,49 @@ def _meant(sql: str) -> str:
     return sql
 
 
+# By its deadline, it is in progress: see HEARTBEAT.
 _BODY = f"""
 #variable_conflict use_column
-DECLARE ended record; picked record; best bigint := {_LANES}[1];
+DECLARE ended text; ended_by text; picked record; best bigint := {_LANES}[1];
 BEGIN
-    {_meant(END_TASK).replace("WHERE", "FROM attempts a WHERE")}
-        AND attempt = {_ATTEMPT} AND state = 'in_progress' AND lane = ANY({_LANES})
-        AND a.task = {_TASK} AND a.number = {_ATTEMPT} AND a.nonce = {_NONCE}
+    {_meant(END_TASK)}
+        AND attempt = {_ATTEMPT} AND deadline IS NOT NULL AND lane = ANY({_LANES})
         AND {filled(ALONE, _TASK, _LATEST)}
-    RETURNING batch, a.worker INTO ended;
+    RETURNING batch INTO ended;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF EXISTS ({filled(NEEDED, _TASK)}) THEN
+    {_meant(END_ATTEMPT)} AND nonce = {_NONCE} RETURNING worker INTO ended_by;
+    IF NOT FOUND THEN
         RAISE serialization_failure;
     END IF;
     IF cardinality({_LANES}) > 1 THEN
         SELECT lane INTO best FROM ({filled(POSTGRES_HEADS, _LANES)}) AS h ORDER BY rank LIMIT 1;
     END IF;
-    {_meant(TAKE_TASK.replace("new.next", _BEST)).replace("UPDATE tasks", "UPDATE tasks t", 1)
+    {_meant(TAKE_TASK.replace("id = new.next", f"t.ctid = {_BEST}"))
+        .replace("UPDATE tasks", "UPDATE tasks t", 1)
         .replace("WHERE", "FROM details d WHERE d.task = t.id AND", 1)}
     RETURNING {", ".join(f"{column} AS {name}" for name, column in NEXT)
         .replace("t.attempt + 1", "t.attempt")}, t.batch INTO picked;
     IF {_meant("new.result")} IS NOT NULL THEN {_meant(KEEP_RESULT)}; END IF;
-    IF picked.next IS NULL THEN
-        WITH ending AS ({_meant(END_ATTEMPT)}) {INTO["events"]} VALUES ({_meant(COMPLETED)});
-    ELSE
-        WITH ending AS ({_meant(END_ATTEMPT)}),
-            taking AS ({INTO["attempts"]} VALUES ({_meant(ATTEMPT)}))
+    IF picked.next IS NOT NULL THEN
+        {INTO["attempts"]} VALUES ({_meant(ATTEMPT)});
         {INTO["events"]} VALUES ({_meant(COMPLETED)}), ({_meant(CLAIMED)});
+    ELSIF EXISTS ({filled(NEEDED, _TASK)}) THEN
+        RAISE serialization_failure;
+    ELSE
+        {INTO["events"]} VALUES ({_meant(COMPLETED)});
     END IF;
     RETURN json_build_array({", ".join(f"picked.{name}" for name, _ in NEXT)});
 END
 """  # fmt: skip
-_REST = f"({', '.join(_PARAMETERS)})\nRETURNS json LANGUAGE plpgsql AS $${_BODY}$$\n"
+_TAKES = f"({', '.join(_PARAMETERS)})"
+_REST = f"{_TAKES}\nRETURNS json LANGUAGE plpgsql AS $${_BODY}$$\n"
 POSTGRES_NAME = f"turn_{crc32(_REST.encode()):08x}"  # each version of the program has its own
+POSTGRES_SIGNATURE = f"{POSTGRES_NAME}{_TAKES}"
 POSTGRES_PROGRAM = f"CREATE OR REPLACE FUNCTION {POSTGRES_NAME}{_REST}"
-POSTGRES_TURN = f"SELECT {POSTGRES_NAME}({', '.join('?' * len(_PARAMETERS))})"
+_VALUES = ", ".join(f"${i}" for i in range(1, len(_PARAMETERS) + 1))
+POSTGRES_TURN = f"SELECT {POSTGRES_NAME}({_VALUES})"
 
 
 class Plain(NamedTuple):

@@ -19,7 +19,7 @@ from hypervisor.domain.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.domain.run import BATCH, Pause
 from hypervisor.domain.task import Task
 from hypervisor.faces.cli import result
-from hypervisor.faces.cli.output import columns_here, plain, print_json, say, wants_colour
+from hypervisor.faces.cli.output import columns_here, plain, print_json_object, say, wants_colour
 from hypervisor.faces.cli.picture import Scene, Span, render
 from hypervisor.faces.cli.progress import OPEN, Counts, Pace, RunCounter, count
 from hypervisor.faces.cli.stages import added_up, answer_of, stage_lines, stages_of, together
@@ -33,12 +33,12 @@ from hypervisor.operations.patterns import MOVING, Whole, is_tended, pattern, te
 from hypervisor.operations.status import Status
 
 INTERRUPTED = 130
-QUICKEST, CALM, SLOWEST = 0.05, 0.25, 2.0
+QUICKEST, CALM, SLOWEST = 0.02, 0.25, 2.0
+BEAT = 0.02  # how often it is asked whether anything runs any more; …
+BEATS = 100  # … after so many times as long, less often: that is soon enough then
 CALMING_DOWN = 50  # a run that has lasted so many looks long may be looked at as seldom
 LOOKS_PER_COST = 15  # looking shall cost at most a fifteenth of the time
-NEAR, FAR = 150, 1_000  # milliseconds until the end, as far as can be told
-LOOKS_WHILE_FAR = 4  # where nobody sees it: again after a fourth of the time that is left
-MOST_NEAR, LOOKS_NEAR = 10, 4  # near the end, a fourth: but so many times only
+FAR = 1_000  # milliseconds until the end, as far as can be told
 SUPERVISOR_LOOK = 1.0
 MOST_TOLD = 20
 MOST_FAILURES = 500
@@ -57,7 +57,7 @@ def follow(hv: Context, whole: Whole, as_json: bool, quiet: bool) -> int:
         for batch in whole.batches:
             hv.launcher.forget_environment(batch)
         if as_json:
-            print_json(_as_json(hv, whole))
+            print_json_object(_as_json(hv, whole))
         else:
             _report(hv, whole, last, quiet)
     if interrupts.count:
@@ -90,7 +90,7 @@ def has_ended(hv: Context, batch: str) -> bool:
     """Whether nothing of a batch, and of what follows on it, will run any more by itself."""
     parts = whole_of(hv, hv.store.batch(batch).id)
     tended = is_tended(hv, parts[0])  # first: what is let go between the two looks is seen
-    status = together([looking.status(hv, part) for part in parts])
+    status = together([looking.standing(hv, part) for part in parts])
     return tended and open_tasks(status) <= stuck_of(hv, parts, status)
 
 
@@ -129,8 +129,9 @@ class Watcher:
         self._pace = Pace()
         self._failures = Failures(hv, batches or (None,), since)
         self._scene: Scene | None = None
-        self._unseen = not isinstance(view, Live)  # and nobody waits for a sign of it
-        self._near = 0  # looks near the end so far
+        self._unhurried = not isinstance(view, Live)  # nobody waits for a sign of it
+        self._runs = False  # something ran when it was last asked
+        self._beat = BEAT
         self._began = self._next = time.monotonic()
         self._offset = since - self._began * 1000
 
@@ -138,16 +139,18 @@ class Watcher:
         return time.monotonic() >= self._next
 
     def look(self) -> Seen:
-        began = time.monotonic()
+        began = time.thread_time()  # not what it waits: where that is long, others are at work
         tended = not self.batches or len(self.batches) == 1 or is_tended(self.hv, self.batches[0])
-        found = [looking.status(self.hv, batch) for batch in self.batches or (None,)]
+        look = looking.status if self.view.shows else looking.standing
+        found = [look(self.hv, batch) for batch in self.batches or (None,)]
         status = together(found)
         stuck = stuck_of(self.hv, self.batches, status) if self.batches else 0
         counts = self._counts(status)
         now = self.hv.now()
         self._offset = now - time.monotonic() * 1000
         self._pace.note(now, counts, status.attempts)
-        self._tell_failures(counts)
+        if self.view.shows:
+            self._tell_failures(counts)
         seen = Seen(status, stuck, tended, frozenset(self._failures.told))
         busy = counts.running or not counts.open or status.brakes or status.pauses
         idle_since = None if busy else (self._scene and self._scene.idle_since) or now
@@ -155,24 +158,21 @@ class Watcher:
             status, counts, now, self.since, self._pace.per_second, self._pace.left, 0, idle_since,
             stages=stages_of(found) if len(found) > 1 else (),
         )  # fmt: skip
-        after = time.monotonic()
-        self._next = after + self._pause(after - began, after - self._began)
+        self._runs = status.stats.claimed > 0
+        self._next = time.monotonic() + self._pause(time.thread_time() - began)
         return seen
 
     def hurry(self) -> None:
         """Somebody waits for the end: look now, and often."""
-        self._unseen, self._next = False, time.monotonic()
+        self._unhurried, self._next = False, time.monotonic()
 
-    def _pause(self, cost: float, age: float) -> float:
-        """Until the next look: no hurry while the end is far, and a little while near it a
-        quick one, as nothing else is done between the end and the look that sees it."""
-        left = self._pace.left
-        if left is not None and left < NEAR and self._near < MOST_NEAR:
-            self._near += 1
-            return max(cost * LOOKS_NEAR, QUICKEST / 2)
+    def _pause(self, cost: float) -> float:
+        """Until the next look. There is no hurry where nobody sees it: as long as something
+        runs, the end is noticed without one."""
+        if self._unhurried and self._runs:
+            return SLOWEST
+        left, age = self._pace.left, time.monotonic() - self._began
         calm = CALM if left and left > FAR else min(max(age / CALMING_DOWN, QUICKEST), CALM)
-        if left and left > FAR and self._unseen:
-            calm = max(calm, left / 1000 / LOOKS_WHILE_FAR)
         return min(max(cost * LOOKS_PER_COST, calm), SLOWEST)
 
     def show(self, interrupts: int) -> None:
@@ -182,7 +182,23 @@ class Watcher:
 
     def rest(self) -> None:
         """Until there is something to do: look, or move the clock on."""
-        time.sleep(min(max(self._next - time.monotonic(), 0.005), FRAME))
+        until = min(max(self._next, time.monotonic() + 0.005), time.monotonic() + FRAME)
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, self._beat))
+            if self._has_run_out():
+                self._next = time.monotonic()
+                return
+
+    def _has_run_out(self) -> bool:
+        """Whether what ran has ended and nothing new has begun: mostly, that is the end."""
+        if self.batches is None:
+            return False
+        began = time.monotonic()
+        runs = any(map(self.hv.store.any_running, self.batches))
+        age, cost = began - self._began, time.monotonic() - began
+        self._beat = max(BEAT, cost * LOOKS_PER_COST, min(age / BEATS, FRAME))
+        ran, self._runs = self._runs, runs
+        return ran and not runs
 
     def _tell_failures(self, counts: Counts) -> None:
         new, more = self._failures.new(counts.failed)
@@ -244,6 +260,8 @@ def _watch(hv: Context, whole: Whole, view: View, interrupts: Interrupts) -> See
     counter = RunCounter(*whole.parts)
 
     def counts(status: Status) -> Counts:
+        if not view.shows:
+            return count(status.stats.states, ())  # all that the pace needs
         return counter.count(status.stats, status.attempts, ended(hv, whole))
 
     watcher = Watcher(hv, whole.batches, view, whole.first.since, counts)
@@ -322,8 +340,9 @@ def _interrupt(hv: Context, batches: Sequence[str], count: int) -> None:
 
 def _as_json(hv: Context, whole: Whole) -> dict[str, Any]:
     first = whole.first
-    summary = plain(running.summary(hv, first.batch.id))
-    answer = {**summary, "skipped": first.already_done}
+    summary = running.summary(hv, first.batch.id, tasks=False)
+    tasks = running.reports(hv, first.batch.id)
+    answer = {**plain(summary), "tasks": tasks, "skipped": first.already_done}
     if found := pattern(hv, first.batch.id):
         later = [running.summary(hv, batch, tasks=False) for batch in whole.batches[1:]]
         answer["succeeded"] = all([answer["succeeded"], *(each.succeeded for each in later)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 COLOURS = {
@@ -34,6 +34,31 @@ def plain(value: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
+    print(_json_text(value))
+
+
+def print_json_object(members: Mapping[str, Any]) -> None:
+    """An object that need not be held as a whole: an iterator becomes a list as it comes."""
+    before = "{"
+    for name, value in members.items():
+        print(f"{before}{_json_text(name)}: ", end="")
+        if isinstance(value, Iterator):
+            _print_list(value)
+        else:
+            print(_json_text(value), end="")
+        before = ", "
+    print("}" if members else "{}")
+
+
+def _print_list(values: Iterator[Any]) -> None:
+    before = "["
+    for value in values:
+        print(f"{before}{_json_text(value)}", end="")
+        before = ", "
+    print("[]" if before == "[" else "]", end="")
+
+
+def _json_text(value: Any) -> str:
     import json
 
     text = json.dumps(plain(value), ensure_ascii=False)
@@ -41,7 +66,7 @@ def print_json(value: Any) -> None:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:  # half a surrogate pair, or a terminal that is not UTF-8
         text = json.dumps(plain(value))
-    print(text)
+    return text
 
 
 def one_line(text: str) -> str:

@@ -46,13 +46,18 @@ def _opening(found: Submitted, args: argparse.Namespace) -> str:
     )
 
 
-def detached(whole: Whole, args: argparse.Namespace) -> int:
-    """Where to look, as nobody stays to watch."""
+def detached(whole: Whole, args: argparse.Namespace, waits: bool) -> int:
+    """Where to look, as nobody stays to watch. `waits`: behind a supervisor that was asked to
+    end, for the next one."""
     found = whole.first
     if args.json:
         print_json({"batch": found.batch.name, "id": found.batch.id, "to_do": whole.to_do})
     else:
         name = shlex.quote(found.batch.name)
+        if waits:
+            print(
+                "the supervisor was asked to end: the next one begins when what it runs has ended"
+            )
         print(f"runs in the background: hv status {name} --watch · hv summary {name}")
     return EXIT_OK
 

@@ -55,7 +55,7 @@ class Source:
         for number, item in enumerate(self._all(), 1):
             if self._columns:
                 item = item._replace(columns={**(item.columns or {}), **self._columns})
-            yield item._replace(number=number)
+            yield item if item.number == number else item._replace(number=number)
 
     def close(self) -> None:
         self._stack.close()

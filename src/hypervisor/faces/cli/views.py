@@ -32,6 +32,11 @@ PLACE_KEPT_MS = 2_000
 
 
 class View(Protocol):
+    @property
+    def shows(self) -> bool:
+        """Whether there is anybody to whom it matters what runs and what has failed."""
+        ...
+
     def __enter__(self) -> View: ...
     def __exit__(self, *_: object) -> None: ...
     def show(self, scene: Scene) -> None: ...
@@ -50,6 +55,8 @@ def view_for(quiet: bool, stays: bool = False) -> View:
 class Silent:
     """Nothing, for programs."""
 
+    shows = False
+
     def __enter__(self) -> View:
         return self
 
@@ -65,6 +72,8 @@ class Silent:
 
 class Lines(Silent):
     """A line now and then, for logs."""
+
+    shows = True
 
     def __init__(self) -> None:
         self._said_at: int | None = None
@@ -103,6 +112,8 @@ class Lines(Silent):
 
 class Live(Silent):
     """A picture that is painted anew a few times a second, failures above it."""
+
+    shows = True
 
     def __init__(self, stays: bool) -> None:
         self._screen = Screen()

@@ -17,6 +17,7 @@ EXAMPLE = """hv learn
   hv learn codebase_search --workers 4
   hv learn codebase_search --benefit 0.85 --notes 'saves 60 % of the time'"""
 BAR = 40
+SHORT_MS = 100  # what is shorter would be 0.0 or 0.1 seconds
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +73,7 @@ def _usual(each: Learned) -> str:
     """What an attempt usually takes: the median, and what nine of ten stay below."""
     parts = []
     if each.seconds is not None:
-        usual, most = (duration(round(1000 * value)) for value in each.seconds)
+        usual, most = (_time(value) for value in each.seconds)
         parts.append(f"takes {usual} (9 of 10 below {most})")
     if each.peak_bytes is not None:
         parts.append(f"memory {size_text(int(each.peak_bytes.most))}")
@@ -81,6 +82,13 @@ def _usual(each: Learned) -> str:
     if each.cost_micros:
         parts.append(money_text(each.cost_micros, estimated=False))
     return ", ".join(parts)
+
+
+def _time(seconds: float) -> str:
+    milliseconds = 1000 * seconds
+    if milliseconds >= SHORT_MS:
+        return duration(round(milliseconds))
+    return f"{milliseconds:.0f} ms" if milliseconds >= 1 else f"{milliseconds:.1f} ms"
 
 
 def _limits(each: Learned) -> str:

@@ -28,6 +28,7 @@ from hypervisor.operations.context import Context
 from hypervisor.operations.items import task_for
 from hypervisor.operations.patterns import Whole, run_pattern
 from hypervisor.operations.preflight import Intent, Survey
+from hypervisor.operations.repeats import Repeats
 from hypervisor.operations.specs import check_spec
 from hypervisor.operations.wording import counted
 
@@ -84,6 +85,7 @@ def prepare(args: argparse.Namespace) -> int | None:
     args.survey = Survey(_intent(args), agents)
     args.source = Source(args)
     args.places = {}
+    args.all_usable = False
     args.count = _check_items(args)
     _refuse_waiting_for_later(args)
     return run_telling.preview(args, _usable(args)) if args.dry_run else None
@@ -108,7 +110,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if whole.to_do:
         running.supervise(hv)
     if args.detach:
-        return run_telling.detached(whole, args)
+        return run_telling.detached(whole, args, waits=hv.launcher.is_leaving())
     return _follow(hv, whole, args)
 
 
@@ -172,9 +174,11 @@ def _check_programs(args: argparse.Namespace) -> None:
 
 def _check_items(args: argparse.Namespace) -> int:
     template: Template | None = args.template
+    repeats = Repeats()
     count, risky = 0, None
     for item in _usable(args):
         count += 1
+        repeats.note(reading.likeness(item))
         if args.agent:
             args.survey.agents.add(agent_task(item, args.base))
         if args.numbering:
@@ -187,6 +191,7 @@ def _check_items(args: argparse.Namespace) -> int:
             risky = item.text
     if not count and args.problem is not None:
         raise args.problem  # the command fits none of them
+    args.all_usable, args.repeated = args.problem is None, repeats.found()
     _tell_bad(args.source)
     if not count:
         named = ", ".join(args.items or ["standard input"])
@@ -207,6 +212,9 @@ def _as_they_are(args: argparse.Namespace) -> bool:
 
 def _usable(args: argparse.Namespace) -> Iterator[Item]:
     """The items that the command can be made for; the others are left out and told."""
+    if args.all_usable:  # as was found when they were read before
+        yield from args.source
+        return
     args.problem = None
     templates = [each for each in (args.template, args.keys) if each is not None]
     for item in args.source:
@@ -273,7 +281,7 @@ def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
                 lists.add(args.numbering.place(item), item)
         yield from lists.tasks(base)
         return
-    for item, occurrence in reading.occurrences(_usable(args)):
+    for item, occurrence in reading.occurrences(_usable(args), args.repeated):
         survey = None if item.columns is None or _as_they_are(args) else args.survey
         if survey and survey.skips(item):
             continue
@@ -286,5 +294,7 @@ def _tasks(hv: Context, args: argparse.Namespace) -> Iterator[NewTask]:
             task = task._replace(chunk=args.numbering.place(item))
         if args.agent:
             task = args.router.labelled(task)
-        own = () if keys is None else tuple(keys.render(item))
-        yield task._replace(exclusive=tuple(dict.fromkeys((*task.exclusive, *own))))
+        if keys is not None:
+            own = dict.fromkeys((*task.exclusive, *keys.render(item)))
+            task = task._replace(exclusive=tuple(own))
+        yield task
