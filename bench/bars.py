@@ -37,6 +37,7 @@ class Judged(NamedTuple):
         return self.bar, f"≥ {self.wanted:.1f}×", f"{self.measured:.2f}×", verdict(self.ok)
 
 
+COMMIT, SYNC = LIMITS = "bare FULL commit", "bare fdatasync"
 Summary = dict[str, dict[int, dict[str, Any]]]
 
 
@@ -57,16 +58,19 @@ def ratio(summary: Summary, name: str, rivals: Sequence[str], processes: int) ->
     found = [summary.get(each, {}) for each in (name, *rivals)]
     if any(processes not in by_count for by_count in found):
         return None
-    own, *others = [_speeds(by_count, processes) for by_count in found]
+    own, *others = [
+        _speeds(by_count, processes, each in LIMITS)
+        for each, by_count in zip((name, *rivals), found, strict=True)
+    ]
     if any(len(each) != len(own) or not all(each) for each in (own, *others)):
         return None
     return median(mine / max(theirs) for mine, *theirs in zip(own, *others, strict=True))
 
 
-def _speeds(by_count: dict[int, dict[str, Any]], processes: int) -> list[float]:
+def _speeds(by_count: dict[int, dict[str, Any]], processes: int, is_limit: bool) -> list[float]:
     """Round by round. A disk's limit is the best any number of processes got out of it."""
     here: list[float] = by_count[processes]["each"]
-    if by_count[processes]["put_per_second"] == 0:
+    if is_limit:
         best = max(float(entry["drain_per_second"]) for entry in by_count.values())
         return [best] * len(here)
     return here

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from bench.bars import BARS, judge, ratio
+from bench.bars import BARS, COMMIT, SYNC, judge, ratio
 from bench.crew import Crew, CrewError
 from bench.limits import BareCommit, BareSync
 from bench.queue_hypervisor import Hypervisor
@@ -52,7 +52,6 @@ SYSTEMS: tuple[System, ...] = (
     PgQueuer(10, pace=3),
     Hypervisor(25, postgres=True, pace=4),
 )
-COMMIT, SYNC = "bare FULL commit", "bare fdatasync"
 
 
 class Figure(NamedTuple):

@@ -126,6 +126,47 @@ def test_a_pack_that_somebody_removed_begins_anew(outputs, writer):
     assert outputs.size(TASKS[0], 1) is None and read(outputs, TASKS[1]) == b"second"
 
 
+def test_what_could_not_be_cut_is_cut_by_the_next_one(outputs, writer, monkeypatch):
+    def broken(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    write = os.write
+    add(outputs, writer, TASKS[0], b"first")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda handle, text: write(handle, text[:5]))
+        patch.setattr(os, "ftruncate", broken)
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            add(outputs, writer, TASKS[1], b"second")
+    add(outputs, writer, TASKS[2], b"third")
+    assert [read(outputs, task) for task in TASKS] == [b"first", b"", b"third"]
+
+
+def test_a_pack_that_has_become_another_one_is_read_anew(outputs, writer):
+    """A new file may get the number of the one before it."""
+    add(outputs, writer, TASKS[0], b"first")
+    assert read(outputs, TASKS[0]) == b"first"
+    other = f"{TASKS[1]}.1 5\nother\n{TASKS[2]}.1 4\nmore\n"
+    pack_of(outputs, TASKS[0]).write_text(other)
+    assert [read(outputs, task) for task in TASKS] == [b"", b"other", b"more"]
+    assert outputs.size(TASKS[0], 1) is None
+
+
+def test_what_was_moved_since_it_was_found_is_found_again(outputs, monkeypatch):
+    writer = packs.Writer("7.ab")
+    for task in TASKS:
+        add(outputs, writer, task, task.encode())
+    writer.close()
+    read_text = packs.text_of
+
+    def after_another(index, key):
+        monkeypatch.undo()
+        Outputs(os.path.dirname(outputs.root)).remove([Output(TASKS[0], 1, 0, 0)])
+        return read_text(index, key)
+
+    monkeypatch.setattr(packs, "text_of", after_another)
+    assert read(outputs, TASKS[2]) == TASKS[2].encode()
+
+
 # Taking records out
 
 
@@ -173,6 +214,33 @@ def test_a_writer_that_comes_back_writes_into_what_is_there_now(outputs, writer)
     add(outputs, writer, TASKS[2], b"third")
     texts = [read(outputs, task) for task in (*TASKS, OTHER)]
     assert texts == [b"", b"second", b"third", b"elsewhere"]
+
+
+def test_two_that_take_records_out_do_not_undo_each_other(outputs, writer, monkeypatch):
+    for task in TASKS:
+        add(outputs, writer, task, task.encode())
+    writer.close()
+    lock, other = fcntl.flock, Outputs(os.path.dirname(outputs.root))
+
+    def after_another(handle, how):
+        monkeypatch.undo()
+        other.remove([Output(TASKS[0], 1, 0, 0)])
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", after_another)
+    assert outputs.remove([Output(TASKS[1], 1, 0, 0)]) == [], "another time"
+    assert [read(outputs, task) for task in TASKS] == [b"", *(t.encode() for t in TASKS[1:])]
+
+
+def test_a_writer_waits_for_nobody(outputs, writer):
+    add(outputs, writer, TASKS[0], b"first")
+    writer.close()
+    with open(pack_of(outputs, TASKS[0]), "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError):
+            add(outputs, writer, TASKS[1], b"second")
+    add(outputs, writer, TASKS[2], b"third")
+    assert [read(outputs, task) for task in TASKS] == [b"first", b"", b"third"]
 
 
 def test_records_taken_out_just_as_the_writer_comes_take_nothing_along(

@@ -142,6 +142,30 @@ def test_without_room_for_anything_the_end_of_the_command_still_counts(spool, ou
     assert read(outputs, SECOND) == b"two"
 
 
+def test_a_spool_that_cannot_be_emptied_is_given_away(spool, outputs, monkeypatch):
+    opened = os.open
+
+    def no_more(path, flags, *mode):
+        if flags & os.O_TRUNC and flags & os.O_WRONLY:
+            raise OSError(24, "Too many open files")
+        return opened(path, flags, *mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", no_more)
+        assert run(spool, FIRST, b"one") == 3, "it has ended, whatever else fails"
+    assert run(spool, SECOND, b"two") == 3
+    assert read(outputs, FIRST) == b"one" and read(outputs, SECOND) == b"two"
+    assert len(list(outputs.all())) == 2, "one that is packed and a file counts once"
+
+
+def test_an_attempt_whose_end_nobody_told_keeps_its_words(spool, outputs):
+    """It was called off, or its claim was lost."""
+    with open(spool.prepare(FIRST, 1), "ab") as file:
+        file.write(b"one")
+    assert run(spool, SECOND, b"two") == 3
+    assert read(outputs, FIRST) == b"one" and read(outputs, SECOND) == b"two"
+
+
 def test_a_spool_that_somebody_removed_is_made_again(spool, outputs):
     run(spool, FIRST, b"one")
     for folder, _, names in os.walk(outputs.root, topdown=False):

@@ -154,12 +154,15 @@ class TestWhatMayBeClaimed:
 class Launcher:
     """A supervisor that is about to end when it is first looked for."""
 
-    def __init__(self):
-        self.looks, self.started = 0, threading.Event()
+    def __init__(self, leaving=False):
+        self.looks, self.started, self.leaving = 0, threading.Event(), leaving
 
     def supervisor(self):
         self.looks += 1
         return 4711 if self.looks == 1 else None
+
+    def is_leaving(self):
+        return self.leaving
 
     def start_supervisor(self):
         self.started.set()
@@ -171,3 +174,10 @@ def test_a_supervisor_that_was_about_to_end_is_looked_for_again(hv, monkeypatch)
     hv._equipment = hv.equipment._replace(launcher=launcher)
     Desk(hv).look_after()
     assert launcher.started.wait(60) and launcher.looks == 2
+
+
+def test_behind_a_supervisor_that_was_asked_to_end_the_next_one_waits(hv):
+    launcher = Launcher(leaving=True)
+    hv._equipment = hv.equipment._replace(launcher=launcher)
+    Desk(hv).look_after()
+    assert launcher.looks == 1 and launcher.started.is_set()

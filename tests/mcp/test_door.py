@@ -170,6 +170,9 @@ class Pipes:
         hello(number="\ud800"),
         hello(extra={}),
         hello(capabilities={"roots": True}),
+        hello(capabilities={"roots": {"listChanged": 1}}),
+        hello(capabilities={"experimental": {"x": True}}),
+        hello(capabilities={"elicitation": {"form": True}}),
         hello(capabilities=[]),
         hello(clientInfo={"name": "test"}),
         hello(clientInfo={"name": "test", "version": 1}),
@@ -188,6 +191,16 @@ def test_an_unusual_beginning_is_left_to_the_sdk(line):
     passed, said = Pipes().meet(line, "and more\n")
     assert passed is not None and len(passed.lines) == 2
     assert passed.greeted is None and said == []
+
+
+@pytest.mark.parametrize("text", [None, "", "<<<<<<< ours\n{}", "{}"])
+def test_without_what_is_published_the_sdk_answers(tmp_path, monkeypatch, text):
+    path = tmp_path / "published.json"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setattr("hypervisor.faces.mcp.door.PUBLISHED", path)
+    passed, said = Pipes().meet(hello(), "and more\n")
+    assert passed == Passed((hello(), "and more\n")) and said == []
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,8 @@ class Project:
     def kept(self) -> list[Path]:
         """What lies in the runtime folder, but for the locks, which stay."""
         files = self.runtime.glob("hypervisor/*/*")
-        return [file for file in files if file.name not in ("supervisor.lock", "submitting.lock")]
+        locks = ("supervisor.lock", "submitting.lock", "next.lock")
+        return [file for file in files if file.name not in locks]
 
     def groups(self) -> list[str]:
         """The control groups that workers of the project made and nobody removed."""

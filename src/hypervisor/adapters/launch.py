@@ -84,6 +84,10 @@ class LocalLauncher:
         self._handle = -1 if handle is None else handle
         return handle
 
+    def hold_next(self) -> int | None:
+        """Become the one that waits for the supervisor to leave. None if there is one."""
+        return self._hold(os.path.join(self.places.runtime, "next.lock"))
+
     def leave(self, is_needed: Callable[[], bool], at_once: bool = False) -> bool:
         """Be the supervisor no longer, and leave nothing behind. False if there is work after
         all, or somebody is about to add some: whoever saw us counts on us. `at_once`: then too,

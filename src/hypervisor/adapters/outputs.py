@@ -17,6 +17,7 @@ from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import Output
 
 PIECE = 1 << 20
+LONGEST = 1 << 62
 NO_SIGNS = str.maketrans("", "", ".-")
 SPOOLS = "spools"  # not a group: no id is so short
 GROUP = 10  # characters; the two that are left tell up to 1,024 tasks apart
@@ -62,8 +63,7 @@ class Outputs:
         try:
             return os.stat(self.path(task, attempt)).st_size
         except OSError:
-            record = self._packed(task, attempt)
-            return None if record is None else record.length
+            return self._packs.size(self.folder_of(task), task, attempt)
 
     def read(self, task: str, attempt: int, start: int, most: int) -> bytes:
         try:
@@ -71,24 +71,20 @@ class Outputs:
                 file.seek(start)
                 return file.read(most)
         except FileNotFoundError:
-            record = self._packed(task, attempt)
-        with suppress(FileNotFoundError):
-            return b"" if record is None else packs.read(record, start, most)
-        return b""
+            return self._packs.read(self.folder_of(task), task, attempt, start, most) or b""
 
     def as_file(self, task: str, attempt: int) -> str:
         """The path of the whole output, for a program that wants a file."""
         path = self.path(task, attempt)
-        record = None if os.path.exists(path) else self._packed(task, attempt)
-        if record is not None:
+        if os.path.exists(path):
+            return path
+        text = self._packs.read(self.folder_of(task), task, attempt, 0, LONGEST)
+        if text is not None:
             fresh = f"{path}.{os.getpid()}"
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
-                file.write(packs.read(record, 0, record.length))
+                file.write(text)
             os.rename(fresh, path)
         return path
-
-    def _packed(self, task: str, attempt: int) -> packs.Record | None:
-        return self._packs.find(self.folder_of(task), task, attempt)
 
     def last_line(self, task: str, attempt: int) -> str:
         """The last non-empty line so far, for people to see that something happens."""
@@ -155,11 +151,16 @@ class Outputs:
 
     def _of_group(self, group: str) -> Iterator[Output]:
         folder = os.path.join(self.root, group)
+        files = {(output.task, output.attempt): output for output in self._files_of(folder, group)}
+        yield from files.values()
         for index in self._packs.of(folder):
             changed_at = _changed_at(index.pack)
             for (task, attempt), (_, length) in index.records.items():
-                if task.isalnum() and task[:GROUP] == group:
+                ours = task.isalnum() and task[:GROUP] == group
+                if ours and (task, attempt) not in files:
                     yield Output(task, attempt, length, changed_at)
+
+    def _files_of(self, folder: str, group: str) -> Iterator[Output]:
         with suppress(OSError), os.scandir(folder) as files:
             for file in files:
                 task, _, rest = file.name.partition(".")

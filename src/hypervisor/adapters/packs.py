@@ -12,11 +12,12 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 ENDING = ".pack"
 NEW = ".new"
 LONGEST_HEAD = 100
+LAST = 64
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 Key = tuple[str, int]  # a task and the number of its attempt
@@ -40,24 +41,29 @@ class Writer:
             if os.write(self._handle, record) < len(record):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
-            os.ftruncate(self._handle, self._size)
+            with suppress(OSError):
+                os.ftruncate(self._handle, self._size)
+            self.close()  # if that failed too, the next one cuts it before it adds anything
             raise
         self._size += len(record)
 
     def _open(self, folder: str) -> None:
         self.close()
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        while True:
-            handle = os.open(f"{folder}/{self._name}", FLAGS, 0o600)
-            fcntl.flock(handle, fcntl.LOCK_SH)
-            found = os.fstat(handle)
-            if found.st_nlink:
-                break
-            os.close(handle)  # somebody has just taken records out, and put another in its place
-        self._handle, self._folder, self._size = handle, folder, found.st_size
-        if self._size:
-            self._size = index_of(f"{folder}/{self._name}").upto
-            os.ftruncate(handle, self._size)  # half a record of one that had our name before us
+        path, found = f"{folder}/{self._name}", 0
+        while not found:
+            self._handle = os.open(path, FLAGS, 0o600)
+            try:
+                fcntl.flock(self._handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                found = os.fstat(self._handle).st_nlink
+                self._size = index_of(path).upto if found else 0
+                os.ftruncate(self._handle, self._size)  # half a record of an earlier writer
+            except OSError:  # also while somebody takes records out, however long that takes
+                self.close()
+                raise
+            if not found:  # somebody has just put another in its place
+                self.close()
+        self._folder = folder
 
     def close(self) -> None:
         if self._handle >= 0:
@@ -65,20 +71,14 @@ class Writer:
         self._handle, self._folder = -1, ""
 
 
-class Record(NamedTuple):
-    """Where the text of an output is."""
-
-    pack: str
-    start: int
-    length: int
-
-
 class Index(NamedTuple):
-    """What is in a pack, as far as it was read: where each text starts, and its length."""
+    """What is in a pack, as far as it was read: where each record starts, and how long its text
+    is. By the last bytes a pack is known that has become another one."""
 
     pack: str
     inode: int
     upto: int
+    last: bytes
     records: dict[Key, tuple[int, int]]
 
 
@@ -89,46 +89,80 @@ class Packs:
         self._folder = ""
         self._known: dict[str, Index] = {}
 
-    def find(self, folder: str, task: str, attempt: int) -> Record | None:
-        for index in self.of(folder):
-            if found := index.records.get((task, attempt)):
-                return Record(index.pack, *found)
+    def size(self, folder: str, task: str, attempt: int) -> int | None:
+        found = (index.records.get((task, attempt)) for index in self.of(folder))
+        return next((record[1] for record in found if record is not None), None)
+
+    def read(self, folder: str, task: str, attempt: int, start: int, most: int) -> bytes | None:
+        """A piece of an output; None if it is not there. If somebody has taken records out since
+        it was found, it is looked for once more."""
+        for _ in range(2):
+            for index in self.of(folder):
+                if (task, attempt) in index.records:
+                    with suppress(OSError):
+                        if (text := text_of(index, (task, attempt))) is not None:
+                            return text[start : start + most]
+            self._known = {}
         return None
 
     def of(self, folder: str) -> Iterator[Index]:
         """The packs of a folder."""
-        if folder != self._folder:
-            self._folder, self._known = folder, {}
+        known = self._known if folder == self._folder else {}
+        self._folder, self._known = folder, known
         names: list[str] = []
         with suppress(OSError):
             names = [name for name in os.listdir(folder) if name.endswith(ENDING)]
         for name in names:
             path = f"{folder}/{name}"
-            with suppress(OSError):
-                self._known[path] = index_of(path, self._known.get(path))
-                yield self._known[path]
+            try:
+                index = known[path] = index_of(path, known.get(path))
+            except OSError:
+                continue
+            yield index
 
 
 def index_of(path: str, known: Index | None = None) -> Index:
     """What is in a pack; of one that was read before, only what came since."""
-    found = os.stat(path)
-    if known is None or known.inode != found.st_ino or known.upto > found.st_size:
-        known = Index(path, found.st_ino, 0, {})
-    if known.upto == found.st_size:
-        return known
     with open(path, "rb") as file:
+        found = os.fstat(file.fileno())
+        if known is None or known.inode != found.st_ino or not _goes_on(file, known):
+            known = Index(path, found.st_ino, 0, b"", {})
+        if known.upto == found.st_size:
+            return known
         file.seek(known.upto)
         text = file.read()
     at = 0
     while (record := _record(text, at)) is not None:
         key, start, length = record
-        known.records[key] = known.upto + start, length
+        known.records[key] = known.upto + at, length
         at = start + length + 1
-    return known._replace(upto=known.upto + at)
+    last = text[max(at - LAST, 0) : at] or known.last
+    return known._replace(upto=known.upto + at, last=last)
+
+
+def _goes_on(file: IO[bytes], known: Index) -> bool:
+    file.seek(known.upto - len(known.last))
+    return file.read(len(known.last)) == known.last
+
+
+def text_of(index: Index, key: Key) -> bytes | None:
+    """The text of a record that was found there; None if it is there no more."""
+    at, length = index.records[key]
+    head = _head(*key, length)
+    with open(index.pack, "rb") as file:
+        file.seek(at)
+        if file.read(len(head)) != head:
+            return None
+        text = file.read(length)
+    return text if len(text) == length else None
 
 
 def _written(task: str, attempt: int, text: bytes) -> bytes:
-    return b"%s.%d %d\n%s\n" % (task.encode(), attempt, len(text), text)
+    return _head(task, attempt, len(text)) + text + b"\n"
+
+
+def _head(task: str, attempt: int, length: int) -> bytes:
+    return b"%s.%d %d\n" % (task.encode(), attempt, length)
 
 
 def _record(text: bytes, at: int) -> tuple[Key, int, int] | None:
@@ -146,22 +180,17 @@ def _record(text: bytes, at: int) -> tuple[Key, int, int] | None:
     return (task.decode("ascii", "replace"), int(attempt)), start, int(length)
 
 
-def read(record: Record, start: int, most: int) -> bytes:
-    """A piece of a record's text."""
-    with open(record.pack, "rb") as file:
-        file.seek(record.start + start)
-        return file.read(max(min(most, record.length - start), 0))
-
-
 def take_out(path: str, keys: Collection[Key]) -> bool:
     """Remove records. False: their writer may still add others, so it stays as it is."""
     try:
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(file.fileno()).st_nlink:
+                return False  # somebody else has just done so
             index = index_of(path)
-            left = [(key, at) for key, at in index.records.items() if key not in keys]
+            left = [key for key in index.records if key not in keys]
             if left:
-                _write_again(path, left)
+                _write_again(index, left)
             else:
                 os.unlink(path)
     except OSError:
@@ -169,11 +198,11 @@ def take_out(path: str, keys: Collection[Key]) -> bool:
     return True
 
 
-def _write_again(path: str, records: list[tuple[Key, tuple[int, int]]]) -> None:
+def _write_again(index: Index, keys: list[Key]) -> None:
     """With the same times: what is left has become no younger."""
-    times = os.stat(path)
-    with open(os.open(path + NEW, FLAGS | os.O_TRUNC, 0o600), "wb") as file:
-        for (task, attempt), (start, length) in records:
-            file.write(_written(task, attempt, read(Record(path, start, length), 0, length)))
-    os.utime(path + NEW, ns=(times.st_atime_ns, times.st_mtime_ns))
-    os.rename(path + NEW, path)
+    fresh, times = index.pack + NEW, os.stat(index.pack)
+    with open(os.open(fresh, FLAGS | os.O_TRUNC, 0o600), "wb") as file:
+        for key in keys:
+            file.write(_written(*key, text_of(index, key) or b""))
+    os.utime(fresh, ns=(times.st_atime_ns, times.st_mtime_ns))
+    os.rename(fresh, index.pack)

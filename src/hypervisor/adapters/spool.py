@@ -29,6 +29,8 @@ class Spool(Outputs):
         signal.signal(signal.SIGIO, signal.SIG_IGN)  # what the kernel says to who has a lease
 
     def prepare(self, task: str, attempt: int) -> str:
+        if self._current is not None and os.fstat(self._handle).st_size:
+            self._place_or_drop(*self._current)  # nobody told its end: it was called off
         if self._handle < 0 or not os.fstat(self._handle).st_nlink:
             self._begin()
         self._current = task, attempt
@@ -61,10 +63,10 @@ class Spool(Outputs):
         text = os.pread(self._handle, size, 0) if size else b""
         try:
             self._pack.append(self.folder_of(task), task, attempt, text)
-        except OSError:  # no room for another copy
+            if size:
+                self._empty()
+        except OSError:  # no room for another copy, or the like
             return False
-        if size:
-            self._empty()
         return True
 
     def _begin(self) -> None:

@@ -90,16 +90,21 @@ def supervise(
 
 
 def _hold(launcher: LocalLauncher) -> bool:
-    """Become the supervisor. One that was asked to end is waited for: it starts nothing more."""
+    """Become the supervisor. One that was asked to end is waited for, by one alone: it starts
+    nothing more."""
     import time
 
+    if launcher.hold() is not None:
+        return True
+    place = launcher.hold_next()
+    if place is None:
+        return False
     stays = 0
-    while launcher.hold() is None:
-        stays = 0 if launcher.is_leaving() else stays + 1
-        if stays > 1:  # twice: it takes its last word back just before it leaves
-            return False
+    while (held := launcher.hold()) is None and stays < 2:
+        stays = 0 if launcher.is_leaving() else stays + 1  # it takes its last word back and leaves
         time.sleep(WAITING_TICK)
-    return True
+    os.close(place)
+    return held is not None
 
 
 def _leave(supervisor: Supervisor, asked: str) -> bool:

@@ -24,8 +24,8 @@ TOLD = 2  # samples until a look has told something
 SAME = 1.03  # what costs so little more is as good
 HALF = 0.5  # known half as well as the best is known well enough
 FEW = 2.0
-AGAIN = 3  # attempts, then it looks again whether more pay by now …
-TENTH = 0.1  # … or so many of all that it has seen of this world: what lasted, lasts …
+AGAIN = 2  # attempts, then it looks again whether more pay by now …
+LASTING = 1 / 15  # … or so many of all that it has seen of this world: what lasted, lasts …
 SHARE = 0.05  # … and later where looking may cost more than this share of the time
 REACH = 4  # times as many it looks at again, at most
 EARLY = 20  # samples
@@ -130,7 +130,9 @@ class _Chooser:
         return self._to_learn(more, f"only {seen[0]} at once were seen so far")
 
     def _look(self) -> Choice | None:
-        """Where it pays most; more workers before fewer."""
+        """What seems best first; then where it pays most, more workers before fewer."""
+        if self.best in self.near and self.belief.weight(self.best) < LEFT:
+            return self._to_learn(self.best, f"{self.best} seem best and were hardly seen")
         known = max(HALF * self.belief.weight(self.best), FEW)
         other = [n for n in self.near if n != self.best and self.belief.weight(n) <= known]
         worth = {n: self._worth(n) for n in other}
@@ -184,7 +186,7 @@ class _Chooser:
         home = favourite(self.belief, self.limit, self.now)
         evidence = self.belief.evidence
         lasted = evidence.samples - evidence.changed
-        if not self._is_at(home) or evidence.run < max(AGAIN, TENTH * lasted):
+        if not self._is_at(home) or evidence.run < max(AGAIN, LASTING * lasted):
             return None
         above = [n for n in self.near if home < n <= REACH * home]
         cheap = [n for n in above if self._price(n, home) <= SHARE * evidence.run]

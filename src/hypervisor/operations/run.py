@@ -144,6 +144,12 @@ def supervise(hv: Context) -> int:
     return pid
 
 
+def wake(hv: Context) -> None:
+    """See to it that a supervisor will run what was just stored, without waiting for that."""
+    if hv.launcher.supervisor() is None or hv.launcher.is_leaving():
+        hv.launcher.start_supervisor()
+
+
 def pause(
     hv: Context,
     batch: str | None = None,

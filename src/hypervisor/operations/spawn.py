@@ -22,7 +22,7 @@ from hypervisor.operations.gathering import GATHER, REDUCE, results_path, told_o
 from hypervisor.operations.items import occurrences, task_for
 from hypervisor.operations.learn import prior_of
 from hypervisor.operations.patterns import Pattern, keep_pattern, reduce_name
-from hypervisor.operations.run import run
+from hypervisor.operations.run import run, wake
 from hypervisor.operations.specs import check_spec
 from hypervisor.operations.waiting import start_cursor
 
@@ -88,8 +88,8 @@ def spawn_parallel_tasks(
     found, added = _store(hv, spec, made, batch)
     ids = _ids(hv, found, made)
     final = _add_reduce(hv, last, found, ids) if last else ""
-    if spec is not None and hv.launcher.supervisor() is None:
-        hv.launcher.start_supervisor()
+    if spec is not None:
+        wake(hv)
     why = _why(hv, found, spec, made)
     return Spawned(batch, found, ids, added, final, spec is not None, why, cursor)
 

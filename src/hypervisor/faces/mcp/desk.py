@@ -27,6 +27,7 @@ from hypervisor.operations.claim import (
     release,
 )
 from hypervisor.operations.context import Context
+from hypervisor.operations.run import wake
 
 SECOND_LOOK = 1.0
 BEAT = 60.0  # seconds between heartbeats: many fit into a lease
@@ -187,8 +188,7 @@ class Desk:
 
     def _ensure_supervisor(self) -> None:
         with suppress(HypervisorError):
-            if self.hv.launcher.supervisor() is None:
-                self.hv.launcher.start_supervisor()
+            wake(self.hv)
 
     def close(self) -> None:
         """Give back what is our own; nothing is claimed afterwards."""

@@ -60,7 +60,7 @@ class Lines:
 def meet(profile: str, source: int, target: int, begins: Callable[[], None]) -> Passed | None:
     """Answer until something else is asked; None if the client leaves before that. `begins` is
     called when a session has begun, in which more will be asked."""
-    lines, published = Lines(source), json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    lines, published = Lines(source), _published()
     heard: list[str] = []
     greeted: int | str | None = None
     while line := lines.next():
@@ -82,6 +82,15 @@ def meet(profile: str, source: int, target: int, begins: Callable[[], None]) -> 
         if message["method"] == TOOLS:
             begins()
     return None
+
+
+def _published() -> dict[str, Any]:
+    """Nothing, if that was not written yet or is damaged: then the SDK answers."""
+    try:
+        found: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+        return found
+    except (OSError, ValueError):
+        return {}
 
 
 def _plain(line: str) -> dict[str, Any]:
@@ -114,7 +123,7 @@ def _is_plain_meta(params: Any) -> bool:
 def _greeting(profile: str, published: Any, message: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer to a handshake, if it is one that needs no thought."""
     params = message.get("params", {})
-    if message.get("method") != "initialize" or "id" not in message:
+    if message.get("method") != "initialize" or "id" not in message or not published:
         return None
     if params.keys() - {"_meta"} != {"protocolVersion", "capabilities", "clientInfo"}:
         return None
@@ -122,7 +131,7 @@ def _greeting(profile: str, published: Any, message: Mapping[str, Any]) -> dict[
     known = (
         params["protocolVersion"] in VERSIONS
         and isinstance(can, dict)
-        and all(isinstance(each, dict) for each in can.values())
+        and all(_is_usual(name, each) for name, each in can.items())
         and isinstance(client, dict)
         and {"name", "version"} <= client.keys()
         and all(isinstance(each, str) for each in client.values())
@@ -130,6 +139,16 @@ def _greeting(profile: str, published: Any, message: Mapping[str, Any]) -> dict[
     if not known:
         return None
     return greeting(profile, params["protocolVersion"], published["capabilities"])
+
+
+def _is_usual(name: str, capability: Any) -> bool:
+    """Whether the SDK will take it as well: what it looks into in other ways is left to it."""
+    if not isinstance(capability, dict) or name in ("experimental", "extensions"):
+        return bool(capability == {})
+    return all(
+        type(each) is bool if key == "listChanged" else each == {}
+        for key, each in capability.items()
+    )
 
 
 def _answer(profile: str, published: Any, message: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -149,6 +168,6 @@ def _sent(target: int, message: dict[str, Any]) -> bool:
     try:
         while left:
             left = left[os.write(target, left) :]
-    except BrokenPipeError:
+    except ConnectionError:
         return False
     return True
