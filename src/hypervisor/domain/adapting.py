@@ -132,6 +132,8 @@ class _Chooser:
     def _look(self) -> Choice | None:
         """What seems best first; then where it pays most, more workers before fewer."""
         if self.best in self.near and self.belief.weight(self.best) < LEFT:
+            if favourite(self.belief, self.limit, self.now) == self.best:
+                return None  # it goes there anyway
             return self._to_learn(self.best, f"{self.best} seem best and were hardly seen")
         known = max(HALF * self.belief.weight(self.best), FEW)
         other = [n for n in self.near if n != self.best and self.belief.weight(n) <= known]
