@@ -76,7 +76,9 @@ def token_in(answer: str) -> str:
 
 def _all_done_once(project: AgentProject) -> None:
     assert project.states() == {"done": TASKS}, project.story()
-    assert project.attempts() == Counter(done=TASKS)
+    attempts = project.attempts()
+    del attempts["released"]  # on a busy host a worker may put back what it has not begun
+    assert attempts == Counter(done=TASKS)
 
 
 def _figures_are_the_models(project: AgentProject, agent: str) -> None:
