@@ -27,11 +27,16 @@ def keep(page: str, script: str, fresh: str, arguments: list[str]) -> int:
         return 2
     before, rest = old.split(begin)
     new = before + begin + "\n" + fresh.strip() + "\n\n" + end + rest.split(end)[1]
+    return renewed(page, old, new, name, arguments)
+
+
+def renewed(page: str, old: str, new: str, script: str, arguments: list[str]) -> int:
+    """Write what was generated if it differs, or, with --check, only say so."""
     if new == old:
         return 0
     if "--check" in arguments:
-        print(f"{page} is stale: run python scripts/{name}", file=sys.stderr)
+        print(f"{page} is stale: run python scripts/{script}", file=sys.stderr)
         return 1
-    path.write_text(new, encoding="utf-8")
+    (ROOT / page).write_text(new, encoding="utf-8")
     print(f"{page} written")
     return 0

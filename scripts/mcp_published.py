@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from marked import ROOT, renewed
+
 from hypervisor.faces.mcp.door import PUBLISHED, TOOLS
 from hypervisor.faces.mcp.profiles import PROFILES
 
@@ -67,16 +69,8 @@ def _line(value: Any) -> str:
 
 def main(arguments: list[str]) -> int:
     old = PUBLISHED.read_text(encoding="utf-8") if PUBLISHED.exists() else ""
-    new = text()
-    if new == old:
-        return 0
-    name = Path(PUBLISHED).name
-    if "--check" in arguments:
-        print(f"{name} is stale: run python scripts/mcp_published.py", file=sys.stderr)
-        return 1
-    PUBLISHED.write_text(new, encoding="utf-8")
-    print(f"{name} written")
-    return 0
+    page = str(PUBLISHED.relative_to(ROOT))
+    return renewed(page, old, text(), Path(__file__).name, arguments)
 
 
 if __name__ == "__main__":

@@ -180,6 +180,18 @@ def test_a_spool_that_somebody_removed_is_made_again(spool, outputs):
     assert run(spool, SECOND, b"two") == 3
 
 
+def test_a_spool_that_cannot_be_made_is_made_the_next_time(spool, outputs, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    os.unlink(spool.prepare(FIRST, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(spool, "make_folder", full)
+        with pytest.raises(OSError, match="No space"):
+            spool.prepare(FIRST, 2)
+    assert run(spool, FIRST, b"one", 3) == 3 and read(outputs, FIRST, 3) == b"one"
+
+
 def test_what_is_read_elsewhere_is_let_be(spool, outputs):
     """A reader has no part in who writes."""
     with open(spool.prepare(FIRST, 1), "rb"):

@@ -60,8 +60,8 @@ class Spool(Outputs):
     def _is_packed(self, size: int) -> bool:
         assert self._current is not None
         task, attempt = self._current
-        text = os.pread(self._handle, size, 0) if size else b""
         try:
+            text = os.pread(self._handle, size, 0) if size else b""
             self._pack.append(self.folder_of(task), task, attempt, text)
             if size:
                 self._empty()
@@ -94,7 +94,6 @@ class Spool(Outputs):
         """Make the spool this attempt's own file; whoever writes into it does not notice."""
         with suppress(FileNotFoundError):  # somebody has removed it
             os.rename(self._path, super().prepare(task, attempt))
-        self._current = None
         self._let_go()
 
     def _place_or_drop(self, task: str, attempt: int) -> None:
@@ -102,11 +101,10 @@ class Spool(Outputs):
         try:
             self._place(task, attempt)
         except OSError:
-            self._current = None
             self._let_go()
             self.recover(self._worker)
 
     def _let_go(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
-        self._handle = -1
+        self._handle, self._current = -1, None
