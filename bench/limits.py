@@ -13,16 +13,22 @@ class BareCommit(NamedTuple):
     path: str
     commits: int
 
+    def create(self) -> None:
+        """Before the race: two who change the mode of a journal at once get in each other's way."""
+        import apsw
+
+        connection = apsw.Connection(self.path)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, n)")
+        connection.execute("INSERT OR IGNORE INTO counter VALUES (1, 0)")
+        connection.close()
+
     def ready(self, seat: int, of: int) -> tuple[Callable[[], Any], Callable[[], None]]:
         import apsw
 
         connection = apsw.Connection(self.path)
         connection.set_busy_timeout(30_000)
-        connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
-        connection.execute(
-            "BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, n);"
-        )
-        connection.execute("INSERT OR IGNORE INTO counter VALUES (1, 0); COMMIT")
+        connection.execute("PRAGMA synchronous=FULL")
         count = self.commits // of
 
         def work() -> int:

@@ -98,10 +98,9 @@ class Bench:
 
     def measure_limits(self, processes: int) -> None:
         path = self._folder / "limit"
-        for name, job in (
-            (COMMIT, BareCommit(f"{path}.db", self._items)),
-            (SYNC, BareSync(f"{path}.sync", self._items)),
-        ):
+        commits = BareCommit(f"{path}.db", self._items)
+        commits.create()
+        for name, job in ((COMMIT, commits), (SYNC, BareSync(f"{path}.sync", self._items))):
             race = self._crew.race(processes, job)
             self._note(name, processes, Figure(0, sum(race.answers) / race.seconds, 0, 0))
 

@@ -68,13 +68,13 @@ POSTGRES_WORDS = {
     "CREATE UNIQUE INDEX events_numbered ON events (seq) WHERE seq IS NOT NULL",
 }
 
-# SQLite looks at one lane after the other; PostgreSQL, asked once, at all.
+# SQLite looks at one lane after the other; PostgreSQL, asked once, at all, each from a rank on.
 SQLITE_HEAD = "SELECT min(rank) FROM tasks WHERE state = 'active' AND lane = ?"
 POSTGRES_HEADS = """
 SELECT rank, lane FROM (
-    SELECT lane, (SELECT min(rank) FROM tasks WHERE state = 'active' AND tasks.lane = wanted.lane)
-        AS rank
-    FROM unnest(?::bigint[]) AS wanted(lane)) AS heads
+    SELECT lane, (SELECT min(rank) FROM tasks
+        WHERE state = 'active' AND tasks.lane = wanted.lane AND rank >= floor) AS rank
+    FROM unnest(?::bigint[], ?::bigint[]) AS wanted(lane, floor)) AS heads
 WHERE rank IS NOT NULL
 """
 

@@ -28,7 +28,7 @@ from hypervisor.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.store import log, postgres_checks, schema, turn
+from hypervisor.store import log, postgres_checks, schema
 from hypervisor.store.dialect import (
     POSTGRES_BITMAPS,
     POSTGRES_HEADS,
@@ -37,8 +37,9 @@ from hypervisor.store.dialect import (
     POSTGRES_UNINDEX_WORDS,
     POSTGRES_WORDS,
 )
-from hypervisor.store.postgres_turn import Turns, teach
+from hypervisor.store.postgres_turn import LANE, LOWEST, Floors, Turns, teach
 from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
+from hypervisor.store.turn import Plain
 
 # A lost connection is told by our own error; unless an application wants to
 # know more, psycopg shall not write a second line about it.
@@ -121,7 +122,7 @@ class PostgresSession:
         )
 
     def heads(self, lanes: Sequence[int]) -> list[Row]:
-        return self.rows(POSTGRES_HEADS, (list(lanes),))
+        return self.rows(POSTGRES_HEADS, (list(lanes), [LOWEST] * len(lanes)))
 
     def index_words(self, number: int, words: Sequence[str]) -> None:
         self.run(POSTGRES_INDEX_WORDS, (number, list(words)))
@@ -160,21 +161,21 @@ class PostgresDatabase:
         self._mutex = threading.RLock()
         self._connection: psycopg.Connection[Row] | None = None
         self._may_program = True
+        self._floors = Floors()
         self._clock: tuple[float, float] = (0.0, 0.0)
         self.where = _without_secrets(url)
         self._prepare_schema()
 
     def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
         with self._mutex:
+            self._floors.forget()
             return self._transaction(work)
 
-    def turn(self, plain: turn.Plain) -> Row | None:
-        given, lanes, held, latest = plain
-        values = (*given, f"{{{','.join(map(str, lanes))}}}", *held, latest)
+    def turn(self, plain: Plain) -> Row | None:
         with self._mutex:
             while self._may_program:
                 try:
-                    return self._turn(values)
+                    return self._turn(plain)
                 except (pg.DeadlockDetected, pg.SerializationFailure):
                     return None  # the general way knows how to try again
                 except pg.UndefinedFunction:
@@ -278,12 +279,20 @@ class PostgresDatabase:
             raise error
         raise translated from error
 
-    def _turn(self, values: Row) -> Row | None:
+    def _turn(self, plain: Plain) -> Row | None:
+        given, lanes, held, latest = plain
+        floors = self._floors.of(lanes, given[0])
         try:  # the hottest path: a context manager would be felt
             self._connected()
-            return self._turns.take(values)
+            row = self._turns.take((*given, _array(lanes), _array(floors), *held, latest))
         except BaseException as error:
             self._fail(error)
+        if row is None:
+            return None
+        *following, rank = row
+        if rank is not None:
+            self._floors.raise_to(following[LANE], rank)
+        return tuple(following)
 
     def _program(self) -> None:
         """Teach the database the plain turn, if we may."""
@@ -329,6 +338,10 @@ class PostgresDatabase:
                 f"{self.where} has a schema `{SCHEMA}` that is not a Hypervisor store. "
                 "Nothing was changed; use another database."
             )
+
+
+def _array(numbers: Sequence[int]) -> str:
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _version(session: Session) -> int:

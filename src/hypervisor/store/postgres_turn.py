@@ -7,6 +7,7 @@ and read every value; here that is known.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 NAME = b"hypervisor_turn"
 READ = json.JSONDecoder().raw_decode
 FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+LANE = [name for name, _ in turn.NEXT].index("lane")
+LOWEST = 0  # no rank is below it
+BELIEVED = 100  # milliseconds
 
 # Those of other versions go once they have been there for this long. One that is still in use
 # then is made again by whoever misses it, and stays as long once more.
@@ -49,6 +54,32 @@ def teach(session: Session) -> None:
             session.run(made.format(other))
         elif old:
             session.run(f"DROP FUNCTION {other}")
+
+
+class Floors:
+    """From which rank on a turn looks for the next task of a lane: from the last one it got.
+
+    A claimed task stays in the index of ready ones until the next VACUUM, and whoever starts at
+    the beginning steps over all of them. A task may become ready below a floor (it was put back,
+    or freed), so a floor is believed for a moment only, and not when this process wrote anything
+    else. Until then younger ones may go first.
+    """
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, int] = {}
+        self._since = 0
+
+    def of(self, lanes: Sequence[int], now: int) -> list[int]:
+        if not 0 <= now - self._since < BELIEVED:
+            self.forget()
+            self._since = now
+        return [self._ranks.get(lane, LOWEST) for lane in lanes]
+
+    def raise_to(self, lane: int, rank: int) -> None:
+        self._ranks[lane] = rank
+
+    def forget(self) -> None:
+        self._ranks.clear()
 
 
 class Turns:

@@ -128,16 +128,20 @@ def sqlite_turn(lanes: int) -> str:
 
 # PostgreSQL: a function. Its statements see what was committed before each of them, so what
 # waits for the task is looked for again once it is locked: nothing can come up any more.
-_PARAMETERS = (*(kind for _, kind in GIVEN), "bigint[]", "text", "bigint", "text", "bigint")
-_LANES, _TASK, _ATTEMPT, _NONCE, _LATEST = (f"${len(GIVEN) + i}" for i in range(1, 6))
+_PARAMETERS = (
+    *(kind for _, kind in GIVEN), "bigint[]", "bigint[]", "text", "bigint", "text", "bigint",
+)  # fmt: skip
+_LANES, _FLOORS, _TASK, _ATTEMPT, _NONCE, _LATEST = (f"${len(GIVEN) + i}" for i in range(1, 7))
 _MEANT = {
     **{name: f"${i}" for i, (name, _) in enumerate(GIVEN, 1)},
     "task": _TASK, "attempt": _ATTEMPT, "batch": "ended", "actor": "ended_by",
     "next": "picked.next", "next_batch": "picked.batch", "number": "picked.number",
 }  # fmt: skip
 # By its place in the table, where it is locked already: no second search for it.
-_BEST = BEST.replace("id, rank", "ctid", 1).replace("ORDER", f"AND NOT EXISTS ({NEEDED}) ORDER", 1)
-_BEST = f"({filled(_BEST, 'best', _TASK)} FOR UPDATE SKIP LOCKED)"
+_BEST = BEST.replace("id, rank", "ctid", 1).replace(
+    "ORDER", f"AND rank >= ? AND NOT EXISTS ({NEEDED}) ORDER", 1
+)
+_BEST = f"({filled(_BEST, 'best', 'low', _TASK)} FOR UPDATE SKIP LOCKED)"
 
 
 def _meant(sql: str) -> str:
@@ -150,7 +154,8 @@ def _meant(sql: str) -> str:
 # By its deadline, it is in progress: see HEARTBEAT.
 _BODY = f"""
 #variable_conflict use_column
-DECLARE ended text; ended_by text; picked record; best bigint := {_LANES}[1];
+DECLARE ended text; ended_by text; picked record;
+    best bigint := {_LANES}[1]; low bigint := {_FLOORS}[1];
 BEGIN
     {_meant(END_TASK)}
         AND attempt = {_ATTEMPT} AND deadline IS NOT NULL AND lane = ANY({_LANES})
@@ -164,13 +169,14 @@ BEGIN
         RAISE serialization_failure;
     END IF;
     IF cardinality({_LANES}) > 1 THEN
-        SELECT lane INTO best FROM ({filled(POSTGRES_HEADS, _LANES)}) AS h ORDER BY rank LIMIT 1;
+        SELECT lane, rank INTO best, low
+        FROM ({filled(POSTGRES_HEADS, _LANES, _FLOORS)}) AS h ORDER BY rank LIMIT 1;
     END IF;
     {_meant(TAKE_TASK.replace("id = new.next", f"t.ctid = {_BEST}"))
         .replace("UPDATE tasks", "UPDATE tasks t", 1)
         .replace("WHERE", "FROM details d WHERE d.task = t.id AND", 1)}
     RETURNING {", ".join(f"{column} AS {name}" for name, column in NEXT)
-        .replace("t.attempt + 1", "t.attempt")}, t.batch INTO picked;
+        .replace("t.attempt + 1", "t.attempt")}, t.batch, t.rank INTO picked;
     IF {_meant("new.result")} IS NOT NULL THEN {_meant(KEEP_RESULT)}; END IF;
     IF picked.next IS NOT NULL THEN
         {INTO["attempts"]} VALUES ({_meant(ATTEMPT)});
@@ -180,7 +186,7 @@ BEGIN
     ELSE
         {INTO["events"]} VALUES ({_meant(COMPLETED)});
     END IF;
-    RETURN json_build_array({", ".join(f"picked.{name}" for name, _ in NEXT)});
+    RETURN json_build_array({", ".join(f"picked.{name}" for name, _ in NEXT)}, picked.rank);
 END
 """  # fmt: skip
 _TAKES = f"({', '.join(_PARAMETERS)})"

@@ -1,0 +1,82 @@
+"""PostgreSQL: a plain turn goes on where the last one was, and not for longer than a moment."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from hypervisor.domain.lease import Verdict, parse_token
+from hypervisor.store.ledger import Ledger
+from hypervisor.store.postgres import PostgresDatabase
+from hypervisor.store.postgres_turn import BELIEVED
+from tests.store.test_turn import NOW, add, claim, go_on, titles
+
+READ = "SELECT idx_blks_hit + idx_blks_read FROM pg_statio_user_indexes WHERE indexrelname = %s"
+
+
+@pytest.fixture
+def open_postgres(postgres_url):
+    opened = []
+
+    def opening():
+        opened.append(Ledger(PostgresDatabase(postgres_url, relaxed=True)))
+        return opened[-1]
+
+    yield opening
+    for ledger in opened:
+        ledger.close()
+
+
+def test_a_turn_does_not_step_over_what_was_claimed(open_postgres, postgres_url):
+    ledger = open_postgres()
+    add(ledger, *map(str, range(2_000)))
+    token = claim(ledger)
+    ours = ledger._db._connection
+    with psycopg.connect(postgres_url, autocommit=True) as looking:
+
+        def pages(turns):
+            nonlocal token
+            before = read()
+            for _ in range(turns):
+                [lease] = go_on(ledger, token)[1]
+                token = parse_token(lease.token)
+            return (read() - before) / turns
+
+        def read():
+            ours.execute("SELECT pg_stat_force_next_flush()")
+            [(count,)] = looking.execute(READ, ("tasks_ready",)).fetchall()
+            return count
+
+        early = pages(100)
+        pages(1_500)
+        assert pages(100) <= early + 1
+
+
+def test_what_others_put_back_is_found_a_moment_later(open_postgres):
+    ledger, other = open_postgres(), open_postgres()
+    add(ledger, *"abcdefg")
+    first, second = claim(other), claim(ledger)
+    [lease] = go_on(ledger, second, NOW)[1]
+    other.settle([Verdict(first, "release")], NOW)
+    [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED - 1)[1]
+    assert lease.task.title == "d"
+    [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED)[1]
+    assert lease.task.title == "a"
+
+
+def test_what_it_puts_back_itself_is_found_at_once(open_postgres):
+    ledger = open_postgres()
+    add(ledger, *"abcd")
+    first, second = claim(ledger), claim(ledger)
+    [lease] = go_on(ledger, second)[1]
+    ledger.settle([Verdict(first, "release")], NOW + 5)
+    assert titles(go_on(ledger, parse_token(lease.token))[1]) == ["a"]
+
+
+def test_what_is_put_back_last_is_not_overlooked(open_postgres):
+    ledger, other = open_postgres(), open_postgres()
+    add(ledger, *"abc")
+    first, second = claim(other), claim(ledger)
+    [lease] = go_on(ledger, second)[1]
+    other.settle([Verdict(first, "release")], NOW + 5)
+    assert titles(go_on(ledger, parse_token(lease.token))[1]) == ["a"]
