@@ -161,30 +161,20 @@ def _insert(
     holding.undecide(session, batch, {p.new.chunk for p in planned} - held)
     states = [_first_state(p, p.new.chunk in held, now) for p in planned]
     pairs = list(zip(planned, states, strict=True))
-    session.insert(
-        "tasks",
-        [
-            (p.id, state, lane_ids[p.lane], rank(p.number, p.new.priority), batch, p.open_needs,
-             readiness.if_later(p.new.start_at, now), p.new.retries, now, now, p.new.chunk,
-             int(p.new.chunk in held))
-            for p, state in pairs
-        ],
-    )  # fmt: skip
-    session.insert(
-        "details",
-        [
-            (
-                p.id,
-                batch,
-                p.new.key,
-                p.digest,
-                p.new.title,
-                p.new.body,
-                log.dump(p.new.data),
-            )
-            for p in planned
-        ],
+    log.write(
+        session, now, [log.Line("add", p.id, batch, None, state, actor) for p, state in pairs]
     )
+    tasks = [
+        (p.id, state, lane_ids[p.lane], rank(p.number, p.new.priority), batch, p.open_needs,
+         readiness.if_later(p.new.start_at, now), p.new.retries, now, now, p.new.chunk,
+         int(p.new.chunk in held))
+        for p, state in pairs
+    ]  # fmt: skip
+    details = [
+        (p.id, batch, p.new.key, p.digest, p.new.title, p.new.body, log.dump(p.new.data))
+        for p in planned
+    ]
+    session.together([], [("tasks", tasks), ("details", details), ("events", log.take(session))])
     session.insert("dependencies", [(p.id, needed) for p in planned for needed in p.needs])
     session.insert(
         "task_keys",
@@ -193,9 +183,6 @@ def _insert(
             for p in planned
             for key in p.new.exclusive
         ],
-    )
-    log.write(
-        session, now, [log.Line("add", p.id, batch, None, state, actor) for p, state in pairs]
     )
     readiness.promote(session, book, [p.id for p in planned if p.lane.keyed], now)
 

@@ -78,8 +78,11 @@ class LaneBook:
         return found
 
     def ensure(self, session: Session, lanes: Iterable[Lane]) -> None:
-        """Make sure the lanes exist. They are remembered only once they are read back."""
+        """Make sure the lanes exist. They are remembered only once they are read back: whoever
+        adds the next tasks finds them there, and need not wait for others who add."""
         missing = [lane for lane in lanes if lane.id not in self._known]
+        if missing and self.refresh(session):
+            missing = [lane for lane in missing if lane.id not in self._known]
         if missing:
             session.lock("lanes")  # numbers must become visible in their order
             pauses = _pauses(session)

@@ -109,8 +109,8 @@ class PostgresSession:
         self, statements: Sequence[Statement], inserts: Sequence[tuple[str, Sequence[Row]]] = ()
     ) -> list[Row]:
         """One statement with the others as its WITH clauses: one round trip for all."""
-        *others, (last, last_values) = statements
-        others += [_insertion(table, rows) for table, rows in inserts if rows]
+        parts = [_insertion(table, rows) for table, rows in inserts if rows] + list(statements)
+        *others, (last, last_values) = parts
         clauses = ", ".join(f"w{i} AS ({sql})" for i, (sql, _) in enumerate(others))
         values = [value for _, part in others for value in part] + list(last_values)
         cursor = self._execute(f"WITH {clauses} {last}" if clauses else last, values)
