@@ -30,11 +30,12 @@ BARS = (
 class Judged(NamedTuple):
     bar: str
     wanted: float
-    measured: float
+    measured: float | None  # None: somebody failed in a round
     ok: bool
 
     def cells(self) -> tuple[str, str, str, str]:
-        return self.bar, f"≥ {self.wanted:.1f}×", f"{self.measured:.2f}×", verdict(self.ok)
+        measured = "failed" if self.measured is None else f"{self.measured:.2f}×"
+        return self.bar, f"≥ {self.wanted:.1f}×", measured, verdict(self.ok)
 
 
 COMMIT, SYNC = LIMITS = "bare FULL commit", "bare fdatasync"
@@ -42,13 +43,13 @@ Summary = dict[str, dict[int, dict[str, Any]]]
 
 
 def judge(bars: Sequence[Bar], summary: Summary, processes: int) -> list[Judged]:
-    """The bars whose systems were all measured."""
+    """The bars whose systems all took part; one that failed in a round misses it."""
     judged = []
     for bar in bars:
-        measured = ratio(summary, bar.system, bar.rivals, processes)
-        if measured is not None:
+        if all(name in summary for name in (bar.system, *bar.rivals)):
+            measured = ratio(summary, bar.system, bar.rivals, processes)
             text = f"{bar.system} / {' or '.join(bar.rivals)}"
-            judged.append(Judged(text, bar.wanted, measured, measured >= bar.wanted))
+            judged.append(Judged(text, bar.wanted, measured, (measured or 0) >= bar.wanted))
     return judged
 
 

@@ -139,6 +139,24 @@ def lanes(folder: Path, samples: int) -> list[dict[str, Any]]:
     return figures
 
 
+def drained(database: str, store: Store, tasks: int) -> dict[str, Any]:
+    """What a turn costs at the beginning of a long drain and at its end."""
+    progress(f"{database}: {tasks:,} drained")
+    with hypervisor.open(store.url, relaxed=True) as hv:
+        store.add(store.plan("active", tasks, 1))
+        leases, micros = hv.claim("bench", capabilities=["bulk"]), []
+        while leases:
+            start = time.perf_counter()
+            ended = [(leases[0].token, None)]
+            leases = hv.complete_and_claim(ended, "bench", capabilities=["bulk"]).leases
+            micros.append((time.perf_counter() - start) * 1e6)
+    if len(micros) != tasks:
+        raise SystemExit(f"drained {len(micros)} of {tasks}")
+    first, last = median(micros[: tasks // 10]), median(micros[-tasks // 10 :])
+    return {"database": database, "store": f"the last of {tasks:,} drained", "asked": "turn",
+            "small_us": first, "us": last, "ratio": last / first}  # fmt: skip
+
+
 @contextmanager
 def stores(folder: Path, server: Server | None) -> Iterator[tuple[Store, Store]]:
     born = time.time_ns() // 1_000_000
@@ -163,11 +181,16 @@ def main() -> int:
         if args.most:
             small, big = stack.enter_context(stores(folder, None))
             figures += run("SQLite", small, big, args.most, args.samples)
+            figures.append(
+                drained("SQLite", small._replace(url=f"{folder}/drained.db"), args.drain)
+            )
         many = lanes(folder, args.samples)
         if args.postgres_most:
             server = stack.enter_context(postgres(folder))
             small, big = stack.enter_context(stores(folder, server))
             figures += run("PostgreSQL", small, big, args.postgres_most, args.samples)
+            fresh = small._replace(url=server.fresh("drained"))
+            figures.append(drained("PostgreSQL", fresh, args.drain))
     _report(figures, many, args)
     return 0
 
@@ -175,7 +198,7 @@ def main() -> int:
 def _report(
     figures: list[dict[str, Any]], many: list[dict[str, Any]], args: argparse.Namespace
 ) -> None:
-    head = ("store", "claim", "µs", f"µs at {SMALL:,}", "ratio", f"bar {BAR}×")
+    head = ("store", "claim", "µs", f"µs at {SMALL:,} or first", "ratio", f"bar {BAR}×")
     cells = [
         (f"{f['database']} {f['store']}", f["asked"], f"{f['us']:.0f}", f"{f['small_us']:.0f}",
          f"{f['ratio']:.2f}", verdict(f["ratio"] < BAR))
@@ -196,6 +219,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.flat", description=__doc__)
     parser.add_argument("--most", type=int, default=1_000_000, help="tasks of each kind, SQLite")
     parser.add_argument("--postgres-most", type=int, default=200_000, help="the same, PostgreSQL")
+    parser.add_argument("--drain", type=int, default=50_000, help="tasks that are drained")
     parser.add_argument("--samples", type=int, default=400, help="claims of each figure")
     parser.add_argument("--dir", help="where to work (bench/results)")
     parser.add_argument("--json", metavar="FILE", help="default: bench/results/flat.json")
