@@ -99,7 +99,7 @@ def progress(scene: Scene, columns: int) -> list[list[Span]]:
     numbers: list[Span] = [(f"  {ended:,}/{total:,}", BOLD), (f"  {share}", "")]
     if scene.left is not None and scene.goes_on and ended < total:
         numbers.append((f"  {clock(scene.left)} left", ""))
-    told = figures(scene)
+    told = figures(scene, bar=True)
     room = columns - _length(numbers) - 2
     if columns >= WIDE and room - _length(told) >= SHORTEST_BAR:
         bar = _bar(scene.counts, min(room - _length(told), LONGEST_BAR))
@@ -114,9 +114,10 @@ def stages(scene: Scene) -> list[list[Span]]:
     return [joined(scene.stages)] if scene.stages else []
 
 
-def figures(scene: Scene) -> list[Span]:
-    """Counts, rate and time, the more important first."""
+def figures(scene: Scene, bar: bool = False) -> list[Span]:
+    """Counts, rate and time, the more important first. A bar beside them tells what is left."""
     counts = scene.counts
+    left = 0 if bar else counts.open - counts.running - counts.waiting
     parts: list[Span] = [
         (f"{counts.done:,} done", GREEN),
         (f"{counts.failed:,} failed" if counts.failed else "", RED),
@@ -124,6 +125,7 @@ def figures(scene: Scene) -> list[Span]:
         (f"{counts.held:,} held up" if counts.held else "", YELLOW),
         (f"{counts.running:,} running" if counts.running else "", BLUE),
         (f"{counts.waiting:,} waiting" if counts.waiting else "", ""),
+        (f"{left:,} to do" if left > 0 else "", ""),
         (rate(scene.per_second), ""),
         ("" if scene.since is None else clock(scene.now - scene.since), DIM),
         (f"{counts.skipped:,} skipped" if counts.skipped else "", DIM),
