@@ -165,3 +165,14 @@ def test_a_claim_for_a_process_that_does_not_exist_is_refused(hv):
     with pytest.raises(InvalidInput, match="no process 99"):
         claim(hv, "w", pid=99, now=NOW)
     assert len(claim(hv, "w", pid=1, now=NOW)) == 1
+
+
+def test_the_many_claims_of_the_living_hide_none_of_the_dead(hv):
+    add(hv, [NewTask(f"t{n}") for n in range(1_002)], now=NOW)
+    assert len(claim(hv, "busy", limit=1_000, lease=LEASE, pid=1, now=NOW)) == 1_000
+    (dead,) = claim(hv, "dead", lease=2 * LEASE, pid=2, now=NOW)
+    (elsewhere,) = claim(hv, "elsewhere", lease=2 * LEASE, now=NOW)
+    del hv.probe.living[2]
+    assert sweep(hv, NOW + 1).reclaimed == (dead.task.id,)
+    swept = sweep(hv, NOW + 2 * LEASE + 1)
+    assert (swept.reclaimed, len(swept.overdue)) == ((elsewhere.task.id,), 1_000)

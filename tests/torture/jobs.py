@@ -273,6 +273,7 @@ def use_after_fork(where: str) -> None:
                 say({"code": None})
             except HypervisorError as error:
                 say({"code": error.code, "message": str(error)})
+        hv.close()
         with hypervisor.open(where) as own:
             say({"own": len(own.add([hypervisor.NewTask("from the child")]).ids)})
         os._exit(0)

@@ -45,6 +45,33 @@ def made(tmp_path):
     return folder / "store.db"
 
 
+# Files with more than one name
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_the_store_that_it_leads_to(made, tmp_path, there):
+    real = made if there else tmp_path / "new.db"
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(real)
+    with hypervisor.open(link) as hv, hypervisor.open(real) as other:
+        (task,) = hv.add([hypervisor.NewTask("by the link", priority="critical")]).ids
+        (lease,) = other.claim("me")
+        assert lease.task.id == task and hv.complete(lease.token).state == "done"
+        assert hv.outputs.path(task, 1) == other.outputs.path(task, 1)
+    assert [path.name for path in link.parent.iterdir()] == ["link.db"]
+
+
+def test_a_hard_link_is_refused(made, tmp_path):
+    os.link(made, tmp_path / "second.db")
+    before = _contents(made.parent)
+    for name in (made, tmp_path / "second.db"):
+        assert "a second name" in _refused(name, errors.StoreUnavailable)
+    assert _contents(made.parent) == before
+    (tmp_path / "second.db").unlink()
+    hypervisor.open(made).close()
+
+
 # Files that are not what they should be
 
 
@@ -267,8 +294,12 @@ def test_store_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
 # Processes
 
 
-def test_use_after_fork_is_refused(nursery, tmp_path):
-    child = nursery.start("use_after_fork", str(tmp_path / "store.db"))
+@pytest.mark.parametrize("database", ["SQLite", "PostgreSQL"])
+def test_use_after_fork_is_refused(nursery, tmp_path, request, database):
+    where = tmp_path / "store.db"
+    if database == "PostgreSQL":
+        where = request.getfixturevalue("postgres_url")
+    child = nursery.start("use_after_fork", str(where))
     *refused, own, parent = child.hear_all()
     assert [each["code"] for each in refused] == ["store_unavailable"] * 3
     for each in refused:
@@ -307,6 +338,33 @@ def test_foreign_schema_in_postgres(postgres_url, foreign):
     before = _catalogue(postgres_url)
     assert "another database" in _refused(postgres_url, errors.StoreBroken)
     assert _catalogue(postgres_url) == before
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_postgres_that_not_all_text_fits_into(postgres_url, encoding):
+    other = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"] + encoding.lower()
+    with psycopg.connect(postgres_url, autocommit=True) as direct:
+        direct.execute(
+            f"CREATE DATABASE {other} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
+        )
+        try:
+            url = postgres_url.replace(other.removesuffix(encoding.lower()), other)
+            assert encoding in _refused(url, errors.StoreUnavailable)
+            with psycopg.connect(url) as there:
+                assert "hypervisor" not in str(
+                    there.execute("SELECT * FROM pg_namespace").fetchall()
+                )
+        finally:
+            direct.execute(f"DROP DATABASE {other} WITH (FORCE)")
+
+
+def test_postgres_is_spoken_to_in_utf8_whatever_the_environment_says(postgres_url, monkeypatch):
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    for _ in range(2):
+        with hypervisor.open(postgres_url) as hv:
+            hv.add([hypervisor.NewTask("☃")])
+            (lease,) = hv.claim("w☃")
+            assert lease.task.title == "☃"
 
 
 def test_postgres_without_the_right_to_create(postgres_url):
@@ -353,3 +411,22 @@ def _catalogue(url):
             "SELECT table_name, column_name, data_type FROM information_schema.columns "
             "WHERE table_schema = 'hypervisor' ORDER BY 1, 2"
         ).fetchall()
+
+
+def test_doctor_names_a_table_that_is_gone(made):
+    connection = apsw.Connection(str(made))
+    connection.execute("DROP TABLE stops")
+    connection.close()
+    with hypervisor.open(made) as hv:
+        assert [(c.found, c.ok) for c in hv.doctor() if c.name == "integrity"] == [
+            ("table stops is missing", False)
+        ]
+
+
+def test_text_that_is_none_is_damage(made):
+    connection = apsw.Connection(str(made))
+    connection.execute("UPDATE details SET title = CAST(x'ff41' AS TEXT)")
+    connection.close()
+    with hypervisor.open(made) as hv, pytest.raises(errors.StoreBroken) as caught:
+        hv.list_tasks()
+    _clear(str(caught.value))

@@ -176,6 +176,13 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
 
 
 def _path(where: str, create: bool) -> str:
+    """Under its own name: SQLite names its log after that, and whoever comes by a link must find
+    the same lock, supervisor and outputs as everybody else."""
+    path = _named(where, create)
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
+def _named(where: str, create: bool) -> str:
     if where:
         path = os.path.abspath(os.path.expanduser(where))
         return path if path.endswith(".db") or os.path.isfile(path) else os.path.join(path, FILE)

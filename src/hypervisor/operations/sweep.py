@@ -99,7 +99,7 @@ def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:
 
 
 def _holds_more(hv: Context, worker: Worker) -> bool:
-    """A sweep looks at so many claims at once; what is left of these needs the journal too."""
+    """What could not be put back this time needs the journal the next time, too."""
     return any(each.worker.id == worker.id for each in hv.store.running(None, MOST_RUNNING))
 
 

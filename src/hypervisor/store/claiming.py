@@ -50,7 +50,7 @@ FROM tasks t
 JOIN attempts a ON a.task = t.id AND a.number = t.attempt
 JOIN workers w ON w.id = a.worker
 WHERE t.state = 'in_progress' AND (t.deadline < ? OR (w.boot = ? AND w.pid > 0))
-ORDER BY t.deadline LIMIT 1000
+ORDER BY t.deadline
 """
 
 LIVE = """

@@ -8,6 +8,7 @@ Deadlocks are resolved by running the transaction again.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,13 +18,10 @@ from typing import Any, NoReturn
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8Dumper
 
 from hypervisor.domain.errors import (
     StoreBroken,
-    StoreError,
-    StoreFull,
     StoreNewer,
     StoreReadOnly,
     StoreUnavailable,
@@ -37,8 +35,9 @@ from hypervisor.store.dialect import (
     POSTGRES_UNINDEX_WORDS,
     POSTGRES_WORDS,
 )
+from hypervisor.store.postgres_errors import translated, without_secrets
 from hypervisor.store.postgres_turn import LANE, LOWEST, Floors, Turns, teach
-from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
+from hypervisor.store.session import Answer, Row, Session, Statement, refuse_after_fork
 from hypervisor.store.turn import Plain
 
 # A lost connection is told by our own error; unless an application wants to
@@ -159,11 +158,12 @@ class PostgresDatabase:
         self._url = url
         self._relaxed = relaxed
         self._mutex = threading.RLock()
+        self._process = os.getpid()
         self._connection: psycopg.Connection[Row] | None = None
         self._may_program = True
         self._floors = Floors()
         self._clock: tuple[float, float] = (0.0, 0.0)
-        self.where = _without_secrets(url)
+        self.where = without_secrets(url)
         self._prepare_schema()
 
     def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
@@ -231,9 +231,9 @@ class PostgresDatabase:
 
     def close(self) -> None:
         with self._mutex:
-            if self._connection is not None:
+            if self._connection is not None and os.getpid() == self._process:
                 self._connection.close()
-                self._connection = None
+            self._connection = None  # after a fork, the other process still needs it
 
     def _transaction(self, work: Callable[[Session], Answer], mode: str = "") -> Answer:
         """Whatever it is about, whoever loses to a rival begins again."""
@@ -274,10 +274,10 @@ class PostgresDatabase:
 
     def _fail(self, error: BaseException) -> NoReturn:
         self._roll_back()
-        translated = _translate(error, self.where)
-        if translated is error:
+        told = translated(error, self.where)
+        if told is error:
             raise error
-        raise translated from error
+        raise told from error
 
     def _turn(self, plain: Plain) -> Row | None:
         given, lanes, held, latest = plain
@@ -303,7 +303,7 @@ class PostgresDatabase:
 
     def _roll_back(self) -> None:
         connection = self._connection
-        if connection is None:
+        if connection is None or os.getpid() != self._process:
             return
         if not connection.closed:
             with suppress(psycopg.Error):
@@ -314,8 +314,11 @@ class PostgresDatabase:
         self._connection = None
 
     def _connected(self) -> psycopg.Connection[Row]:
+        refuse_after_fork(self._process)
         if self._connection is None or self._connection.closed:
-            connection = psycopg.connect(self._url, autocommit=True, connect_timeout=10)
+            connection = psycopg.connect(
+                self._url, autocommit=True, connect_timeout=10, client_encoding="UTF8"
+            )
             connection.adapters.register_dumper(int, Int8Dumper)
             connection.execute(SETTINGS)
             if self._relaxed:
@@ -326,6 +329,8 @@ class PostgresDatabase:
 
     def _prepare_schema(self) -> None:
         version = self._transaction(_version)
+        if version == 0:
+            self._refuse_encoding()
         if 0 <= version < schema.VERSION:
             version = self._transaction(_migrate)
         if version > schema.VERSION:
@@ -337,6 +342,14 @@ class PostgresDatabase:
             raise StoreBroken(
                 f"{self.where} has a schema `{SCHEMA}` that is not a Hypervisor store. "
                 "Nothing was changed; use another database."
+            )
+
+    def _refuse_encoding(self) -> None:
+        encoding = self._connected().info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise StoreUnavailable(
+                f"{self.where} keeps text as {encoding}, which not all text fits into. Nothing was "
+                "changed; make a database with: createdb --encoding=UTF8 --template=template0."
             )
 
 
@@ -374,38 +387,3 @@ def _migrate(session: Session) -> int:
             session.run(statement)
     session.run("UPDATE schema_version SET version = ?", (schema.VERSION,))
     return schema.VERSION
-
-
-def _translate(error: BaseException, where: str) -> BaseException:
-    if not isinstance(error, psycopg.Error):
-        return error
-    if isinstance(error, (pg.DeadlockDetected, pg.SerializationFailure, pg.UndefinedFunction)):
-        return error  # we know what to do about it
-    kept = "Nothing was changed"
-    if isinstance(error, pg.UniqueViolation):
-        return Conflict(str(error))
-    if isinstance(error, pg.ReadOnlySqlTransaction | pg.InsufficientPrivilege):
-        return StoreReadOnly(
-            f"{where} cannot be written ({_line(error)}). {kept}; check its rights."
-        )
-    if isinstance(error, pg.DiskFull):
-        return StoreFull(f"no space left for {where}. {kept}; free some space and try again.")
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreUnavailable(
-            f"{where} did not answer ({_line(error)}). A change that was under way may or may not "
-            "have been made; repeating it with the same token or key is safe."
-        )
-    return StoreError(f"{where}: {_line(error)}. {kept}; `hv doctor` looks closer.")
-
-
-def _line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _without_secrets(url: str) -> str:
-    try:
-        parts = conninfo_to_dict(url)
-    except psycopg.Error:
-        raise StoreUnavailable("the store's URL is not a PostgreSQL one. Check it.") from None
-    host, port = parts.get("host", "localhost"), parts.get("port", 5432)
-    return f"postgresql://{host}:{port}/{parts.get('dbname', '')}"

@@ -395,3 +395,10 @@ def statements(number: int, words: dict[str, str]) -> list[str]:
     """The statements of migration `number` (1 is the first) in one database's words."""
     text = MIGRATIONS[number - 1].format(**words)
     return [part.strip() for part in text.split(";") if part.strip()]
+
+
+def tables() -> list[str]:
+    """The names of all tables that both databases have."""
+    import re
+
+    return re.findall(r"^CREATE TABLE (\w+)", "".join(MIGRATIONS), re.MULTILINE)

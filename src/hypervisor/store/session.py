@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from hypervisor.domain.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from hypervisor.store.turn import Plain
@@ -16,6 +19,15 @@ Answer = TypeVar("Answer")
 
 class Conflict(Exception):
     """A unique constraint refused a row, which then was not written."""
+
+
+def refuse_after_fork(process: int) -> None:
+    """A connection belongs to the process that opened it."""
+    if os.getpid() != process:
+        raise StoreUnavailable(
+            "this store was opened before a fork, which would corrupt it. "
+            "Nothing was changed; open it again in the child process."
+        )
 
 
 class Session(Protocol):

@@ -11,7 +11,6 @@ docs/decisions/0003.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 import time
@@ -38,10 +37,10 @@ from hypervisor.store.dialect import (
     SQLITE_WORDS,
 )
 from hypervisor.store.mounts import network_file_system
-from hypervisor.store.session import Answer, Conflict, Row, Session, Statement
+from hypervisor.store.session import Answer, Conflict, Row, Session, Statement, refuse_after_fork
+from hypervisor.store.write_lock import WriteLock
 
 BUSY_TIMEOUT = 30_000
-LOOKS_BEFORE_SLEEP = 50
 LOG_PAGES = 4000  # so many in the write-ahead log are copied into the database file
 KEPT_MEMORY = 1 << 20
 DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
@@ -118,6 +117,7 @@ class SqliteDatabase:
         self._relaxed = relaxed
         self._mutex = threading.RLock()
         self._process = os.getpid()
+        self._lock = WriteLock(path)
         self._log_file = -1
         self._log_limit = LOG_PAGES
         self._log_tried = 0
@@ -125,6 +125,7 @@ class SqliteDatabase:
         self._programmed = False
         _keep_freed_memory()
         _refuse_network_file_system(path)
+        _refuse_second_name(path)
         with _Errors(path):
             self._connection = apsw.Connection(path)
             self._errors = _Errors(path, self._connection)
@@ -137,7 +138,7 @@ class SqliteDatabase:
                 self._connection.pragma("journal_mode", "wal")
                 self._connection.pragma("synchronous", "normal")
                 self._connection.set_wal_hook(self._log)
-            self._lock_file = _open_lock(path)
+            self._lock.open()
             self._session = SqliteSession(self._connection)
             if version < schema.VERSION:
                 self.write(self._migrate)
@@ -146,13 +147,13 @@ class SqliteDatabase:
             raise
 
     def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
-        self._refuse_after_fork()
+        refuse_after_fork(self._process)
         with self._mutex, self._errors:
-            self._queue_for_lock()
+            self._lock.take()
             try:
                 answer = self._transaction(work)
             finally:
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+                self._lock.release()
             if durable and not self._relaxed:
                 self._sync()
             self._empty_log()
@@ -160,7 +161,7 @@ class SqliteDatabase:
 
     def turn(self, plain: turn.Plain) -> Row | None:
         """As a statement of its own, a turn holds the lock no longer than it takes to run."""
-        self._refuse_after_fork()
+        refuse_after_fork(self._process)
         sql = turn.sqlite_turn(len(plain.lanes))
         given, lanes, held, latest = plain
         values = (*given, *lanes, *held, *lanes, held.task, latest)
@@ -169,18 +170,18 @@ class SqliteDatabase:
                 for statement in turn.SQLITE_PROGRAM:
                     self._connection.execute(statement)
                 self._programmed = True
-            self._queue_for_lock()
+            self._lock.take()
             try:
                 rows = self._session.rows(sql, values)
             finally:
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+                self._lock.release()
             if rows and not self._relaxed:
                 self._sync()
             self._empty_log()
         return rows[0] if rows else None
 
     def read(self, work: Callable[[Session], Answer]) -> Answer:
-        self._refuse_after_fork()
+        refuse_after_fork(self._process)
         with self._mutex, _Errors(self.where):
             self._connection.execute("BEGIN")
             try:
@@ -196,39 +197,27 @@ class SqliteDatabase:
 
     def facts(self) -> dict[str, Any]:
         with self._mutex, _Errors(self.where):
-            check = self._connection.pragma("quick_check")
+            found = self._connection.execute("PRAGMA quick_check").fetchall()
+            there = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_schema")}
+            missing = [f"table {name} is missing" for name in schema.tables() if name not in there]
             return {
                 "database": f"SQLite {apsw.sqlite_lib_version()}",
                 "where": self.where,
                 "schema": self._connection.pragma("user_version"),
                 "durability": "relaxed" if self._relaxed else "every acknowledged change on disk",
-                "integrity": check,
+                "integrity": "; ".join(missing) or "; ".join(str(row[0]) for row in found),
                 "bytes": os.path.getsize(self.where),
             }
 
     def close(self) -> None:
+        if os.getpid() != self._process:
+            return  # after a fork, all of it is the other process's
         with self._mutex:
             self._connection.close()
-            for name in ("_log_file", "_lock_file"):
-                if getattr(self, name, -1) >= 0:
-                    os.close(getattr(self, name))
-                    setattr(self, name, -1)
-
-    def _queue_for_lock(self) -> None:
-        """A turn takes less time than falling asleep and being woken: look a few times first."""
-        for _ in range(LOOKS_BEFORE_SLEEP):
-            try:
-                return fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.sched_yield()
-        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
-
-    def _refuse_after_fork(self) -> None:
-        if os.getpid() != self._process:
-            raise StoreUnavailable(
-                "this store was opened before a fork, which would corrupt it. "
-                "Nothing was changed; open it again in the child process."
-            )
+            self._lock.close()
+            if self._log_file >= 0:
+                os.close(self._log_file)
+                self._log_file = -1
 
     def _transaction(self, work: Callable[[Session], Answer]) -> Answer:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -269,13 +258,13 @@ class SqliteDatabase:
         if self._log_tried and self._log.pages < self._log_tried + self._log_limit // 4:
             return
         self._log_tried = self._log.pages
-        with suppress(apsw.Error):
+        with suppress(apsw.Error, StoreUnavailable):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            self._queue_for_lock()
+            self._lock.take()
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             finally:
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+                self._lock.release()
 
     def _check_identity(self) -> int:
         """The schema version, 0 for a new file; refuses what is not ours, untouched."""
@@ -332,6 +321,8 @@ class _Errors:
         if isinstance(error, apsw.Error):
             number = self._connection.system_errno if self._connection else 0
             raise _translate(error, self._where, number) from error
+        if isinstance(error, UnicodeDecodeError):
+            raise _damaged(self._where, "text in it cannot be read") from error
 
 
 def _translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
@@ -339,10 +330,7 @@ def _translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
     if getattr(error, "extendedresult", 0) in DUPLICATE:
         return Conflict(str(error))
     if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
-        return StoreBroken(
-            f"{where} is damaged or not a Hypervisor store ({error}). {kept}; "
-            "restore a copy or name another path with --store."
-        )
+        return _damaged(where, str(error))
     if isinstance(error, apsw.ReadOnlyError):
         return StoreReadOnly(f"{where} cannot be written. {kept}; check its permissions and disk.")
     out_of_room = isinstance(error, apsw.IOError) and number in NO_ROOM
@@ -357,21 +345,18 @@ def _translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
     return StoreError(f"{where}: {error}. {kept}; `hv doctor` looks closer.")
 
 
+def _damaged(where: str, how: str) -> StoreBroken:
+    return StoreBroken(
+        f"{where} is damaged or not a Hypervisor store ({how}). Nothing was changed; "
+        "restore a copy or name another path with --store."
+    )
+
+
 def _keep_freed_memory() -> None:
     """When another process has written, SQLite forgets the pages it has read and frees their
     memory. glibc would give that back to the system each time, and fetch it again page by
     page. Once it has seen a large block being freed, it keeps up to twice as much."""
     bytes(KEPT_MEMORY)
-
-
-def _open_lock(path: str) -> int:
-    try:
-        return os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreReadOnly(
-            f"{path}.lock cannot be opened ({error.strerror}). Nothing was changed; "
-            "the folder of a store must be writable."
-        ) from error
 
 
 def _refuse_network_file_system(path: str) -> None:
@@ -383,3 +368,14 @@ def _refuse_network_file_system(path: str) -> None:
             f"{path} is on a network file system ({kind}), where SQLite's locks do not hold. "
             "Nothing was changed; use a local path or a postgresql:// store."
         )
+
+
+def _refuse_second_name(path: str) -> None:
+    """Each name would get a log and a lock of its own."""
+    with suppress(OSError):
+        if os.stat(path).st_nlink > 1:
+            raise StoreUnavailable(
+                f"{path} has a second name (a hard link), under which others could write without "
+                f"being seen. Nothing was changed; give it a file of its own: cp '{path}' NEW, "
+                f"then mv NEW '{path}'."
+            )

@@ -1,0 +1,89 @@
+"""The lock file on which SQLite's writers queue, so that each gets its turn in the order they came.
+
+A writer may be stopped while it holds the lock, with Ctrl-Z for one. Others wait for it no longer
+than for SQLite's own lock. The kernel, which keeps their order, would wait for ever; what ends its
+wait is a signal. Where that is not ours to use (a thread, a program with its own), we wait with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+
+from hypervisor.domain.errors import StoreReadOnly, StoreUnavailable
+
+LOOKS_BEFORE_SLEEP = 50
+LONGEST_WAIT = 30  # seconds
+
+_waiting_for = ""  # the store for whose lock this process's main thread waits
+
+
+class WriteLock:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = -1
+
+    def open(self) -> None:
+        try:
+            self._file = os.open(self._path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreReadOnly(
+                f"{self._path}.lock cannot be opened ({error.strerror}). Nothing was changed; "
+                "the folder of a store must be writable."
+            ) from error
+
+    def take(self) -> None:
+        """A turn takes less time than falling asleep and being woken: look a few times first."""
+        for _ in range(LOOKS_BEFORE_SLEEP):
+            try:
+                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.sched_yield()
+        try:
+            _wait(self._file, self._path)
+        except BaseException:
+            self.release()  # it may have come in the same moment
+            raise
+
+    def release(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _wait(file: int, path: str) -> None:
+    global _waiting_for
+    import signal
+
+    handler = signal.getsignal(signal.SIGALRM)
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or handler not in (signal.SIG_DFL, _give_up)
+        or signal.getitimer(signal.ITIMER_REAL)[0]
+    ):
+        return fcntl.flock(file, fcntl.LOCK_EX)
+    if handler is not _give_up:
+        signal.signal(signal.SIGALRM, _give_up)  # stays: each time anew, it would be felt
+    _waiting_for = path
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_WAIT)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _waiting_for = ""
+
+
+def _give_up(number: int, _frame: object) -> None:
+    if not _waiting_for:  # somebody else's: it means what it would without us
+        import signal
+
+        signal.signal(number, signal.SIG_DFL)
+        return signal.raise_signal(number)
+    raise StoreUnavailable(
+        f"{_waiting_for} is locked: somebody else has been writing for {LONGEST_WAIT} s, or was "
+        "stopped while writing. Nothing was changed; try again."
+    )
