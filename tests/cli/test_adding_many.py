@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+import hypervisor
+from hypervisor.domain.errors import StoreFull
+from hypervisor.operations import add as adding
+
 
 def titles(hv):
     return [task["title"] for task in hv.json("ls")][::-1]
@@ -231,3 +235,37 @@ def test_a_body_may_begin_with_an_at_sign(hv):
 def test_a_pattern_for_titles_alone_is_no_task(hv):
     assert "--title is for" in hv.refused(2, "add", "--title", "Fix it")
     assert "give a TITLE" in hv.refused(2, "add")
+
+
+def test_a_chunk_is_data_like_any_other_word(hv):
+    rows = ['{"title": "a", "chunk": [1]}', '{"title": "b", "chunk": 99999999999999999999999}']
+    hv.ok("add", "--from", "-", "--format", "jsonl", stdin="\n".join(rows))
+    hv.ok("add", "--from", "-", "--format", "csv", stdin="title,chunk\nc,north\n")
+    assert [task["data"] for task in hv.json("ls")] == [
+        {"chunk": "north"}, {"chunk": 99999999999999999999999}, {"chunk": [1]},
+    ]  # fmt: skip
+
+
+def test_an_inbox_cell_says_yes_or_no(hv):
+    answer = hv("add", "--from", "-", "--format", "csv", stdin="title,inbox\na,no\nb,maybe\n")
+    assert answer.code == 2 and "line 3: inbox must be yes or no, not 'maybe'" in answer.err
+    assert hv.json("ls") == []
+
+
+def test_a_list_that_does_not_go_in_as_a_whole_says_how_much_did(tmp_path, monkeypatch):
+    monkeypatch.setattr(adding, "SLICE", 2)
+    with hypervisor.open(tmp_path / "store.db") as hv:
+        really_add, calls = hv.store.add, []
+
+        def full(*args):
+            calls.append(args)
+            if len(calls) == 3:
+                raise StoreFull("no space left. Nothing was changed; free some space.")
+            return really_add(*args)
+
+        monkeypatch.setattr(hv.store, "add", full)
+        with pytest.raises(StoreFull) as caught:
+            hv.add([hypervisor.NewTask(str(n)) for n in range(7)])
+        assert "Nothing was changed" not in str(caught.value)
+        assert "The first 4 of 7 tasks are in the store" in str(caught.value)
+        assert len(hv.list_tasks()) == 4

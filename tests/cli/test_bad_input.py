@@ -2,6 +2,7 @@
 
 import json
 
+import apsw
 import pytest
 
 HOSTILE = {
@@ -303,3 +304,49 @@ def test_an_actor_with_control_characters(hv):
     assert_safe(hv.ok("events"))
     hv.ok("receipt", "add", task, "seen", HV_ACTOR="\x1b[31m evil\n")
     assert_safe(hv.ok("receipt", "ls", task))
+
+
+def test_json_has_no_control_characters(hv):
+    hv.add("a\x9b31m\x7f\x85")
+    out = hv.ok("ls", "--json")
+    assert_safe(out)
+    assert json.loads(out)[0]["title"] == "a\x9b31m\x7f\x85"
+
+
+def test_a_title_is_found_by_its_own_letters(hv):
+    hv.add("Ärger mit ÖL")
+    for text in ("Ärger", "Ärger MIT", "ÖL", "rger mit"):
+        assert len(hv.json("ls", "--text", text)) == 1, text
+    assert hv.json("ls", "--text", "Aerger") == []
+
+
+@pytest.mark.parametrize("args", [("status", b"\xff"), ("ls", "--store", b"\xff.db")])
+def test_words_that_are_not_utf8(hv, args):
+    hv.refused(2, *args)
+    assert [path.name for path in hv.folder.iterdir()] == [".hypervisor"]
+
+
+def test_receipts_that_were_changed_into_no_text(hv):
+    task = hv.add()
+    hv.ok("receipt", "add", task, "one")
+    for value in ("CAST('r2' AS BLOB)", "CAST(x'ff41' AS TEXT)"):
+        connection = apsw.Connection(str(hv.store))
+        connection.execute(f"UPDATE receipts SET text = {value}")
+        connection.close()
+        answer = hv("receipt", "verify")
+        assert answer.code == 8 and answer.err.startswith(f"hv: chain {task}: "), answer
+
+
+def test_hostile_names_of_files_with_receipts(hv):
+    tasks = hv.folder / "tasks"
+    tasks.mkdir()
+    path = tasks / "evil\x1b[31m\nname.md"
+    path.write_text("---\nstatus: open\n---\nbody\n")
+    hv("run", "--items", "tasks", "--format", "tasks", "--write-back", "receipts", "--name", "ev",
+       "--", "true")  # fmt: skip
+    (task,) = hv.json("ls", "--batch", "ev")
+    hv.ok("receipt", "add", task["id"], "did it")
+    path.write_text(path.read_text().replace("did it", "DID IT"))
+    answer = hv("receipt", "verify")
+    assert answer.code == 8
+    assert_safe(answer.err)

@@ -79,6 +79,10 @@ def test_one_bad_id_does_not_stop_the_others(mixed):
     code, out, err = mixed("cancel", a[:11], "zzzz", b)
     assert code == 4 and len(err.splitlines()) == 1
     assert out == f"{a} cancelled\n{b} cancelled\n"
+    code, out, _ = mixed("retry", a, "zzzz", "--json")
+    done, wrong = json.loads(out)
+    assert (code, done["task"]) == (4, a)
+    assert (wrong["task"], wrong["error"]["code"]) == ("zzzz", "not_found")
 
 
 def test_bulk_choices_that_make_no_sense(mixed):

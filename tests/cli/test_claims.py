@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 
 from hypervisor.domain.errors import StoreUnavailable
 from hypervisor.faces.cli.commands import claim as claiming
+from tests.cli.conftest import PROGRAM
 
 SETTLED_FIELDS = {"token", "task", "state", "outcome", "repeated", "lost"}
 TOKEN = r"[0-9a-z]{12}\.\d+\.[0-9a-z]{4}"
@@ -214,3 +216,19 @@ def test_heartbeat_extends_and_names_what_has_ended(hv):
     assert (code, beat["alive"], beat["lost"]) == (6, [alive], [ended])
     assert ended in err and alive not in err
     assert hv.task(alive.split(".")[0])["lease_until"] == beat["until"]
+
+
+@pytest.mark.parametrize("next_too", [False, True])
+def test_a_token_that_cannot_be_told_is_given_back(hv, next_too):
+    hv.ok("add", "a")
+    command = ["claim"]
+    if next_too:
+        token = hv.ok("claim").split()[0]
+        hv.ok("add", "b")
+        command = ["done", token, "--next", "me"]
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run([*PROGRAM, *command], cwd=hv.folder, env=hv.env, stdout=full,
+                               stderr=subprocess.PIPE, text=True, check=False)  # fmt: skip
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    (task,) = hv.json("ls", "--state", "active")
+    assert (task["attempts"], task["failures"], task["crashes"]) == (1, 0, 0)

@@ -118,3 +118,10 @@ def test_the_same_words_in_other_fields_hash_differently():
 def test_an_empty_chain_holds():
     assert verify(ChainHead("c", 0, GENESIS), iter(())).problem is None
     assert Receipt._fields[:7] == ("chain", "number", "task", "attempt", "at", "actor", "text")
+
+
+@pytest.mark.parametrize("field", Receipt._fields[:7])
+def test_a_value_that_is_no_text_is_a_change(field):
+    head, receipts = write([("t1", 1, 2, "ann", "did it")])
+    changed = receipts[0]._replace(**{field: b"did it"})
+    assert verify(head, [changed]).problem

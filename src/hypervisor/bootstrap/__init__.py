@@ -178,6 +178,10 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
 def _path(where: str, create: bool) -> str:
     """Under its own name: SQLite names its log after that, and whoever comes by a link must find
     the same lock, supervisor and outputs as everybody else."""
+    try:
+        where.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("the store's path is not UTF-8: name another with --store.") from None
     path = _named(where, create)
     return os.path.realpath(path) if os.path.islink(path) else path
 

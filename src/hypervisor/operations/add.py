@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hypervisor.domain import checks
-from hypervisor.domain.errors import InvalidInput
+from hypervisor.domain.errors import InvalidInput, StoreError
 from hypervisor.domain.priority import check_priority
 from hypervisor.domain.task import Added, NewTask
 from hypervisor.operations.context import Context
 
 SLICE = 10_000
+MOST_CHUNKS = 1_000_000
 MOST_NEEDS = 10_000  # a last task may wait for all others of a large batch
 LATEST = 253_402_300_799_000  # the end of the year 9999
 
@@ -25,13 +26,26 @@ def add(
     # Links between the tasks of a call need one transaction. A long list without
     # links goes in slices, so that other writers are not kept waiting.
     size = len(checked) if any(task.after for task in checked) else SLICE
-    added = [
-        hv.store.add(checked[start : start + size], batch, hv.actor, now)
-        for start in range(0, len(checked), max(size, 1))
-    ]
+    added: list[Added] = []
+    for start in range(0, len(checked), max(size, 1)):
+        try:
+            added.append(hv.store.add(checked[start : start + size], batch, hv.actor, now))
+        except StoreError as error:
+            if not start:
+                raise
+            raise _in_part(error, start, len(checked)) from error
     return Added(
         tuple(task_id for part in added for task_id in part.ids),
         tuple(duplicate for part in added for duplicate in part.duplicates),
+    )
+
+
+def _in_part(error: StoreError, done: int, of: int) -> StoreError:
+    """An error of a later slice: those before it stay."""
+    told = str(error).replace("Nothing was changed", "The rest was not added")
+    return type(error)(
+        f"{told} The first {done:,} of {of:,} tasks are in the store: to go on, leave them out, "
+        "or give all of them a key, so that none is added twice."
     )
 
 
@@ -55,6 +69,7 @@ def check_task(task: NewTask) -> NewTask:
         after=checks.keys("after", task.after, MOST_NEEDS),
         retries=checks.number("retries", task.retries, 0, 1_000),
         data=checks.json_value("data", task.data),
+        chunk=checks.number("the chunk", task.chunk, 0, MOST_CHUNKS),
     )
 
 

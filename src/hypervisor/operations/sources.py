@@ -24,7 +24,8 @@ TABLES = ("lines", "jsonl", "csv")
 FORMATS = (*TABLES, "mbox", "maildir", "tasks")
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".mbox": "mbox"}
 LISTS = ("requires", "exclusive", "after")
-FIELDS = frozenset(NewTask._fields)
+FIELDS = frozenset(NewTask._fields) - {"chunk"}  # which is for those who cut a batch
+BOOLS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 LONGEST_LINE = 16 << 20  # bytes: what has no line breaks at all shall not fill the memory
 BLOCK = 1 << 18
 SMALL_BLOCK = 1 << 14
@@ -329,7 +330,9 @@ def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
             except ValueError:
                 raise bad_line(line, f"{name} must be a whole number, not {cell[:40]!r}.") from None
         elif name == "inbox":
-            values[name] = cell.strip().lower() in ("1", "true", "yes")
+            if (told := cell.strip().lower()) not in BOOLS:
+                raise bad_line(line, f"inbox must be yes or no, not {cell[:40]!r}.")
+            values[name] = BOOLS[told]
         else:
             values[name] = cell
     return values

@@ -16,6 +16,7 @@ from hypervisor.store import log
 from hypervisor.store.lanes import LaneBook
 from hypervisor.store.session import Row, Session, chunks, marks, pad
 
+ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 TASK_COLUMNS = """
 t.id, d.title, t.state, t.lane, d.key, d.body, d.data, t.start_at, t.retries, t.attempt,
     t.failures, t.crashes, t.open_deps, t.deadline, d.result, t.reason, t.unblock,
@@ -192,7 +193,7 @@ def _conditions(wanted: TaskFilter) -> tuple[list[str], list[Any]]:
             values.append(value)
     if wanted.text is not None:
         tests.append("(lower(d.title) LIKE ? ESCAPE '!' OR lower(d.key) LIKE ? ESCAPE '!')")
-        escaped = wanted.text.lower()
+        escaped = wanted.text.translate(ASCII_LOWER)  # as both databases do it
         for special in "!%_":
             escaped = escaped.replace(special, "!" + special)
         values += [f"%{escaped}%"] * 2

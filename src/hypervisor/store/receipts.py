@@ -99,7 +99,14 @@ def check(session: Session, chain: str | None) -> list[ChainReport]:
     else:
         heads = [ChainHead(*row) for row in session.rows(HEAD, (chain,))]
         heads = heads or [ChainHead(chain, 0, GENESIS)]
-    return [verify(head, of_chain(session, head.chain)) for head in heads]
+    return [_verify(session, head) for head in heads]
+
+
+def _verify(session: Session, head: ChainHead) -> ChainReport:
+    try:
+        return verify(head, of_chain(session, head.chain))
+    except UnicodeDecodeError:
+        return ChainReport(head.chain, 0, head.hash, "a line was changed into what is no text")
 
 
 def append_entries(

@@ -86,11 +86,12 @@ def _guarded(argv: list[str], connect: Connect) -> int:
     except Exception as error:
         if os.environ.get("HV_DEBUG"):
             raise
+        if isinstance(error, OSError):
+            sys.stdout.flush()  # fails again if it is the answer that cannot be written
         from hypervisor.faces.cli.output import one_line
 
         what = one_line(f"{type(error).__name__}: {error}")
-        print(f"hv: unexpected {what}. HV_DEBUG=1 shows where.", file=sys.stderr)
-        return EXIT_UNEXPECTED
+        return _tell("unexpected", f"unexpected {what}. HV_DEBUG=1 shows where.", "--json" in argv)
 
 
 def make_parser(command: Command) -> tuple[Parser, Any]:
@@ -199,14 +200,18 @@ def _nearest(word: str) -> str:
 
 
 def _report(error: HypervisorError, as_json: bool) -> int:
+    return _tell(error.code, str(error), as_json)
+
+
+def _tell(code: str, message: str, as_json: bool) -> int:
     from hypervisor.faces.cli.output import one_line
 
     if as_json:
         import json
 
-        print(json.dumps({"error": {"code": error.code, "message": str(error)}}))
-    print(f"hv: {one_line(str(error))}", file=sys.stderr)
-    return EXIT_CODES.get(error.code, EXIT_UNEXPECTED)
+        print(json.dumps({"error": {"code": code, "message": message}}))
+    print(f"hv: {one_line(message)}", file=sys.stderr)
+    return EXIT_CODES.get(code, EXIT_UNEXPECTED)
 
 
 def _open_missing_streams() -> None:

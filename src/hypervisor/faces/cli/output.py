@@ -19,6 +19,7 @@ COLOURS = {
 JOINERS = "\u200c\u200d"  # invisible, but part of how words and emoji are written
 WIDEST_CELL = 20
 BEGINS_BLOCK = ("", " ", "#", "-", "*", "|", ">")  # lines of Markdown that are no plain text
+CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # JSON lets them pass
 READABLE = 110  # columns of a line of text that the eye follows with ease
 
 
@@ -61,7 +62,7 @@ def _print_list(values: Iterator[Any]) -> None:
 def _json_text(value: Any) -> str:
     import json
 
-    text = json.dumps(plain(value), ensure_ascii=False)
+    text = json.dumps(plain(value), ensure_ascii=False).translate(CONTROLS)
     try:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:  # half a surrogate pair, or a terminal that is not UTF-8

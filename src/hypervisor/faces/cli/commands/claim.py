@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from hypervisor.domain.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, HypervisorError, LeaseLost
 from hypervisor.domain.lease import Lease
@@ -67,11 +68,25 @@ def claim_options(args: argparse.Namespace) -> dict[str, object]:
 def run(hv: Context, args: argparse.Namespace) -> int:
     taken = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
     leases = with_results(hv, taken)
-    if args.json:
-        print_json(leases)
-    else:
-        print_leases(leases)
+    with handing_over(hv, leases):
+        if args.json:
+            print_json(leases)
+        else:
+            print_leases(leases)
     return EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
+
+
+@contextmanager
+def handing_over(hv: Context, leases: Iterable[Lease]) -> Iterator[None]:
+    """A token that could not be told is nobody's: what it stands for is given back."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError:
+        for lease in leases:
+            with suppress(HypervisorError):
+                release(hv, lease.token, "the claim's token could not be told")
+        raise
 
 
 def with_results(hv: Context, leases: Iterable[Lease]) -> list[Lease]:

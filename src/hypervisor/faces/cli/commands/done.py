@@ -9,6 +9,7 @@ from hypervisor.domain.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, InvalidInpu
 from hypervisor.faces.cli.commands.claim import (
     add_claim_options,
     claim_options,
+    handing_over,
     print_leases,
     with_results,
 )
@@ -53,10 +54,11 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         _give_back(hv, turn)
         raise LeaseLost(args.token, turn.settled[0].lost)
     turn = turn._replace(leases=tuple(with_results(hv, turn.leases)))
-    if args.json:
-        print_json(turn)
-    else:
-        print_leases(turn.leases)
+    with handing_over(hv, turn.leases):
+        if args.json:
+            print_json(turn)
+        else:
+            print_leases(turn.leases)
     return EXIT_OK if turn.leases else EXIT_NOTHING_TO_CLAIM
 
 

@@ -71,7 +71,8 @@ def _verify(hv: Context, args: argparse.Namespace) -> int:
         print_json(reports)
     else:
         for report in broken:
-            print(f"hv: chain {report.chain}: {report.problem}", file=sys.stderr)
+            told = one_line(f"chain {report.chain}: {report.problem}")
+            print(f"hv: {told}", file=sys.stderr)
         lines = sum(report.receipts for report in reports)
         verdict = f"{len(broken)} broken" if broken else "all hold"
         held = f"{counted(lines, 'receipt')} in {counted(len(reports), 'chain')}"

@@ -33,17 +33,21 @@ def run(
     chosen = _choose(hv, args, states)
     if args.dry_run:
         return rehearse(chosen, args.json)
-    moved, code = [], EXIT_OK
+    moved: list[Moved | dict[str, object]] = []
+    code = EXIT_OK
     for task in chosen:
         try:
             moved.append(act(hv, task, args.reason))
         except RequestError as error:
             code = code or EXIT_CODES[error.code]
+            if args.json:
+                moved.append({"task": task, "error": {"code": error.code, "message": str(error)}})
             print(f"hv: {one_line(str(error))}", file=sys.stderr)
     if args.json:
         print_json(moved)
-    else:
-        for each in moved:
+        return code
+    for each in moved:
+        if isinstance(each, Moved):
             print(f"{each.task} {each.state}")
     return code
 

@@ -30,7 +30,7 @@ from hypervisor.faces.cli.picture import (
 from hypervisor.faces.cli.progress import count
 from hypervisor.faces.cli.stages import stage_lines, together
 from hypervisor.faces.cli.views import view_for
-from hypervisor.operations.context import Context
+from hypervisor.operations.context import Context, batch_id
 from hypervisor.operations.look import batches, stats
 from hypervisor.operations.patterns import pattern, whole_of
 from hypervisor.operations.status import Status, status
@@ -83,7 +83,7 @@ def _status(hv: Context, batch: str | None) -> Status:
     """Of a batch that others follow on, how all of them stand."""
     if batch is None:
         return status(hv)
-    return together([status(hv, part) for part in whole_of(hv, hv.store.batch(batch).id)])
+    return together([status(hv, part) for part in whole_of(hv, batch_id(hv, batch) or "")])
 
 
 def _print(hv: Context, batch: str | None) -> None:
