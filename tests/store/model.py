@@ -430,6 +430,8 @@ class Model:
             changed.needs = set(changes.after)
         if changes.start_at is not None:
             changed.start_at = _future(changes.start_at, now)
+            if changed.start_at is not None and task.state not in ("inbox", QUEUED):
+                raise WrongState
         self.tasks[task_id] = changed
         self.events.append(Expected("update", task_id, None, actor))
 

@@ -395,6 +395,19 @@ def test_one_claim_does_not_take_two_rivals_of_different_lanes(ledger, add):
     assert claim_all(ledger) == ["a"]
 
 
+@pytest.mark.parametrize("state", ["in_progress", "blocked"])
+def test_a_start_time_that_would_be_forgotten_is_refused(ledger, add, claim, settle, state):
+    task = add(NewTask("a"))
+    token = claim()
+    if state == "blocked":
+        settle(token, "block", reason="no")
+    with pytest.raises(WrongState, match=f"is {state}: what it waits for can no longer change"):
+        ledger.update(task, Changes(start_at=NOW + 10, title="b"), "me", NOW)
+    assert (ledger.task(task).start_at, ledger.task(task).title) == (None, "a")
+    ledger.update(task, Changes(start_at=NOW, title="b"), "me", NOW)
+    assert ledger.task(task).title == "b"
+
+
 def test_a_better_rival_displaces_an_active_one(ledger, add):
     low, high = add(NewTask("a", exclusive=("k",)), NewTask("b", exclusive=("k",)))
     ledger.update(low, Changes(start_at=NOW + 10), "me", NOW)

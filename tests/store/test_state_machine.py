@@ -554,9 +554,14 @@ class LedgerMachine(RuleBasedStateMachine):
         task = self._pick(pick)
         if changes.start_at is not None:
             changes = changes._replace(start_at=self.now + changes.start_at)
-        state = self.ledger.update(task, changes, "me", self.now)
-        self.model.update(task, changes, "me", self.now)
-        self._check_state(task, state)
+        try:
+            self.model.update(task, changes, "me", self.now)
+        except WrongState:
+            self.met["start refused"] += 1
+            with pytest.raises(WrongState):
+                self.ledger.update(task, changes, "me", self.now)
+            return
+        self._check_state(task, self.ledger.update(task, changes, "me", self.now))
 
     @action(4, when="tasks", pick=INDEX, needs=st.lists(INDEX, max_size=3))
     def update_after(self, pick, needs):

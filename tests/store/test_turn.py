@@ -10,10 +10,11 @@ from zlib import crc32
 import psycopg
 import pytest
 
+from hypervisor.domain.errors import WrongState
 from hypervisor.domain.lane import ClaimFilter
 from hypervisor.domain.lease import ClaimRequest, Token, Usage, Verdict, Worker, parse_token
 from hypervisor.domain.run import Pause
-from hypervisor.domain.task import Changes, NewTask
+from hypervisor.domain.task import NewTask
 from hypervisor.store import chance, turn
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import PostgresDatabase
@@ -102,14 +103,6 @@ def test_it_is_taken_as_long_as_turns_are_plain(ledger, taken):
     detail = ledger.detail(first)
     assert (detail.task.result, detail.attempts[0].outcome) == ("fine", "done")
     assert detail.attempts[0].cpu_ms == USAGE.cpu_ms
-
-
-def test_a_start_time_set_meanwhile_goes_with_the_attempt(ledger, taken):
-    task, *_ = add(ledger, "a", "b")
-    token = claim(ledger)
-    ledger.update(task, Changes(start_at=NOW + 1000), "me", NOW)
-    assert titles(go_on(ledger, token)[1]) == ["b"] and taken == [True]
-    assert ledger.task(task).start_at is None
 
 
 def test_it_takes_the_best_of_several_lanes(ledger, taken):
@@ -312,3 +305,19 @@ def _wait_until_left(connection):
         "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
     ).fetchall():
         assert time.monotonic() < until, "somebody stays connected"
+
+
+def test_postgres_prepares_a_turn_again_after_a_rollback(postgres_url):
+    """psycopg deallocates all prepared statements then, once it has prepared any of its own."""
+    ledger = Ledger(PostgresDatabase(postgres_url, relaxed=True))
+    add(ledger, *"abcdef")
+    [lease] = go_on(ledger, claim(ledger))[1]
+    for n in range(8):  # the same often enough to be prepared
+        ledger.task(lease.task.id)
+        add(ledger, str(n), at=NOW + 1)
+    with pytest.raises(WrongState):
+        ledger.accept(lease.task.id, "me", NOW)
+    add(ledger, "later", at=NOW + 2)
+    settled, leases = go_on(ledger, parse_token(lease.token))
+    assert (settled[0].state, titles(leases)) == ("done", ["c"])
+    ledger.close()

@@ -90,19 +90,26 @@ class Turns:
 
     def take(self, values: Row) -> Row | None:
         """The answer to one turn; by itself, the statement is a transaction."""
+        encoding = self._encoding
+        sent = [None if value is None else str(value).encode(encoding) for value in values]
+        if b"\0" in b"".join(filter(None, sent)):  # the rest would be cut off
+            raise errors.DataError("text cannot contain NUL (0x00) bytes")
+        try:
+            row = self._ask(sent)
+        except errors.InvalidSqlStatementName:  # after a rollback, psycopg forgets all of them
+            self._prepared = False
+            row = self._ask(sent)
+        return None if row is None else tuple(READ(row.decode(encoding))[0])
+
+    def _ask(self, values: list[bytes | None]) -> bytes | None:
         pgconn = self._connection.pgconn
         if not self._prepared:
             pgconn.send_prepare(NAME, turn.POSTGRES_TURN.encode())
             with suppress(errors.DuplicatePreparedStatement):  # interrupted right after it was
                 self._answer()
             self._prepared = True
-        encoding = self._encoding
-        sent = [None if value is None else str(value).encode(encoding) for value in values]
-        if b"\0" in b"".join(filter(None, sent)):  # the rest would be cut off
-            raise errors.DataError("text cannot contain NUL (0x00) bytes")
-        pgconn.send_query_prepared(NAME, sent)
-        row = self._answer().get_value(0, 0)
-        return None if row is None else tuple(READ(row.decode(encoding))[0])
+        pgconn.send_query_prepared(NAME, values)
+        return self._answer().get_value(0, 0)
 
     def _answer(self) -> PGresult:
         answer: PGresult = self._connection.wait(execute(self._connection.pgconn))[-1]

@@ -97,7 +97,10 @@ def update(
         _refuse_if_started(task, row[0])
         dependencies.replace(session, task, changes.after)
     if changes.start_at is not None:
-        session.run(SET_START, (readiness.if_later(changes.start_at, now), task))
+        later = readiness.if_later(changes.start_at, now)
+        if later is not None:
+            _refuse_if_started(task, row[0])
+        session.run(SET_START, (later, task))
     named = sorted(name for name, value in changes._asdict().items() if value is not None)
     log.write(
         session, now,
@@ -137,7 +140,8 @@ def _log(
 def _refuse_if_started(task: str, state: str) -> None:
     if state not in (lifecycle.INBOX, lifecycle.WAITING, lifecycle.ACTIVE):
         raise WrongState(
-            f"{task} is {state}: what it waits for can no longer change. Nothing was changed."
+            f"{task} is {state}: what it waits for can no longer change. Nothing was changed; "
+            "once it is back in the queue, it can."
         )
 
 
