@@ -9,6 +9,7 @@ import pytest
 from hypervisor.domain.adapting import choose, favourite, levels
 from hypervisor.domain.scaling import Claimed, Evidence, believed
 from tests.domain.test_scaling import evidence_of
+from tests.support.real_runs import lost
 from tests.support.workloads import LIMIT, WORLDS, adaptive, best_fixed, efficiency, simulated
 
 SEEDS = range(3)
@@ -80,6 +81,13 @@ class TestLookingAgain:
             for seed in range(8)
         ]  # fmt: skip
         assert mean(lost) < 0.2, lost
+
+    def test_a_lock_that_goes_halfway_in_a_real_run(self):
+        """Whenever in the search for the best number that is: who queued for the lock among other
+        numbers than those that ran must not count."""
+        laws = [WORLDS["lock"]] * 30 + [WORLDS["sleep"]] * 30
+        found = [lost(laws, adaptive(), seed) for seed in range(12)]
+        assert mean(found) < 0.2 and max(found) < 0.25, found
 
 
 class TestFoundingExamples:

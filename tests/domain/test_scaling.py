@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from hypervisor.domain.scaling import Claimed, Evidence, believed, followed, seen
+from hypervisor.domain.scaling import Claimed, Evidence, believed, followed, is_in_doubt, seen
 from tests.support.workloads import WORLDS, any_law
 
 
@@ -66,17 +66,21 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
 class TestFollowed:
     def test_newcomers_have_not_waited_for_all_the_others(self):
         """Four who begin together at a lock: only the fourth waits as all will."""
-        known = Evidence()
-        for seconds in (1.0, 2.0, 3.0):
-            known = followed(known, 4, seconds)
+        known = Evidence(level=1, run=9)
+        for seconds in (1, 2, 3):
+            known = followed(known, 4, seconds, at_first=seconds)
         assert known.samples == 0
-        assert followed(known, 4, 4.0).levels[4].mean == pytest.approx(log(4))
+        assert followed(known, 4, 4.0, at_first=4).levels[4].mean == pytest.approx(log(4))
 
-    def test_as_many_as_are_new_do_not_count(self):
+    def test_who_queued_among_four_says_nothing_of_six(self):
+        """Two more come while four wait for a lock: those wait no longer for that, though six were
+        there for most of the time."""
         known = Evidence(level=4, run=9)
-        known = followed(known, 6, 5.0)
+        for at_once in (4.8, 5.65):
+            known = followed(known, at_once, 4.0, at_first=4)
+        known = followed(known, 6, 4.5, at_first=5)
         assert known.samples == 0
-        assert followed(known, 6, 6.0).samples == 1
+        assert followed(known, 6, 6.0, at_first=6).levels[6].mean == pytest.approx(log(6))
 
     def test_a_number_that_changed_meanwhile_says_nothing(self):
         assert followed(Evidence(level=2, run=5), 2.4, 1.0).samples == 0
@@ -134,7 +138,7 @@ class TestChange:
         for _ in range(4):
             known = followed(known, 2, 10.0)
         assert known.changes == 1
-        assert known.levels[2].mean == pytest.approx(log(10)) and known.run == 3
+        assert known.levels[2].mean == pytest.approx(log(10)) and known.run == 4
 
     def test_those_in_doubt_do_not_spoil_what_they_are_held_against(self):
         """Where durations vary a lot it takes more than a few to tell, and those few must not
@@ -146,6 +150,25 @@ class TestChange:
             known = evidence_of(WORLDS["sleep"], (2,), 8, 200 + seed, 0.3, known)
             found += known.changes > 0
         assert found > 42  # 36 if they did
+
+    def test_nobody_is_quicker_among_more(self):
+        """Three were never seen, but two took twice as long alone: the lock is gone."""
+        known = evidence_of(WORLDS["lock"], (1, 2), 40)
+        assert evidence_of(WORLDS["lock"], (3,), 4, known=known).changes == 0
+        assert evidence_of(WORLDS["sleep"], (3,), 4, known=known).changes == 1
+
+    def test_one_may_be_of_another_world(self):
+        """That is no change yet, but a reason to stay where it was seen."""
+        known = evidence_of(WORLDS["lock"], (1, 4), 40)
+        assert not is_in_doubt(seen(known, 4, 40.0))
+        known = seen(seen(known, 4, 10.0), 4, 40.0)
+        assert is_in_doubt(known) and not known.changes
+
+    def test_those_of_another_world_do_not_hide_it(self):
+        """What stands out counts for little, or everything would seem usual afterwards."""
+        known = evidence_of(WORLDS["lock"], (1, 4), 40)
+        known = evidence_of(WORLDS["lock"], (1,), 9, known=seen(known, 4, 10.0))
+        assert evidence_of(WORLDS["sleep"], (4,), 3, known=known).changes == 1
 
     def test_luck_is_seldom_taken_for_one(self):
         """Of types that vary by half, one in thirty within a hundred samples."""

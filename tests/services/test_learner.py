@@ -42,7 +42,17 @@ class TestAtOnce:
             event(1, 0, "claim", "t", "w"), event(2, 500, "claim", "u", "v"),
             event(3, 1000, "complete", "t", "w"),
         ]  # fmt: skip
-        assert [each.at_once for each in AtOnce().follow(events)] == [pytest.approx(1 / 0.75)]
+        (ran,) = AtOnce().follow(events)
+        assert ran.at_once == pytest.approx(1 / 0.75) and ran.at_first == 1
+
+    def test_how_many_there_were_when_each_began(self):
+        events = [
+            event(1, 0, "claim", "t", "w"), event(2, 0, "claim", "x", "w"),
+            event(3, 200, "claim", "u", "v"), event(4, 300, "complete", "t", "w"),
+            event(5, 400, "complete", "x", "w"), event(6, 500, "complete", "u", "v"),
+        ]  # fmt: skip
+        found = {each.task: each.at_first for each in AtOnce().follow(events)}
+        assert found == {"t": 1, "x": 2, "u": 2}
 
     def test_what_was_claimed_together_runs_one_after_the_other(self):
         events = [
@@ -152,7 +162,7 @@ class TestSamples:
         ((kind, record),) = bench.records().items()
         assert kind == "skill audit: review (claude)"
         assert (record.type, record.skill, record.agent) == ("review", "audit", "claude")
-        assert record.recent == (Sample(5.0, 1.0, "done", 0.4, 512, 2.0, 100, 1_200, False),)
+        assert record.recent == (Sample(5.0, 1.0, "done", 0.4, 512, 2.0, 100, 1_200, False, 1),)
         (found,) = learnings(bench.hv, "review")
         assert (found.tokens, found.cost_micros, found.queued) == (100, 1_200, (2.0, 2.0))
 

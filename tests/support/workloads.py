@@ -53,8 +53,9 @@ class Run(NamedTuple):
 
 
 class _Attempt:
-    def __init__(self, work: float, began: float) -> None:
+    def __init__(self, work: float, began: float, among: int) -> None:
         self.work, self.began, self.shared, self.full = work, began, 0.0, work
+        self.among = among
 
 
 def simulated(
@@ -70,7 +71,7 @@ def simulated(
     while len(run.ends) < tasks:
         law = later if later is not None and len(run.ends) >= tasks // 2 else world
         while begun < tasks and len(running) < want:
-            running.append(_Attempt(works[begun], now))
+            running.append(_Attempt(works[begun], now, len(running) + 1))
             begun += 1
         n = len(running)
         active = running[: law.served] if law.served else running
@@ -84,7 +85,8 @@ def simulated(
         for each in [each for each in active if each.work < 1e-9]:
             running.remove(each)
             took = max(now - each.began, 1e-9)
-            known = followed(run.evidence, took / each.shared, took, each.full * law.cpu / CORES)
+            busy = each.full * law.cpu / CORES
+            known = followed(run.evidence, took / each.shared, took, busy, each.among)
             if known is not run.evidence:
                 want, best = policy(known)
             run = run._replace(evidence=known)

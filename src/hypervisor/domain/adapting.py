@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypervisor.domain.scaling import DOUBTFUL, MANY, Belief, Range, surprise
+from hypervisor.domain.scaling import MANY, Belief, Range, is_in_doubt
 
 WORTH = 0.15  # of the time saved: for less, one after the other is as good and disturbs nobody
 EACH = 0.06  # the power of the number of workers in the toll
@@ -23,6 +23,7 @@ BEYOND = 0.5  # of what a look tells about the numbers behind that one
 TOLD = 2  # samples until a look has told something
 SAME = 1.03  # what costs so little more is as good
 HALF = 0.5  # known half as well as the best is known well enough
+NEARLY = 0.5  # of what the best look below is worth: then rather further down, which tells more
 FEW = 2.0
 AGAIN = 2  # attempts, then it looks again whether more pay by now …
 LASTING = 1 / 15  # … or so many of all that it has seen of this world: what lasted, lasts …
@@ -111,7 +112,7 @@ class _Chooser:
 
     def _not_told_yet(self) -> Choice | None:
         evidence = self.belief.evidence
-        is_odd = surprise(evidence) > DOUBTFUL
+        is_odd = is_in_doubt(evidence)
         if not 0 < self.now <= self.limit:
             return None
         if self._is_at(self.now) and evidence.run >= TOLD and not is_odd:
@@ -142,6 +143,8 @@ class _Chooser:
         n = max(above or other, key=lambda n: worth[n], default=0)
         if not n or worth[n] <= SURPLUS * self.belief.mean(self.costs[self.best]):
             return None
+        if n < self.best:
+            n = min(m for m in other if worth[m] >= NEARLY * worth[n])
         chance = self._chance(n, self.best)
         better = "do notably more than" if n > self.best else "do nearly as much as"
         return self._to_learn(n, f"{n} may {better} {self.best} ({_percent(chance)} likely)")

@@ -4,7 +4,8 @@ A worker runs one attempt at a time, also when it has claimed several: the next
 begins when the last has ended. Several that end in the same moment were too short
 to be told apart and share the time. Where the number changed while an attempt ran, the
 harmonic mean counts: half the time alone and half as one of eight got as much done
-as if there had been 1.8, not 4.5, where all wait for one lock.
+as if there had been 1.8, not 4.5, where all wait for one lock. How many there were when it
+began is told too: in a queue those count, whoever comes later.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ class Ran(NamedTuple):
     began: float  # milliseconds since 1970
     took: float  # milliseconds
     at_once: float
+    at_first: int  # when it began
 
 
 class _Busy:
-    """A worker with claims: since when it has been at the present one."""
+    """A worker with claims: since when it has been at the present one, and among how many it
+    began."""
 
-    def __init__(self, since: int, share: float) -> None:
+    def __init__(self, since: int, share: float, among: int) -> None:
         self.held: set[tuple[str, int | None]] = set()
-        self.since, self.share = since, share
+        self.since, self.share, self.among = since, share, among
 
 
 class _Place:
@@ -78,7 +81,8 @@ class AtOnce:
     def _begin(self, event: Event) -> None:
         place = self._places.setdefault(_where(event), _Place(event.at))
         place.advance(event.at)
-        worker = place.busy.setdefault(event.actor, _Busy(event.at, place.share))
+        among = len(place.busy) + 1
+        worker = place.busy.setdefault(event.actor, _Busy(event.at, place.share, among))
         worker.held.add((event.task, event.attempt))
 
     def _end(self, event: Event, together: int, left: int) -> Ran | None:
@@ -90,7 +94,7 @@ class AtOnce:
         worker.held.discard((event.task, event.attempt))
         ran = _ran(event, place, worker, together) if event.kind in RAN else None
         if ran and not left:
-            worker.since, worker.share = event.at, place.share
+            worker.since, worker.share, worker.among = event.at, place.share, len(place.busy)
         if not worker.held:
             del place.busy[event.actor]
         if not place.busy:
@@ -105,7 +109,7 @@ def _ran(event: Event, place: _Place, worker: _Busy, together: int) -> Ran:
     at_once = span / share if share > 0 else len(place.busy)
     return Ran(
         event.seq, event.task, event.attempt or 0, event.batch, event.at - took, took,
-        max(at_once, 1.0),
+        max(at_once, 1.0), worker.among,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ class Sample(NamedTuple):
     tokens: int = 0
     cost_micros: int | None = None
     limited: bool = False  # an agent that met its provider's limit
+    at_first: int = 0  # how many ran when it began
 
 
 class Record(NamedTuple):
@@ -67,7 +68,7 @@ def learned(record: Record, sample: Sample, cores: int = 0) -> Record:
     evidence = record.evidence
     if done:
         busy = (sample.cpu_seconds or 0.0) / cores if cores else 0.0
-        evidence = followed(evidence, sample.at_once, sample.seconds, busy)
+        evidence = followed(evidence, sample.at_once, sample.seconds, busy, sample.at_first)
     return record._replace(
         evidence=evidence, done=record.done + done, failed=record.failed + (not done),
         recent=(*record.recent, sample)[-RECENT:],

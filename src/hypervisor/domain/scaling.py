@@ -37,7 +37,8 @@ FRESH = 4  # samples that are held against those before, …
 LONGER = 8  # … and as many while they are in doubt
 DOUBTFUL = 2.2  # standard deviations between them may be an accident, …
 CHANGED = 3.4  # … and so many are none
-FAR = 4.0  # standard deviations, at most, that one sample counts for
+FAR = 4.0  # standard deviations, at most, that one sample counts for when it is fresh, …
+ODD = 2.5  # … and later: what is no change is luck, and says little of how much they vary
 DOUBT = 0.08  # how far off what is claimed may be, at least
 UNCLEAR = 0.12  # further from a whole number, and the number changed meanwhile
 MANY = 4  # so many and one more or less are about the same
@@ -105,17 +106,20 @@ class Point(NamedTuple):
         return max(1 + self.wait * (n - 1) + self.cost * n * (n - 1), n / self.served)
 
 
-def followed(evidence: Evidence, at_once: float, seconds: float, cores: float = 0.0) -> Evidence:
-    """The evidence with the next attempt that ended, which needed all cores for so long. When
-    there are more workers than before, those who come first to a lock did not wait yet for
-    all the others: as many as are new do not count."""
+def followed(
+    evidence: Evidence, at_once: float, seconds: float, cores: float = 0.0, at_first: int = 0
+) -> Evidence:
+    """The evidence with the next attempt that ended, which needed all cores for so long, and
+    with which so many ran when it began (0: unknown). Where they share, those count who were there
+    all along; in a queue, those who were there first: where these are not as many it says
+    nothing."""
     n = _level(at_once)
-    if abs(at_once - n) > UNCLEAR * n:
+    if max(abs(at_once - n), abs(at_once - (at_first or n))) > UNCLEAR * n:
         return evidence
     is_same = n == evidence.level or (
         min(n, evidence.level) >= MANY and abs(n - evidence.level) <= 1
     )
-    run = evidence.run + 1 if is_same else min(0, 2 - (n - evidence.level))
+    run = evidence.run + 1 if is_same else 1
     evidence = evidence._replace(level=evidence.level if is_same else n, run=run)
     return seen(evidence, n, seconds, cores) if run >= 1 else evidence
 
@@ -146,19 +150,51 @@ def _anew(evidence: Evidence) -> Evidence:
 
 def surprise(evidence: Evidence) -> float:
     """How far the last samples are from what their level had before, in standard deviations. One
-    alone says nothing, and however far off, it does not count for more than a few. The less is
-    known of how much they vary, the further off is usual: as with Student's t."""
-    n = evidence.fresh[-1][0] if evidence.fresh else 0
-    fresh = [value for k, value, _ in evidence.fresh if k == n]
-    before = evidence.old.get(n, Level())
-    if len(fresh) < 2 or before.weight < KNOWN:
-        return 0.0
-    count, usual = len(fresh), _variance(evidence.old)
-    far = FAR * (usual * (1 + 1 / before.weight)) ** 0.5
-    off = sum(min(max(value - before.mean, -far), far) for value in fresh) / count
+    alone says nothing, and however far off, it does not count for more than a few."""
+    fresh = _at_the_last_level(evidence)
+    return _surprise(evidence.old, fresh) if len(fresh) > 1 else 0.0
+
+
+def is_in_doubt(evidence: Evidence) -> bool:
+    """Whether the last samples, or one of them, may be of another world: half of those that run
+    when a lock goes still have waited for it."""
+    fresh = _at_the_last_level(evidence)
+    sets = [[each] for each in fresh] + [fresh]
+    return any(_surprise(evidence.old, each) > DOUBTFUL for each in sets if each)
+
+
+def _at_the_last_level(evidence: Evidence) -> list[tuple[int, float, float]]:
+    return [each for each in evidence.fresh if each[0] == evidence.fresh[-1][0]]
+
+
+def _surprise(old: Mapping[int, Level], fresh: Sequence[tuple[int, float, float]]) -> float:
+    values = [value for _, value, _ in fresh]
+    held_against = _comparable(old, fresh[0][0], sum(values) / len(values))
+    return max((_distance(old, each, values) for each in held_against), default=0.0)
+
+
+def _comparable(old: Mapping[int, Level], n: int, mean: float) -> list[Level]:
+    """What n had before. If that is not known: fewer who took longer, more who were quicker, for
+    whatever the law, nobody is quicker among more."""
+    known = {k: level for k, level in old.items() if level.weight >= KNOWN}
+    if n in known:
+        return [known[n]]
+    return [level for k, level in known.items() if (n - k) * (level.mean - mean) > 0]
+
+
+def _distance(old: Mapping[int, Level], before: Level, values: Sequence[float]) -> float:
+    """The less is known of how much they vary, the further off is usual: as with Student's t."""
+    count, usual = len(values), _variance(old)
+    kept = [_within(old, before, value, FAR) for value in values]
     doubt = (usual / count + usual / before.weight + LAW**2) ** 0.5
-    known = _varied(evidence.old)
+    known, off = _varied(old), sum(kept) / count - before.mean
     return float((known * log(1 + (off / doubt) ** 2 / known)) ** 0.5)
+
+
+def _within(old: Mapping[int, Level], before: Level, value: float, most: float) -> float:
+    """The value, but no more standard deviations from what was before than that."""
+    far: float = most * (_variance(old) * (1 + 1 / before.weight)) ** 0.5
+    return min(max(value, before.mean - far), before.mean + far)
 
 
 def believed(evidence: Evidence, claimed: Claimed | None = None) -> Belief:
@@ -321,7 +357,10 @@ def _aged(levels: Mapping[int, Level], n: int, value: float, cores: float) -> di
     """All levels a little weaker, and one with a sample more."""
     faded = {k: _faded(level, FADE) for k, level in levels.items()}
     kept = {k: level for k, level in faded.items() if level.weight > FORGOTTEN}
-    return {**kept, n: _added(kept.get(n, Level()), value, cores)}
+    before = kept.get(n, Level())
+    if before.weight >= KNOWN:
+        value = _within(kept, before, value, ODD)
+    return {**kept, n: _added(before, value, cores)}
 
 
 def _level(at_once: float) -> int:

@@ -163,5 +163,5 @@ def _sample(ran: Ran, ended: EndedAttempt) -> Sample:
         round(ran.took / 1000, 4), round(ran.at_once, 2), ended.outcome,
         None if ended.cpu_ms is None else ended.cpu_ms / 1000, ended.peak_kb,
         round(max(ran.began - ended.created_at, 0) / 1000, 3), ended.tokens, ended.cost_micros,
-        ended.limited,
+        ended.limited, ran.at_first,
     )  # fmt: skip
