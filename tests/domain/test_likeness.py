@@ -99,3 +99,15 @@ def test_a_query_has_telling_words_only_unless_it_has_none():
 
 def test_many_words_are_cut():
     assert len(words("a b c " * 100_000)) == 5_000
+
+
+@pytest.mark.parametrize("end", ["", "s", "ies", "ie", "漢"])
+def test_any_word_is_cut(end):
+    """PostgreSQL refuses words of more than 2,046 bytes, asked for or stored."""
+    long = "a" * 3_000 + end
+    assert max(map(len, words(f"{long} 漢{long}"))) == 64
+    assert words(long)[0] == words("a" * 4_000)[0]
+
+
+def test_letters_of_any_kind_are_small_ones():
+    assert words("𝔘𝔫𝔦𝔠𝔬𝔡𝔢 ＬＯＧＩＮ ℌello") == ["unicode", "login", "hello"]

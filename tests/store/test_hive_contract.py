@@ -181,6 +181,17 @@ def test_words_are_found_whatever_their_form(remember, recall):
     assert recall("vulnerability query", "audit") == ["Two vulnerabilities in queries"]
 
 
+def test_a_word_may_be_of_any_length(remember, recall):
+    for long in ("q" * 3_000 + "s", "漢" + "z" * 3_000):
+        remember(f"{long} is long")
+        assert recall(long, "audit") == [f"{long} is long"]
+
+
+def test_letters_of_another_kind_are_found_by_plain_ones(remember, recall):
+    remember("𝔘𝔫𝔦𝔠𝔬𝔡𝔢 is here")
+    assert recall("unicode") == recall("𝔘𝔫𝔦𝔠𝔬𝔡𝔢") == ["𝔘𝔫𝔦𝔠𝔬𝔡𝔢 is here"]
+
+
 def test_filters_and_the_newest_first(remember, recall):
     names = ["alpha", "bravo", "charlie", "delta"]
     for number, name in enumerate(names):

@@ -16,6 +16,7 @@ SAME_SUBJECT = 0.6
 SAME_MEASURE = 0.75  # … for two texts that differ in a number
 BANDS, ROWS = 12, 3  # of a signature: texts with SAME_SUBJECT share a band 19 times out of 20
 MOST_WORDS = 5_000  # of one text that are looked at
+LONGEST_WORD = 64  # what follows is left out; no database takes words of any length
 
 WORD = re.compile(r"[^\W_]+")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -77,9 +78,9 @@ def words(text: str) -> list[str]:
     found: list[str] = []
     for word in WORD.findall(plain.replace("'", "").replace("’", "")):
         if not word.isascii() and WITHOUT_SPACES.search(word):
-            found += [part for part in _letters(word) if part]
+            found += [part[:LONGEST_WORD] for part in _letters(word) if part]
         else:
-            found.append(_singular(word))
+            found.append(_singular(word)[:LONGEST_WORD])
         if len(found) >= MOST_WORDS:
             break
     return found[:MOST_WORDS]
@@ -203,7 +204,8 @@ def _permutations() -> list[tuple[int, int]]:
 def _without_accents(text: str) -> str:
     from unicodedata import combining, normalize
 
-    apart = normalize("NFKD", text.casefold())
+    # Capitals that exist in one case only, like 𝔘, are plain ones once they are taken apart.
+    apart = normalize("NFKD", text.casefold()).casefold()
     return normalize("NFC", "".join(letter for letter in apart if not combining(letter)))
 
 
@@ -212,7 +214,7 @@ def _singular(word: str) -> str:
         return word[: word.rindex("ie")] + "y"
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
         return word[:-1]
-    return word[:64]
+    return word
 
 
 def _letters(word: str) -> list[str]:
