@@ -25,6 +25,14 @@ def test_what_one_remembers_another_recalls(hv):
     assert "tester" in sources and "bob" in sources and SQL + "!" in sources
 
 
+def test_what_another_wording_says_more_is_shown(hv):
+    first = hv.ok("remember", "cookie has no secure flag", "--branch", "a").strip()
+    assert "joins" in hv.ok("remember", "cookie has no secure flag on login", "--branch", "a")
+    out = hv.ok("recall", "login")
+    assert out.startswith(first) and "\n    also: cookie has no secure flag on login\n" in out
+    assert "also: cookie" in hv.ok("hive", "a")
+
+
 def test_contradictions_are_shown(hv):
     first = hv.ok("remember", "The parser is safe", "--branch", "a").strip()
     said = hv.ok("remember", "The parser is vulnerable", "--branch", "a")

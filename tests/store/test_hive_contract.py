@@ -15,6 +15,7 @@ from tests.support.databases import dump
 
 SQL = "Login form is vulnerable to SQL injection in auth/login.py:40"
 SQL_TOO = "auth/login.py:40: SQL injection vulnerability in login form"
+FLAG = "the session cookie has no secure flag"
 HOSTILE = [
     "\x1b[2J\x1b]0;owned\x07 clears the screen",
     "<script>alert(1)</script> & </textarea>",
@@ -141,6 +142,50 @@ def test_the_finding_of_a_task_is_found_by_it(add, remember, recall):
     assert recall("", "elsewhere", task=task) == []
 
 
+def test_what_was_joined_is_found_by_the_words_of_every_wording(ledger, add, remember, recall):
+    task = add(NewTask("look", branch="audit"))
+    kept = remember(FLAG, topic="sql")
+    here = remember(FLAG + " on login", "", at=NOW + 1, topic="auth", task=task)
+    there = remember(FLAG + " on logout", at=NOW + 2, topic="auth")
+    assert here.joined and there.joined
+    assert recall("login", "audit") == recall("logout") == recall("", topic="auth") == [FLAG]
+    assert recall("login", task=task) == recall("", topic="AUTH", task=task) == [FLAG]
+    assert recall("password", task=task) == recall("", topic="other", task=task) == []
+    [known] = ledger.recall(Wanted(("login",)), 9)
+    assert known.also == (FLAG + " on login", FLAG + " on logout")
+    assert ledger.reports([Branch("audit")], 9)[0].known == (known,) == (there.known,)
+    ledger.forget(here.id, "me", NOW)
+    assert recall("login") == [] and recall("logout") == recall("", topic="auth") == [FLAG]
+    ledger.forget(there.id, "me", NOW)
+    assert recall("", topic="auth") == recall("logout") == [] and recall("", topic="sql") == [FLAG]
+    assert ledger.recall(Wanted(("flag",)), 9) == [kept.known]
+
+
+def test_the_heir_of_a_forgotten_finding_is_found_by_every_wording(ledger, remember, recall):
+    first = remember(FLAG)
+    remember(FLAG + " on login", at=NOW + 1, topic="auth")
+    remember(FLAG + " on logout", at=NOW + 2, topic="out")
+    ledger.forget(first.id, "me", NOW)
+    assert recall("logout") == recall("", topic="out") == recall("login") == [FLAG + " on login"]
+
+
+def test_a_wording_counts_when_the_best_is_sought(remember, recall):
+    remember(FLAG)
+    remember(FLAG + " on kerberos", at=NOW + 1)
+    remember("the cookie jar is empty", at=NOW + 2)
+    assert recall("cookie kerberos", "audit") == [FLAG, "the cookie jar is empty"]
+
+
+def test_the_findings_of_a_task_are_the_newest_first(add, remember, recall):
+    task = add(NewTask("look", branch="audit"))
+    for number in range(600):
+        remember(f"fact{number}", "", at=NOW + number % 7 * 1000 + number, task=task)
+    found = recall(task=task, limit=1000)
+    newest = sorted(range(600), key=lambda number: number % 7 * 1000 + number, reverse=True)
+    assert found == [f"fact{number}" for number in newest]
+    assert recall(task=task, limit=5) == found[:5]
+
+
 # Looking
 
 
@@ -170,8 +215,15 @@ def test_of_common_words_the_newest_are_seen_and_what_has_all_of_them(
     for number in range(8):
         remember(f"alpha of part{number}", at=NOW + number)
         remember(f"beta of part{number}", at=NOW + 100 + number)
-    assert recall("alpha beta", "audit")[0] == "alpha beta together"
-    assert recall("alpha", "audit") == [f"alpha of part{n}" for n in (7, 6, 5, 4, 3)]
+    assert recall("alpha beta", "audit", limit=5)[0] == "alpha beta together"
+    assert recall("alpha", "audit", limit=5) == [f"alpha of part{n}" for n in (7, 6, 5, 4, 3)]
+
+
+def test_as_many_are_found_as_are_asked_for(remember, recall):
+    for number in range(320):
+        remember(f"login of part{number}", at=NOW + number)
+    assert len(recall("login", limit=90)) == 90
+    assert len(recall("login", "audit", limit=1000)) == 320
 
 
 def test_words_are_found_whatever_their_form(remember, recall):

@@ -14,7 +14,7 @@ from hypervisor.faces.mcp.tool import ADD, READ, Offer
 from hypervisor.operations import hive
 
 LONGEST_SHOWN = 2_000
-LONGEST_DOUBT = 300
+LONGEST_OTHER = 300
 MOST_RECALLED = 50
 
 
@@ -80,13 +80,14 @@ def shown(known: Known) -> dict[str, Any]:
     finding = known.finding
     return without_empty(
         id=finding.id, text=cut(finding.text, LONGEST_SHOWN), branch=finding.branch,
-        topic=finding.topic, kind=finding.kind, agents=known.sources, doubts=_doubts(known),
+        also=[cut(wording, LONGEST_OTHER) for wording in known.also], topic=finding.topic,
+        kind=finding.kind, agents=known.sources, doubts=_doubts(known),
     )  # fmt: skip
 
 
 def _doubts(known: Known) -> list[dict[str, Any]]:
     return [
-        {"why": doubt.why, "other": doubt.other, "text": cut(doubt.text, LONGEST_DOUBT)}
+        {"why": doubt.why, "other": doubt.other, "text": cut(doubt.text, LONGEST_OTHER)}
         for doubt in known.doubts
     ]
 
