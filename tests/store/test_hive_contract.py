@@ -342,6 +342,24 @@ def test_no_branch_is_its_own_ancestor(store, ledger, name, parent):
     assert dump(store) == before
 
 
+def test_no_chain_of_branches_is_longer_than_fifty(store, ledger):
+    def chain(name, length):
+        for number in range(2, length + 1):
+            ledger.set_branch(f"{name}{number}", f"{name}{number - 1}", None, "me", NOW)
+
+    chain("a", 48)
+    chain("b", 6)
+    before = dump(store)
+    with pytest.raises(InvalidInput, match="a48 would be more than 50 branches deep"):
+        ledger.set_branch("a1", "b6", None, "me", NOW + 1)
+    with pytest.raises(InvalidInput, match="b6 would be"):
+        ledger.set_branch("b1", "a45", None, "me", NOW + 1)
+    assert dump(store) == before
+    ledger.set_branch("a1", "b2", None, "me", NOW + 1)
+    with pytest.raises(InvalidInput, match="c would be"):
+        ledger.set_branch("c", "a48", None, "me", NOW + 1)
+
+
 def test_a_report_adds_up_what_a_branch_knows(ledger, remember):
     for by in ("ann", "bob"):
         remember(SQL, by=by, topic="sql")

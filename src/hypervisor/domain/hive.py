@@ -119,10 +119,19 @@ def ancestors(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 
 def descendants(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
     """The branch and all below it, parents first."""
-    found = [name]
-    for each in found:
-        found += sorted(child for child, up in parents.items() if up == each and child not in found)
-    return tuple(found)
+    return tuple(each for level in levels(name, parents) for each in level)
+
+
+def levels(name: str, parents: Mapping[str, str]) -> list[list[str]]:
+    """The branch, its children, their children, and so on."""
+    children: dict[str, list[str]] = {}
+    for child in sorted(parents):
+        children.setdefault(parents[child], []).append(child)
+    found, seen = [[name]], {name}
+    while below := [c for up in found[-1] for c in children.get(up, ()) if c not in seen]:
+        found.append(below)
+        seen.update(below)
+    return found
 
 
 def weight(findings: int) -> float:
