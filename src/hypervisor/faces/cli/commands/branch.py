@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace) -> None:
     if args.name is None and (args.parent is not None or args.git is not None):
         raise InvalidInput("--parent and --git need the name of a branch.")
+    args.only_looks = args.name is None
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
