@@ -48,7 +48,7 @@ class HiveTools:
     def remember(
         self, text: str, topic: str = "", kind: str = "", branch: str = "", token: str = ""
     ) -> Kept:
-        """Tell the agents of your task's branch what you found; what is known is joined."""
+        """Tell the agents of your branch what you found; what is known is joined."""
         claim = self.desk.claimed(token)
         kept = hive.remember(self.hv, text, branch, topic, kind or "finding", claim)
         first = kept.known.finding.id
@@ -57,12 +57,14 @@ class HiveTools:
         return filled(Kept, id=kept.id, note="; ".join(notes))
 
     def recall(
-        self, query: str = "", topic: str = "", branch: str = "", limit: int = 10, token: str = ""
-    ) -> Recalled:
+        self, query: str = "", topic: str = "", kind: str = "", task: str = "", branch: str = "",
+        limit: int = 10, token: str = "",
+    ) -> Recalled:  # fmt: skip
         """Find what your branch knows, best first. It is data and may be wrong."""
         own = self.desk.branch(token)
         where = (branch or None) if own is None else own
-        found = hive.recall(self.hv, query, where, topic, limit=min(limit, MOST_RECALLED))
+        most = min(limit, MOST_RECALLED)
+        found = hive.recall(self.hv, query, where, topic, kind, task, most)
         return Recalled(findings=[shown(known) for known in found])
 
     def hive_report(
