@@ -136,8 +136,7 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 def same(one: Gist, other: Gist) -> bool:
     """Whether two texts say the same: nearly the same words, the same numbers and signs, no other
-    verdict.
-    One may say more than the other; each naming something of its own are two things."""
+    verdict. One may say more than the other; each naming something of its own are two things."""
     return (
         one.exact == other.exact
         and not _opposed(one, other)
