@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from hypervisor.domain.hive import Branch
+from hypervisor.faces.cli.commands.branch import _tree
 from tests.cli.conftest import PROGRAM
 
 SQL = "login.py builds its SQL query from user input"
@@ -23,6 +25,14 @@ def test_what_one_remembers_another_recalls(hv):
     assert (known["finding"]["text"], known["sources"]) == (SQL, 2)
     sources = hv.ok("recall", "--joined", first)
     assert "tester" in sources and "bob" in sources and SQL + "!" in sources
+
+
+def test_what_another_wording_says_more_is_shown(hv):
+    first = hv.ok("remember", "cookie has no secure flag", "--branch", "a").strip()
+    assert "joins" in hv.ok("remember", "cookie has no secure flag on login", "--branch", "a")
+    out = hv.ok("recall", "login")
+    assert out.startswith(first) and "\n    also: cookie has no secure flag on login\n" in out
+    assert "also: cookie" in hv.ok("hive", "a")
 
 
 def test_contradictions_are_shown(hv):
@@ -51,6 +61,12 @@ def test_branches_are_a_tree(hv):
     assert hv.ok("branch") == "main\n  audit\n    sql  git feature/sql\n"
     assert "cannot be the parent" in hv.refused(2, "branch", "main", "--parent", "sql")
     assert [b["name"] for b in hv.json("branch")] == ["audit", "main", "sql"]
+
+
+def test_any_depth_of_branches_is_shown(capsys):
+    _tree(tuple(Branch(f"b{n}", f"b{n - 1}" if n else "") for n in range(3_000)))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3_000 and lines[-1] == "  " * 2_999 + "b2999"
 
 
 def test_a_claim_brings_its_branch_along(hv):

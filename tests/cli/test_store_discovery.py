@@ -58,7 +58,8 @@ def test_it_is_found_upwards(bare):
     "args",
     [
         ["ls"], ["show", "x"], ["claim"], ["stats"], ["events"], ["doctor"], ["cancel", "x"],
-        ["receipt", "verify"], ["heartbeat", "0q13dmzm50c0.1.abcd"],
+        ["receipt", "verify"], ["heartbeat", "0q13dmzm50c0.1.abcd"], ["branch"], ["recall", "x"],
+        ["hive"], ["remember", "--forget", "1q24bmmy5re9"], ["notify", "ls"], ["notify", "rm", "x"],
     ],
 )  # fmt: skip
 def test_only_adding_makes_a_store(bare, args):

@@ -25,6 +25,10 @@ SAME = [
     ("The upload folder of the shop on this host is writable by all users",
      "The upload folder of the shop on this host is writable by all users, see nginx.conf"),
     ("Größe wird nicht geprüft", "GROSSE wird nicht gepruft"),
+    ("The input of the form is validated before it is stored in the table",
+     "Validation of the input of the form before it is stored in the table"),
+    ("the orders table has no index", "the orders table has no index on it"),
+    ("👍", " 👍\n"),
 ]  # fmt: skip
 DIFFERENT = [
     ("SQL injection in login.py line 40", "SQL injection in login.py line 90"),
@@ -36,6 +40,22 @@ DIFFERENT = [
      "The function parse_body in module http lacks a docstring"),
     ("The user table of the main database has no index on its email column",
      "The order table of the main database has no index on its email column"),
+    ("the transaction service in the Berlin cluster writes its log file as root user",
+     "the translation service in the Berlin cluster writes its log file as root user"),
+    ("the internal port of the backup host in Berlin is never closed by anybody",
+     "the internet port of the backup host in Berlin is never closed by anybody"),
+    ("the product database of the shop in Berlin has a backup every single night",
+     "the production database of the shop in Berlin has a backup every single night"),
+    ("👍", "👎"),
+    ("🔥🔥", "✅ ✅"),
+    ("!!!", "???"),
+    ("it was there", "that is it"),
+    ("the deploy to Berlin 👍", "the deploy to Berlin 👎"),
+    ("the loop ends when i < n", "the loop ends when i > n"),
+    ("the result is checked: a == b", "the result is checked: a != b"),
+    ("the call returns 1", "the call returns -1"),
+    ("किताब दिन", "किताब दान"),
+    ("ガラス", "カラス"),
     ("Users are stored in Redis", "Sessions are signed with a key"),
 ]  # fmt: skip
 AGAINST = [
@@ -44,12 +64,18 @@ AGAINST = [
     ("The test suite passes on Windows", "The test suite fails on Windows", "opposite verdicts"),
     ("timeout is 30 seconds", "timeout is 60 seconds", "different numbers: 30 and 60"),
     ("uploads have a size limit", "uploads have no size limit", "one of them says not"),
+    ("debug mode is on", "debug mode is off", "opposite verdicts"),
+    ("debug mode is turned on here", "debug mode is disabled here", "opposite verdicts"),
+    ("debug mode is on by default", "debug mode is not on by default", "opposite verdicts"),
 ]
 NOT_AGAINST = [
     ("SQL injection in login.py line 40", "SQL injection in login.py line 90"),
     ("login.py:40 leaks memory", "login.py:90 leaks memory"),
     ("The parser is safe", "The cache is unsafe"),
     ("The parser is safe", "The parser is fast"),
+    ("the orders table has no index", "the orders table has no index on it"),
+    ("the flag is on the cookie", "the flag is off"),
+    ("👍", "no"),
 ]
 
 
@@ -99,3 +125,15 @@ def test_a_query_has_telling_words_only_unless_it_has_none():
 
 def test_many_words_are_cut():
     assert len(words("a b c " * 100_000)) == 5_000
+
+
+@pytest.mark.parametrize("end", ["", "s", "ies", "ie", "漢"])
+def test_any_word_is_cut(end):
+    """PostgreSQL refuses words of more than 2,046 bytes, asked for or stored."""
+    long = "a" * 3_000 + end
+    assert max(map(len, words(f"{long} 漢{long}"))) == 64
+    assert words(long)[0] == words("a" * 4_000)[0]
+
+
+def test_letters_of_any_kind_are_small_ones():
+    assert words("𝔘𝔫𝔦𝔠𝔬𝔡𝔢 ＬＯＧＩＮ ℌello") == ["unicode", "login", "hello"]

@@ -42,6 +42,32 @@ def test_agents_of_a_branch_share_what_they_find(place):
     anyio.run(work)
 
 
+def test_recall_takes_all_filters_and_no_other(place):
+    with place.open() as hv:
+        [task, other] = hv.add([NewTask("Look"), NewTask("Look again")]).ids
+        hv.remember("alpha here", kind="decision", claim=task)
+        hv.remember("bravo here", claim=task)
+        hv.remember("charlie here", kind="decision", claim=other)
+
+    async def work():
+        async with place.client("worker") as client:
+
+            async def found(**given):
+                answer = await call(client, "recall", query="here", **given)
+                return sorted(each["text"].split()[0] for each in answer["findings"])
+
+            assert await found(kind="decision") == ["alpha", "charlie"]
+            assert await found(task=task) == ["alpha", "bravo"]
+            assert await found(task=task, kind="decision") == ["alpha"]
+            said = await refused(client, "recall", query="here", knd="decision")
+            assert said.startswith("recall has no argument 'knd'. It takes: query, topic, kind,")
+            said = await refused(client, "remember", text="x", kinds="decision")
+            assert "has no argument 'kinds'" in said and "Nothing was changed" in said
+            assert len(await found()) == 3
+
+    anyio.run(work)
+
+
 def test_an_agent_that_was_given_a_task_is_of_its_branch(place):
     with place.open() as hv:
         hv.add([NewTask("Look", branch="audit")])

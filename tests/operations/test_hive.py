@@ -98,6 +98,13 @@ def test_what_is_told_in_a_prompt_stays_within_its_size(hv):
     assert relevant(hv.store, task, 100) == ""
 
 
+def test_a_prompt_tells_what_another_wording_says_more(hv):
+    hv.remember("cookie has no secure flag", "b")
+    hv.remember("cookie has no secure flag on login", "b")
+    told = relevant(hv.store, task_of(hv, "Look at the login", "b"))
+    assert "cookie has no secure flag (also: cookie has no secure flag on login)" in told
+
+
 def test_a_task_of_no_branch_is_told_nothing(hv):
     """What was found beside all branches is nobody's to rely on, unless they ask for it."""
     hv.remember("the parser has a quirk")

@@ -15,6 +15,7 @@ from tests.support.databases import dump
 
 SQL = "Login form is vulnerable to SQL injection in auth/login.py:40"
 SQL_TOO = "auth/login.py:40: SQL injection vulnerability in login form"
+FLAG = "the session cookie has no secure flag"
 HOSTILE = [
     "\x1b[2J\x1b]0;owned\x07 clears the screen",
     "<script>alert(1)</script> & </textarea>",
@@ -141,6 +142,50 @@ def test_the_finding_of_a_task_is_found_by_it(add, remember, recall):
     assert recall("", "elsewhere", task=task) == []
 
 
+def test_what_was_joined_is_found_by_the_words_of_every_wording(ledger, add, remember, recall):
+    task = add(NewTask("look", branch="audit"))
+    kept = remember(FLAG, topic="sql")
+    here = remember(FLAG + " on login", "", at=NOW + 1, topic="auth", task=task)
+    there = remember(FLAG + " on logout", at=NOW + 2, topic="auth")
+    assert here.joined and there.joined
+    assert recall("login", "audit") == recall("logout") == recall("", topic="auth") == [FLAG]
+    assert recall("login", task=task) == recall("", topic="AUTH", task=task) == [FLAG]
+    assert recall("password", task=task) == recall("", topic="other", task=task) == []
+    [known] = ledger.recall(Wanted(("login",)), 9)
+    assert known.also == (FLAG + " on login", FLAG + " on logout")
+    assert ledger.reports([Branch("audit")], 9)[0].known == (known,) == (there.known,)
+    ledger.forget(here.id, "me", NOW)
+    assert recall("login") == [] and recall("logout") == recall("", topic="auth") == [FLAG]
+    ledger.forget(there.id, "me", NOW)
+    assert recall("", topic="auth") == recall("logout") == [] and recall("", topic="sql") == [FLAG]
+    assert ledger.recall(Wanted(("flag",)), 9) == [kept.known]
+
+
+def test_the_heir_of_a_forgotten_finding_is_found_by_every_wording(ledger, remember, recall):
+    first = remember(FLAG)
+    remember(FLAG + " on login", at=NOW + 1, topic="auth")
+    remember(FLAG + " on logout", at=NOW + 2, topic="out")
+    ledger.forget(first.id, "me", NOW)
+    assert recall("logout") == recall("", topic="out") == recall("login") == [FLAG + " on login"]
+
+
+def test_a_wording_counts_when_the_best_is_sought(remember, recall):
+    remember(FLAG)
+    remember(FLAG + " on kerberos", at=NOW + 1)
+    remember("the cookie jar is empty", at=NOW + 2)
+    assert recall("cookie kerberos", "audit") == [FLAG, "the cookie jar is empty"]
+
+
+def test_the_findings_of_a_task_are_the_newest_first(add, remember, recall):
+    task = add(NewTask("look", branch="audit"))
+    for number in range(600):
+        remember(f"fact{number}", "", at=NOW + number % 7 * 1000 + number, task=task)
+    found = recall(task=task, limit=1000)
+    newest = sorted(range(600), key=lambda number: number % 7 * 1000 + number, reverse=True)
+    assert found == [f"fact{number}" for number in newest]
+    assert recall(task=task, limit=5) == found[:5]
+
+
 # Looking
 
 
@@ -170,8 +215,15 @@ def test_of_common_words_the_newest_are_seen_and_what_has_all_of_them(
     for number in range(8):
         remember(f"alpha of part{number}", at=NOW + number)
         remember(f"beta of part{number}", at=NOW + 100 + number)
-    assert recall("alpha beta", "audit")[0] == "alpha beta together"
-    assert recall("alpha", "audit") == [f"alpha of part{n}" for n in (7, 6, 5, 4, 3)]
+    assert recall("alpha beta", "audit", limit=5)[0] == "alpha beta together"
+    assert recall("alpha", "audit", limit=5) == [f"alpha of part{n}" for n in (7, 6, 5, 4, 3)]
+
+
+def test_as_many_are_found_as_are_asked_for(remember, recall):
+    for number in range(320):
+        remember(f"login of part{number}", at=NOW + number)
+    assert len(recall("login", limit=90)) == 90
+    assert len(recall("login", "audit", limit=1000)) == 320
 
 
 def test_words_are_found_whatever_their_form(remember, recall):
@@ -179,6 +231,17 @@ def test_words_are_found_whatever_their_form(remember, recall):
     assert recall("GRÖSSE", "audit") == recall("tabellen naive", "audit") != []
     remember("Two vulnerabilities in queries")
     assert recall("vulnerability query", "audit") == ["Two vulnerabilities in queries"]
+
+
+def test_a_word_may_be_of_any_length(remember, recall):
+    for long in ("q" * 3_000 + "s", "漢" + "z" * 3_000):
+        remember(f"{long} is long")
+        assert recall(long, "audit") == [f"{long} is long"]
+
+
+def test_letters_of_another_kind_are_found_by_plain_ones(remember, recall):
+    remember("𝔘𝔫𝔦𝔠𝔬𝔡𝔢 is here")
+    assert recall("unicode") == recall("𝔘𝔫𝔦𝔠𝔬𝔡𝔢") == ["𝔘𝔫𝔦𝔠𝔬𝔡𝔢 is here"]
 
 
 def test_filters_and_the_newest_first(remember, recall):
@@ -277,6 +340,24 @@ def test_no_branch_is_its_own_ancestor(store, ledger, name, parent):
     with pytest.raises(InvalidInput, match="cannot be the parent"):
         ledger.set_branch(name, parent, None, "me", NOW + 1)
     assert dump(store) == before
+
+
+def test_no_chain_of_branches_is_longer_than_fifty(store, ledger):
+    def chain(name, length):
+        for number in range(2, length + 1):
+            ledger.set_branch(f"{name}{number}", f"{name}{number - 1}", None, "me", NOW)
+
+    chain("a", 48)
+    chain("b", 6)
+    before = dump(store)
+    with pytest.raises(InvalidInput, match="a48 would be more than 50 branches deep"):
+        ledger.set_branch("a1", "b6", None, "me", NOW + 1)
+    with pytest.raises(InvalidInput, match="b6 would be"):
+        ledger.set_branch("b1", "a45", None, "me", NOW + 1)
+    assert dump(store) == before
+    ledger.set_branch("a1", "b2", None, "me", NOW + 1)
+    with pytest.raises(InvalidInput, match="c would be"):
+        ledger.set_branch("c", "a48", None, "me", NOW + 1)
 
 
 def test_a_report_adds_up_what_a_branch_knows(ledger, remember):

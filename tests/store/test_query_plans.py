@@ -66,6 +66,8 @@ HOT = {
     "FINDINGS": (hive_reading.BY_ID.format("?,?"), ("a", "b"), set()),
     "NEWEST": (hive_reading.NEWEST, (9,), {"sqlite_autoindex_findings_1"}),
     "JOINED": (hive_reading.JOINED, ("a", "a"), {"findings_joined"}),
+    "SAID": (hive_reading.SAID.format("?,?"), ("a", "b"), {"findings_joined"}),
+    "WORDINGS": (hive.WORDINGS, ("a", "a"), {"findings_joined"}),
     "OF_TASK": (hive_reading.OF_TASK, ("t",), {"findings_of_task"}),
     "DOUBTS": (hive_reading.DOUBTS.format("?,?"), ("a", "b"), set()),
     "COUNTS": (hive_reading.COUNTS.format("?,?"), ("a", "b"), {"findings_of_branch"}),

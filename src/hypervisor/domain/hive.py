@@ -10,11 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from math import log
 from typing import NamedTuple
 
+from hypervisor.domain.ids import decode
+
 LONGEST_FINDING = 20_000
 MOST_ANCESTORS = 50
 MOST_SEARCHED = 12  # words of a query
 RARE = 300  # a word with fewer findings than this is searched through, else the newest are seen
-MOST_WEIGHED = 60  # candidates whose texts are read
+MOST_WEIGHED = 60  # candidates whose texts are read, unless more are asked for
+MOST_WORDINGS = 3  # that are shown beside the first
 OFTEN = 0.5  # what it is worth, in rare words, that another source says the same
 NEAR = 0.25  # … that it is of the branch itself and not of an ancestor
 
@@ -65,12 +68,14 @@ class Doubt(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A finding with all that joined it: `times` it was found, by so many `sources`."""
+    """A finding with all that joined it: `times` it was found, by so many `sources`. `also` are
+    wordings that say more than the first."""
 
     finding: Finding
     times: int = 1
     sources: int = 1
     doubts: tuple[Doubt, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 class Remembered(NamedTuple):
@@ -114,10 +119,19 @@ def ancestors(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 
 def descendants(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
     """The branch and all below it, parents first."""
-    found = [name]
-    for each in found:
-        found += sorted(child for child, up in parents.items() if up == each and child not in found)
-    return tuple(found)
+    return tuple(each for level in levels(name, parents) for each in level)
+
+
+def levels(name: str, parents: Mapping[str, str]) -> list[list[str]]:
+    """The branch, its children, their children, and so on."""
+    children: dict[str, list[str]] = {}
+    for child in sorted(parents):
+        children.setdefault(parents[child], []).append(child)
+    found, seen = [[name]], {name}
+    while below := [c for up in found[-1] for c in children.get(up, ()) if c not in seen]:
+        found.append(below)
+        seen.update(below)
+    return found
 
 
 def weight(findings: int) -> float:
@@ -125,7 +139,9 @@ def weight(findings: int) -> float:
     return log(1 + 1000 / max(findings, 1))
 
 
-def shortlist(by_word: Mapping[str, Collection[int]], every: Collection[int]) -> list[int]:
+def shortlist(
+    by_word: Mapping[str, Collection[int]], every: Collection[int], wanted: int
+) -> list[int]:
     """The most promising of the findings that each word, or all of them together, led to."""
     scores: dict[int, float] = {}
     for found in by_word.values():
@@ -135,23 +151,43 @@ def shortlist(by_word: Mapping[str, Collection[int]], every: Collection[int]) ->
     total = sum(weight(len(found)) for found in by_word.values())
     scores |= dict.fromkeys(every, total)
     best = sorted(scores, key=lambda number: (-scores[number], -number))
-    return best[:MOST_WEIGHED]
+    return best[: max(MOST_WEIGHED, wanted)]
 
 
 def ranked(
-    known: Sequence[Known], weights: Mapping[str, float], branches: Sequence[str] | None
-) -> list[Known]:
-    """Best first: rare words count more, then how many say so, how near, how new."""
+    known: Sequence[Known], weights: Mapping[str, float], branches: Sequence[str] | None,
+    by_word: Mapping[str, Collection[int]],
+) -> list[Known]:  # fmt: skip
+    """Best first: rare words count more, then how many say so, how near, how new. A word may be
+    one of another wording; then only the index led to it."""
     from hypervisor.domain.likeness import words  # most who name a branch compare no texts
 
     def score(each: Known) -> tuple[float, str]:
         there = set(words(f"{each.finding.topic} {each.finding.text}"))
-        found = sum(worth for word, worth in weights.items() if word in there)
+        number = decode(each.finding.id)
+        found = sum(
+            worth for word, worth in weights.items() if word in there or number in by_word[word]
+        )
         often = OFTEN * log(each.sources)
         near = NEAR if branches and each.finding.branch == branches[0] else 0.0
         return found + often + near, each.finding.id
 
     return sorted(known, key=score, reverse=True)
+
+
+def further(text: str, others: Sequence[str]) -> tuple[str, ...]:
+    """Those of the other wordings that have telling words which none before has."""
+    from hypervisor.domain.likeness import MOST_WORDS, search_words
+
+    found: list[str] = []
+    there = set(search_words(text, MOST_WORDS))
+    for other in others:
+        if len(found) == MOST_WORDINGS:
+            break
+        if more := set(search_words(other, MOST_WORDS)) - there:
+            found.append(other)
+            there |= more
+    return tuple(found)
 
 
 def headline(report: BranchReport) -> str:
@@ -167,7 +203,8 @@ def headline(report: BranchReport) -> str:
 def told(known: Known, longest: int = LONGEST_FINDING) -> str:
     """A finding on one line, for a prompt."""
     finding = known.finding
-    text = " ".join(finding.text.split())
+    also = f" (also: {'; '.join(known.also)})" if known.also else ""
+    text = " ".join((finding.text + also).split())
     text = text if len(text) <= longest else text[: longest - 1] + "…"
     about = ", ".join(part for part in (finding.topic, finding.kind) if part)
     by = f" (found by {known.sources} agents)" if known.sources > 1 else ""

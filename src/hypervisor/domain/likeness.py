@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 ALIKE = 0.7  # share of words in common from which on two texts say the same
@@ -16,9 +17,11 @@ SAME_SUBJECT = 0.6
 SAME_MEASURE = 0.75  # … for two texts that differ in a number
 BANDS, ROWS = 12, 3  # of a signature: texts with SAME_SUBJECT share a band 19 times out of 20
 MOST_WORDS = 5_000  # of one text that are looked at
+LONGEST_WORD = 64  # what follows is left out; no database takes words of any length
 
 WORD = re.compile(r"[^\W_]+")
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+NEITHER = re.compile(r"[^\w\s]")
+NUMBER = re.compile(r"(?:(?<![^\s(=])[-−])?\d+(?:[.,]\d+)*")
 # A place is no statement: the same thing may be found in two lines.
 PLACE = re.compile(
     r"(?:\blines?|\brows?|\bcolumns?|\bpages?|\bpp?\.|#|:)\s*\d+(?:\s*[-–,:]\s*\d+)*", re.I
@@ -42,7 +45,9 @@ _WEAK = (
     "critical serious severe important note warning"
 )
 WEAK_WORDS = frozenset(_WEAK.split())
-AKIN = 5  # letters that two forms of a word begin with
+# Of the forms of one word. Few: market and marketing, product and production are two things.
+ENDING = re.compile(r"(?:(?<=at)(?:ing|ion)|(?<=b)(?:le|ility)|ed|e?ly|e)\Z")
+AKIN = 5  # letters at least that two forms of a word have in common
 VERDICTS: tuple[tuple[str, str], ...] = (
     ("safe secure harmless sanitized sanitised escaped protected",
      "unsafe insecure vulnerable dangerous exploitable unsanitized unsanitised unescaped "
@@ -52,12 +57,14 @@ VERDICTS: tuple[tuple[str, str], ...] = (
      "fails failed failing broken breaks crashes crashed"),
     ("exists present found available", "missing absent unavailable"),
     ("needed required used necessary", "unneeded unused unnecessary superfluous obsolete"),
-    ("enabled on active", "disabled off inactive"),
+    ("enabled active", "disabled off inactive"),  # and "turned on": see _turned_on
     ("allowed permitted accepted", "forbidden denied refused rejected"),
     ("fixed resolved solved", "unfixed unresolved unsolved open"),
     ("fast faster", "slow slower"),
     ("complete finished done", "incomplete unfinished"),
 )  # fmt: skip
+TURNED = ("turned", "turn", "switched", "switch")
+BEING = ("is", "are", "was", "were", "be", "been", "not")
 PRIME = (1 << 61) - 1
 
 
@@ -66,8 +73,8 @@ class Gist(NamedTuple):
 
     words: frozenset[str]
     subject: frozenset[str]  # without verdicts and numbers
-    numbers: frozenset[str]  # all, to tell two texts apart
-    measures: frozenset[str]  # without those that only name a place
+    exact: frozenset[str]  # what tells two texts apart: all numbers, signs like <, letters like दि
+    measures: frozenset[str]  # numbers without those that only name a place
     leaning: dict[int, bool]  # for or against, by the row of VERDICTS; -1: negated at all
 
 
@@ -77,9 +84,9 @@ def words(text: str) -> list[str]:
     found: list[str] = []
     for word in WORD.findall(plain.replace("'", "").replace("’", "")):
         if not word.isascii() and WITHOUT_SPACES.search(word):
-            found += [part for part in _letters(word) if part]
+            found += [part[:LONGEST_WORD] for part in _letters(word) if part]
         else:
-            found.append(_singular(word))
+            found.append(_singular(word)[:LONGEST_WORD])
         if len(found) >= MOST_WORDS:
             break
     return found[:MOST_WORDS]
@@ -95,15 +102,17 @@ def search_words(text: str, most: int) -> list[str]:
 def gist(text: str) -> Gist:
     all_words = words(text)
     content = frozenset(word for word in all_words if word not in STOP_WORDS)
+    # Without a telling word, nothing but the same text is like it.
+    content = content or frozenset({" ".join(text.split())})
     leaning = _leaning(all_words)
     subject = frozenset(
         word
         for word in content
-        if word not in NEGATIONS and word not in _sides() and not word[0].isdigit()
+        if word not in NEGATIONS and word not in _sides() and not word[:1].isdigit()
     )
-    places = PLACE.sub(" ", text)
-    return Gist(content, subject, frozenset(NUMBER.findall(text)),
-                frozenset(NUMBER.findall(places)), leaning)  # fmt: skip
+    exact = frozenset(NUMBER.findall(text)) | _signs(text) | _marked(text)
+    measures = frozenset(NUMBER.findall(PLACE.sub(" ", text)))
+    return Gist(content, subject, exact, measures, leaning)
 
 
 def signature(text: Gist) -> list[str]:
@@ -111,7 +120,7 @@ def signature(text: Gist) -> list[str]:
     from hashlib import blake2b
     from zlib import crc32
 
-    hashes = [crc32(word.encode()) + 1 for word in (text.subject or text.words)] or [1]
+    hashes = [crc32(word.encode()) + 1 for word in (text.subject or text.words)]
     least = [min((a * each + b) % PRIME for each in hashes) for a, b in _permutations()]
     bands = (least[start : start + ROWS] for start in range(0, BANDS * ROWS, ROWS))
     return [
@@ -126,10 +135,10 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def same(one: Gist, other: Gist) -> bool:
-    """Whether two texts say the same: nearly the same words, the same numbers, no other verdict.
-    One may say more than the other; each naming something of its own are two things."""
+    """Whether two texts say the same: nearly the same words, the same numbers and signs, no other
+    verdict. One may say more than the other; each naming something of its own are two things."""
     return (
-        one.numbers == other.numbers
+        one.exact == other.exact
         and not _opposed(one, other)
         and (-1 in one.leaning) == (-1 in other.leaning)
         and jaccard(one.words, other.words) >= ALIKE
@@ -153,11 +162,42 @@ def contradiction(one: Gist, other: Gist) -> str:
 
 def _lacks(one: Gist, other: Gist) -> bool:
     """Whether the other one names something that this one does not, in any form."""
-    mine = {word[:AKIN] for word in one.words if len(word) >= AKIN}
+    mine = {_stem(word) for word in one.words}
     return any(
-        word not in WEAK_WORDS and word not in _sides() and word[:AKIN] not in mine
+        word not in WEAK_WORDS
+        and word not in _sides()
+        and (len(_stem(word)) < AKIN or _stem(word) not in mine)
         for word in other.words - one.words
     )
+
+
+def _stem(word: str) -> str:
+    return ENDING.sub("", word)
+
+
+def _signs(text: str) -> set[str]:
+    """Characters that are neither letters nor punctuation: + < = € 👍."""
+    from unicodedata import category
+
+    others = set(NEITHER.findall(text.replace("!=", "≠")))
+    return {sign for sign in others if category(sign) in ("Sc", "Sm", "So")}
+
+
+def _marked(text: str) -> set[str]:
+    """Letters with their vowel signs and the like, which tell words apart as letters do. Accents,
+    and the points of Hebrew and Arabic, are often left out."""
+    from unicodedata import category, combining, normalize
+
+    if text.isascii():
+        return set()
+    apart = normalize("NFD", text.casefold())
+    return {
+        letter + mark
+        for letter, mark in pairwise(apart)
+        if category(mark)[0] == "M"
+        and category(letter)[0] in "LM"
+        and (combining(mark) in (0, 7, 8, 9) or 84 <= combining(mark) < 200)
+    }
 
 
 def _opposed(one: Gist, other: Gist) -> bool:
@@ -169,13 +209,21 @@ def _leaning(all_words: list[str]) -> dict[int, bool]:
     """Which verdicts the words give; one that follows a negation counts the other way round."""
     found: dict[int, bool] = {}
     for place, word in enumerate(all_words):
-        side = _sides().get(word)
+        side = _sides().get("enabled" if _turned_on(all_words, place) else word)
         negated = any(before in NEGATIONS for before in all_words[max(place - 3, 0) : place])
         if side is not None:
             found.setdefault(side[0], side[1] is not negated)
     if not found and any(word in NEGATIONS for word in all_words):
         found[-1] = True
     return found
+
+
+def _turned_on(all_words: list[str], place: int) -> bool:
+    """Whether this word is the "on" of "turned on", "is on": mostly it only says where."""
+    if all_words[place] != "on" or place == 0:
+        return False
+    before, after = all_words[place - 1], all_words[place + 1 : place + 2]
+    return before in TURNED or (before in BEING and after in ([], ["by"]))
 
 
 @lru_cache(maxsize=1)
@@ -203,7 +251,8 @@ def _permutations() -> list[tuple[int, int]]:
 def _without_accents(text: str) -> str:
     from unicodedata import combining, normalize
 
-    apart = normalize("NFKD", text.casefold())
+    # Capitals that exist in one case only, like 𝔘, are plain ones once they are taken apart.
+    apart = normalize("NFKD", text.casefold()).casefold()
     return normalize("NFC", "".join(letter for letter in apart if not combining(letter)))
 
 
@@ -212,7 +261,7 @@ def _singular(word: str) -> str:
         return word[: word.rindex("ie")] + "y"
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
         return word[:-1]
-    return word[:64]
+    return word
 
 
 def _letters(word: str) -> list[str]:

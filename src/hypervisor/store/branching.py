@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypervisor.domain.errors import InvalidInput
-from hypervisor.domain.hive import MOST_ANCESTORS, Branch, ancestors
+from hypervisor.domain.hive import MOST_ANCESTORS, Branch, ancestors, levels
 from hypervisor.store import log
 from hypervisor.store.session import Session
 
@@ -49,7 +49,7 @@ def set_branch(
         parent=was.parent if parent is None else parent, git=was.git if git is None else git
     )
     if parent:
-        _refuse_circle(name, parent, parents(session))
+        _refuse_circle_or_depth(name, parent, parents(session))
     session.run(SET, (found.parent, found.git, name))
     if found.git:
         session.run(UNTIE, (found.git, name))
@@ -59,14 +59,15 @@ def set_branch(
     return found
 
 
-def _refuse_circle(name: str, parent: str, known: dict[str, str]) -> None:
-    above = ancestors(parent, known)
-    if name in above:
+def _refuse_circle_or_depth(name: str, parent: str, known: dict[str, str]) -> None:
+    below = levels(name, known)
+    if any(parent in level for level in below):
         raise InvalidInput(
             f"{parent} cannot be the parent of {name}: it is {name} itself or below it. "
             "Nothing was changed."
         )
-    if len(above) >= MOST_ANCESTORS:
+    if len(ancestors(parent, known)) + len(below) > MOST_ANCESTORS:
         raise InvalidInput(
-            f"{name} would be more than {MOST_ANCESTORS} branches deep. Nothing was changed."
+            f"{below[-1][0]} would be more than {MOST_ANCESTORS} branches deep. "
+            "Nothing was changed."
         )

@@ -1,12 +1,14 @@
 """Findings: keep one, join it to what says the same, note what may speak against it.
 
-Only findings that stand for themselves are indexed, by their words and by marks: of their branch,
-kind and topics, and of what they are about, by which like ones are found.
+Only findings that stand for themselves are indexed, by their words, by those of all that joined
+them, and by marks: of their branch, kind and topics, and of what they are about, by which like ones
+are found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from hypervisor.domain.errors import InvalidInput, LeaseLost, NotFound
@@ -20,6 +22,7 @@ from hypervisor.store.session import Session
 
 MOST_COMPARED = 40
 MOST_DOUBTS = 5
+MOST_INDEXED = 10_000  # words of one finding; PostgreSQL keeps at most a megabyte of them
 CLAIM = """
 SELECT a.nonce, a.outcome, a.worker, t.batch, l.branch, coalesce(w.agent, '')
 FROM attempts a JOIN tasks t ON t.id = a.task JOIN lanes l ON l.id = t.lane
@@ -42,8 +45,9 @@ UPDATE findings SET
         WHERE f.id = ? OR (f.joins = ? AND f.joins <> ''))
 WHERE id = ?
 """
-TOPICS = """
-SELECT DISTINCT topic FROM findings WHERE id = ? OR (joins = ? AND joins <> '') ORDER BY topic
+WORDINGS = """
+SELECT topic, text FROM findings WHERE id = ? OR (joins = ? AND joins <> '')
+GROUP BY topic, text ORDER BY min(id)
 """
 DOUBT = "INSERT INTO doubts (finding, other, why) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 FORGET = "DELETE FROM findings WHERE id = ?"
@@ -88,9 +92,9 @@ def remember(
     first = next((f for f, other in like if _joins(ready, origin, f, other)), None)
     made = _add(session, ready.new, origin, first.id if first else "", now)
     if first:
-        _join(session, first, ready.new.topic)
+        _recount(session, first, made)
     else:
-        _index(session, made, ready, (made.topic,))
+        _index(session, made, ready.signature, [(made.topic, made.text)])
         _doubt(session, made, ready, like)
     data = {"id": made.id, "branch": made.branch, "kind": made.kind, "topic": made.topic}
     if first:
@@ -113,7 +117,7 @@ def forget(session: Session, id: str, actor: str, now: int) -> str:
     session.run(FORGET, (id,))
     session.unindex_words(decode(id))
     if mine.joins:
-        session.run(COUNT, (mine.joins,) * 4)
+        _recount(session, next(each for each in others if not each.joins), mine)
     elif others:
         _succeed(session, id, others[0])
     else:
@@ -129,8 +133,7 @@ def _succeed(session: Session, gone: str, heir: Finding) -> None:
     session.run(COUNT, (heir.id,) * 4)
     for statement in PASS_ON:
         session.run(statement, (heir.id, gone))
-    ready = prepared(NewFinding(heir.text, heir.branch, heir.topic, heir.kind))
-    _index(session, heir, ready, _topics(session, heir.id))
+    _index_anew(session, heir)
 
 
 def _origin(session: Session, branch: str, actor: str, token: Token | None, task: str) -> Origin:
@@ -183,22 +186,31 @@ def _add(session: Session, new: NewFinding, origin: Origin, joins: str, now: int
             return made
 
 
-def _join(session: Session, first: Finding, topic: str) -> None:
-    """Count it, and let the finding be found under the new one's topic, too."""
+def _recount(session: Session, first: Finding, other: Finding) -> None:
+    """Another one joined it or was forgotten: count it, and let the first be found by the words
+    and topics of all wordings that there are now."""
     session.run(COUNT, (first.id,) * 4)
-    if topic != first.topic:
-        ready = prepared(NewFinding(first.text, first.branch, first.topic, first.kind))
-        _index(session, first, ready, _topics(session, first.id))
+    if other.topic != first.topic or not set(words(other.text)) <= set(words(first.text)):
+        _index_anew(session, first)
 
 
-def _topics(session: Session, id: str) -> list[str]:
-    return [row[0] for row in session.rows(TOPICS, (id, id))]
+def _index_anew(session: Session, first: Finding) -> None:
+    ready = prepared(NewFinding(first.text))
+    _index(session, first, ready.signature, session.rows(WORDINGS, (first.id, first.id)))
 
 
-def _index(session: Session, made: Finding, ready: Prepared, topics: Sequence[str]) -> None:
-    about = [word for text in (*topics, made.text) for word in words(text)]
-    marks = [branch_mark(made.branch), kind_mark(made.kind), *map(topic_mark, topics)]
-    found = dict.fromkeys([*marks, *ready.signature, *map(indexed, about)])
+def _index(
+    session: Session, made: Finding, signature: Sequence[str], wordings: Sequence[Sequence[str]]
+) -> None:
+    topics = dict.fromkeys(topic for topic, _ in wordings)
+    marks = [branch_mark(made.branch), kind_mark(made.kind), *map(topic_mark, topics), *signature]
+    texts = chain(topics, (text for _, text in wordings))
+    about = (indexed(word) for text in texts for word in words(text))
+    found: dict[str, None] = {}
+    for word in chain(marks, about):
+        found[word] = None
+        if len(found) >= MOST_INDEXED:
+            break
     session.index_words(decode(made.id), list(found))
 
 

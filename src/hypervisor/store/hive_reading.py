@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AnySet
 from typing import Any
 
 from hypervisor.domain.hive import (
@@ -13,11 +14,12 @@ from hypervisor.domain.hive import (
     Finding,
     Known,
     Wanted,
+    further,
     ranked,
     shortlist,
     weight,
 )
-from hypervisor.domain.ids import encode
+from hypervisor.domain.ids import decode, encode
 from hypervisor.domain.likeness import words
 from hypervisor.store.hive_marks import branch_mark, indexed, kind_mark, topic_mark
 from hypervisor.store.session import Session, chunks, marks, pad
@@ -32,6 +34,10 @@ FIRST_OF = "SELECT CASE WHEN joins = '' THEN id ELSE joins END FROM findings WHE
 OF_TASK = """
 SELECT DISTINCT CASE WHEN joins = '' THEN id ELSE joins END FROM findings
 WHERE task = ? AND task <> ''
+"""
+SAID = """
+SELECT joins, topic, text FROM findings WHERE joins IN ({}) AND joins <> ''
+GROUP BY joins, topic, text ORDER BY min(id)
 """
 DOUBTS = """
 SELECT d.finding, d.other, d.why, f.text, f.branch
@@ -56,6 +62,7 @@ SELECT {COLUMNS} FROM findings WHERE branch = ? AND joins = ''
 ORDER BY sources DESC, id DESC LIMIT ?
 """
 MOST_TOPICS = 12
+ByWord = Mapping[str, AnySet[int]]  # the numbers of the findings that have a word
 
 
 def findings(session: Session, ids: Sequence[str]) -> list[Finding]:
@@ -65,7 +72,7 @@ def findings(session: Session, ids: Sequence[str]) -> list[Finding]:
 
 def known(session: Session, ids: Sequence[str], within: Sequence[str] | None = None) -> list[Known]:
     """With their doubts, but for those of branches that the reader does not see."""
-    return _known(session, _rows(session, ids), within)
+    return _with_wordings(session, _known(session, _rows(session, ids), within))
 
 
 def joined(session: Session, id: str) -> list[Known]:
@@ -78,17 +85,20 @@ def joined(session: Session, id: str) -> list[Known]:
 def recall(session: Session, wanted: Wanted, limit: int) -> list[Known]:
     """Best first with words to look for, else the newest first."""
     weights: dict[str, float] = {}
+    by_word: ByWord = {}
     if wanted.task:
-        rows = _of_task(session, wanted)
+        rows, by_word = _of_task(session, wanted)
         weights = dict.fromkeys(wanted.words, 1.0)
     elif wanted.words:
-        rows, weights = _searched(session, wanted)
+        rows, by_word = _searched(session, wanted, limit)
+        weights = {word: weight(len(found)) for word, found in by_word.items() if found}
     elif filters := _filters(wanted):
         rows = _numbered(session, session.matching(filters, limit))
     else:
         rows = session.rows(NEWEST, (limit,))
     found = _known(session, rows, wanted.branches)
-    return (ranked(found, weights, wanted.branches) if weights else found)[:limit]
+    best = ranked(found, weights, wanted.branches, by_word) if weights else found
+    return _with_wordings(session, best[:limit])
 
 
 def reports(session: Session, branches: Sequence[Branch], limit: int) -> list[BranchReport]:
@@ -109,7 +119,7 @@ def reports(session: Session, branches: Sequence[Branch], limit: int) -> list[Br
     for name, report in found.items():
         if report.findings:
             best = _known(session, session.rows(BEST, (name, limit)), None)
-            found[name] = report._replace(known=tuple(best))
+            found[name] = report._replace(known=tuple(_with_wordings(session, best)))
     return list(found.values())
 
 
@@ -123,33 +133,41 @@ def _topics(session: Session, given: tuple[str, list[Any]]) -> dict[str, dict[st
     return found
 
 
-def _searched(session: Session, wanted: Wanted) -> tuple[list[Any], dict[str, float]]:
+def _searched(session: Session, wanted: Wanted, limit: int) -> tuple[list[Any], ByWord]:
     """All findings with a rare word are seen, and the newest with a common one."""
+    most = max(RARE, limit)
     filters = _filters(wanted)
     look = {word: [*filters, [indexed(word)]] for word in wanted.words}
-    by_word = {word: session.matching(groups, RARE) for word, groups in look.items()}
+    by_word = {word: frozenset(session.matching(groups, most)) for word, groups in look.items()}
     every: list[int] = []
     if len(look) > 1 and all(by_word.values()):
         together = [*filters, *([indexed(word)] for word in wanted.words)]
-        every = session.matching(together, RARE)
-    weights = {word: weight(len(found)) for word, found in by_word.items() if found}
-    return _numbered(session, shortlist(by_word, every)), weights
+        every = session.matching(together, most)
+    return _numbered(session, shortlist(by_word, every, limit)), by_word
 
 
-def _of_task(session: Session, wanted: Wanted) -> list[Any]:
-    rows = _rows(session, [row[0] for row in session.rows(OF_TASK, (wanted.task,))])
-    kept = []
+def _of_task(session: Session, wanted: Wanted) -> tuple[list[Any], ByWord]:
+    """What the task found, or what stands for that: by any wording and topic, as elsewhere."""
+    rows = [
+        row
+        for row in _rows(session, [row[0] for row in session.rows(OF_TASK, (wanted.task,))])
+        if (wanted.branches is None or row[1] in wanted.branches)
+        and (not wanted.kind or row[3] == wanted.kind)
+    ]
+    if not (wanted.topic or wanted.words):
+        return rows, {}
+    said = _said(session, [row[0] for row in rows])
+    topic, kept = wanted.topic.casefold(), []
+    by_word: dict[str, set[int]] = {word: set() for word in wanted.words}
     for row in rows:
-        finding = Finding._make(row[:11])
-        there = set(words(f"{finding.topic} {finding.text}")) if wanted.words else set()
-        if (
-            (wanted.branches is None or finding.branch in wanted.branches)
-            and (not wanted.kind or finding.kind == wanted.kind)
-            and (not wanted.topic or finding.topic.casefold() == wanted.topic.casefold())
-            and (not wanted.words or there & set(wanted.words))
-        ):
+        wordings = [(row[2], row[4]), *said.get(row[0], ())]
+        there = {word for each in wordings for word in words(" ".join(each))} & by_word.keys()
+        of_topic = not topic or topic in (each.casefold() for each, _ in wordings)
+        if of_topic and (there or not by_word):
             kept.append(row)
-    return kept
+        for word in there:
+            by_word[word].add(decode(row[0]))
+    return kept, by_word
 
 
 def _filters(wanted: Wanted) -> list[list[str]]:
@@ -168,10 +186,31 @@ def _numbered(session: Session, numbers: Sequence[int]) -> list[Any]:
 
 
 def _rows(session: Session, ids: Sequence[str]) -> list[Any]:
+    """The newest first, however many."""
     return [
         row
-        for some in chunks(ids)
+        for some in chunks(sorted(ids, reverse=True))
         for row in session.rows(BY_ID.format(marks(len(some))), pad(some))
+    ]
+
+
+def _said(session: Session, ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """The topics and texts of all that joined these findings, each once, oldest first."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for some in chunks(ids):
+        for first, topic, text in session.rows(SAID.format(marks(len(some))), pad(some)):
+            found.setdefault(first, []).append((topic, text))
+    return found
+
+
+def _with_wordings(session: Session, known: Sequence[Known]) -> list[Known]:
+    """With those other wordings that have words of their own: what they say more is not hidden."""
+    said = _said(session, [each.finding.id for each in known if each.times > 1])
+    return [
+        each._replace(also=further(each.finding.text, [text for _, text in said[each.finding.id]]))
+        if each.finding.id in said
+        else each
+        for each in known
     ]
 
 

@@ -23,6 +23,8 @@ def show(found: tuple[Known, ...], with_branch: bool = True) -> None:
         print(_fitting("  ".join([*words, one_line(finding.text)])))
         if known.sources > 1:
             print(f"    found by {known.sources} agents, {known.times} times")
+        for wording in known.also:
+            print(_fitting(f"    also: {one_line(wording)}"))
         for doubt in known.doubts:
             print(_fitting(f"    {_doubt(doubt)}"))
 

@@ -134,6 +134,7 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
     parser, module = make_parser(command)
     args = parser.parse_args([*leading, *rest[1:]])
     args.words = rest[1:]
+    args.only_looks = False  # a command that makes a store may say that these words need none
     args.look = lambda: connect(args.store, create=False, bare=True)  # at this host, before a run
     args.make = lambda: connect(args.store, create=True)
     if command.store == "none":
@@ -146,7 +147,8 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
 def _with_store(command: Command, module: Any, args: argparse.Namespace, connect: Connect) -> int:
     try:
         bare = {"bare": True} if command.store == "bare" else {}
-        hv = connect(args.store, create=command.store == "make", **bare)
+        create = command.store == "make" and not args.only_looks
+        hv = connect(args.store, create=create, **bare)
     except NotFound:
         if command.store != "look":
             raise

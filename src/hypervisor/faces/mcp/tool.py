@@ -144,6 +144,7 @@ class ToolServer(MCPServer[Any]):
             for key, value in arguments.items()
             if value is not None
         }
+        _refuse_unknown(tool, given)
         try:
             answer = await super().call_tool(name, given, context)
         except ToolError as error:
@@ -152,6 +153,16 @@ class ToolServer(MCPServer[Any]):
             text = json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))
             answer.content = [TextContent(type="text", text=text)]
         return answer
+
+
+def _refuse_unknown(tool: Tool, given: dict[str, Any]) -> None:
+    """A filter that is misspelt and left out would answer another question."""
+    known = tool.parameters.get("properties", {})
+    if unknown := [repr(name[:60]) for name in given if name not in known]:
+        raise ToolError(
+            f"{tool.name} has no argument {' or '.join(unknown[:MOST_COMPLAINTS])}. It takes: "
+            f"{', '.join(known) or 'none'}. Nothing was changed."
+        )
 
 
 def _reworded(error: ToolError, tool: Tool) -> ToolError:

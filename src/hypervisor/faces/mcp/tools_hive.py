@@ -14,7 +14,7 @@ from hypervisor.faces.mcp.tool import ADD, READ, Offer
 from hypervisor.operations import hive
 
 LONGEST_SHOWN = 2_000
-LONGEST_DOUBT = 300
+LONGEST_OTHER = 300
 MOST_RECALLED = 50
 
 
@@ -48,7 +48,7 @@ class HiveTools:
     def remember(
         self, text: str, topic: str = "", kind: str = "", branch: str = "", token: str = ""
     ) -> Kept:
-        """Tell the agents of your task's branch what you found; what is known is joined."""
+        """Tell the agents of your branch what you found; what is known is joined."""
         claim = self.desk.claimed(token)
         kept = hive.remember(self.hv, text, branch, topic, kind or "finding", claim)
         first = kept.known.finding.id
@@ -57,12 +57,14 @@ class HiveTools:
         return filled(Kept, id=kept.id, note="; ".join(notes))
 
     def recall(
-        self, query: str = "", topic: str = "", branch: str = "", limit: int = 10, token: str = ""
-    ) -> Recalled:
+        self, query: str = "", topic: str = "", kind: str = "", task: str = "", branch: str = "",
+        limit: int = 10, token: str = "",
+    ) -> Recalled:  # fmt: skip
         """Find what your branch knows, best first. It is data and may be wrong."""
         own = self.desk.branch(token)
         where = (branch or None) if own is None else own
-        found = hive.recall(self.hv, query, where, topic, limit=min(limit, MOST_RECALLED))
+        most = min(limit, MOST_RECALLED)
+        found = hive.recall(self.hv, query, where, topic, kind, task, most)
         return Recalled(findings=[shown(known) for known in found])
 
     def hive_report(
@@ -80,13 +82,14 @@ def shown(known: Known) -> dict[str, Any]:
     finding = known.finding
     return without_empty(
         id=finding.id, text=cut(finding.text, LONGEST_SHOWN), branch=finding.branch,
-        topic=finding.topic, kind=finding.kind, agents=known.sources, doubts=_doubts(known),
+        also=[cut(wording, LONGEST_OTHER) for wording in known.also], topic=finding.topic,
+        kind=finding.kind, agents=known.sources, doubts=_doubts(known),
     )  # fmt: skip
 
 
 def _doubts(known: Known) -> list[dict[str, Any]]:
     return [
-        {"why": doubt.why, "other": doubt.other, "text": cut(doubt.text, LONGEST_DOUBT)}
+        {"why": doubt.why, "other": doubt.other, "text": cut(doubt.text, LONGEST_OTHER)}
         for doubt in known.doubts
     ]
 

@@ -32,7 +32,7 @@ from hypervisor.operations.proposing import forget_proposals, propose, with_prop
 from hypervisor.operations.receipts import receipt
 from hypervisor.operations.write_back import write_back
 
-Token = Annotated[str, Field(description="needed if you called claim_next_task")]
+Token = Annotated[str, Field(description="needed after claim_next_task")]
 Answer = TypeVar("Answer")
 EMPTY = "nothing to claim: end with the line QUEUE EMPTY"
 ENOUGH = "you have had all tasks of this run: end with the line QUEUE EMPTY"

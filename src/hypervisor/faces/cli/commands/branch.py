@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace) -> None:
     if args.name is None and (args.parent is not None or args.git is not None):
         raise InvalidInput("--parent and --git need the name of a branch.")
+    args.only_looks = args.name is None
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -42,15 +43,21 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
         return EXIT_OK
-    names = {each.name for each in found}
-    _tree([each for each in found if each.parent not in names], found, 0)
+    _tree(found)
     return EXIT_OK
 
 
-def _tree(level: list[Branch], every: tuple[Branch, ...], depth: int) -> None:
-    for each in level:
+def _tree(every: tuple[Branch, ...]) -> None:
+    """However deep: stores that are older than the limit may have any depth."""
+    names = {each.name for each in every}
+    below: dict[str, list[Branch]] = {}
+    for each in reversed(every):
+        below.setdefault(each.parent if each.parent in names else "", []).append(each)
+    left = [(0, each) for each in below.get("", ())]
+    while left:
+        depth, each = left.pop()
         print("  " * depth + _line(each._replace(parent="")))
-        _tree([child for child in every if child.parent == each.name], every, depth + 1)
+        left += [(depth + 1, child) for child in below.get(each.name, ())]
 
 
 def _line(each: Branch) -> str:

@@ -64,6 +64,7 @@ def prepare(args: argparse.Namespace) -> None:
         raise InvalidInput(f"`hv notify {args.action}` needs the name of a rule.")
     if args.action != "add" and (args.command or args.on or args.batch or args.url or args.type):
         raise InvalidInput("--on, --batch, --type, --url and --run are for `hv notify add`.")
+    args.only_looks = args.action != "add"
     if args.action == "add":
         if not args.on:
             raise InvalidInput(f"--on is missing. There are {', '.join(WORDS)}.")

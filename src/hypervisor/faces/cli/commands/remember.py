@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace) -> None:
     if (args.text is None) == (args.forget is None):
         raise InvalidInput("`hv remember` needs a text, or --forget and the id of a finding.")
+    args.only_looks = args.forget is not None
     if args.text is not None:
         args.text = body(args.text)
         checked(args.text, args.branch or "", args.topic, args.kind)
