@@ -110,6 +110,16 @@ class TestFoundingExamples:
         assert "as was claimed" in search.why and not search.settled
 
 
+@pytest.mark.parametrize("world", ["lock", "memory", "ten percent"])
+def test_who_is_told_too_much_finds_out(world):
+    """Begun with as many as was claimed, it never saw what fewer do, and believed on."""
+    claim = Claimed(0.9)
+    for seed in range(3):
+        run = simulated(WORLDS[world], 60, adaptive(claimed=claim), seed)
+        belief = believed(run.evidence, claim)
+        assert belief.benefit(4).mean < 0.4 and run.best[-1] < 4, run.workers
+
+
 class TestChoice:
     def test_within_the_limit(self):
         for limit in (1, 2, 3, 5, 8, 100):

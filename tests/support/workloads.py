@@ -8,7 +8,7 @@ from math import exp, inf
 from typing import NamedTuple
 
 from hypervisor.domain.adapting import choose, favourite
-from hypervisor.domain.scaling import Evidence, believed, followed
+from hypervisor.domain.scaling import Claimed, Evidence, believed, followed
 
 LIMIT = 8
 CORES = 2
@@ -96,13 +96,13 @@ def simulated(
     return run
 
 
-def adaptive(limit: int = LIMIT) -> Policy:
+def adaptive(limit: int = LIMIT, claimed: Claimed | None = None) -> Policy:
     """As the supervisor does it."""
     now = 0
 
     def policy(evidence: Evidence) -> tuple[int, int]:
         nonlocal now
-        belief = believed(evidence)
+        belief = believed(evidence, claimed)
         now = choose(belief, limit, now=now).workers
         return now, favourite(belief, limit) if evidence.levels else now
 

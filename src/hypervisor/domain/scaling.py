@@ -39,6 +39,7 @@ DOUBTFUL = 2.2  # standard deviations between them may be an accident, …
 CHANGED = 3.4  # … and so many are none
 FAR = 4.0  # standard deviations, at most, that one sample counts for when it is fresh, …
 ODD = 2.5  # … and later: what is no change is luck, and says little of how much they vary
+WORD = 0.9  # what a claim weighs when another sample comes: it is tried, not just believed
 DOUBT = 0.08  # how far off what is claimed may be, at least
 UNCLEAR = 0.12  # further from a whole number, and the number changed meanwhile
 MANY = 4  # so many and one more or less are about the same
@@ -80,8 +81,8 @@ class Evidence(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """What somebody said: the share of time that `at` workers save. It counts as a few samples
-    until there are better ones."""
+    """What somebody said: the share of time that `at` workers save. It counts as a few samples,
+    and for less with each real one: who begins as claimed may never see anything else."""
 
     benefit: float
     at: int = 4
@@ -209,11 +210,13 @@ def believed(evidence: Evidence, claimed: Claimed | None = None) -> Belief:
         point.log_prior - trust * log(least + each)
         for point, each in zip(grid(), between, strict=True)
     ]
-    if claimed is not None:
-        logs = [each + _agreement(point, claimed) for each, point in zip(logs, grid(), strict=True)]
+    trusted = WORD**evidence.samples if claimed else 0.0
+    if claimed is not None and trusted > FORGOTTEN:
+        pairs = zip(logs, grid(), strict=True)
+        logs = [each + trusted * _agreement(point, claimed) for each, point in pairs]
     top = max(logs)
     weights = [exp(each - top) for each in logs]
-    return Belief(weights, alone, evidence, claimed is not None)
+    return Belief(weights, alone, evidence, trusted > FORGOTTEN)
 
 
 class Belief:
