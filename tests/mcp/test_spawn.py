@@ -184,6 +184,9 @@ def test_without_a_way_to_run_they_wait_for_claims(place):
             assert last["id"] == made["reduce"]
             lines = Path(last["data"]["item"]).read_text().splitlines()
             assert [json.loads(line)["result"] for line in lines] == [1, 1]
+            assert not (await call(client, "get_summary", batch=made["batch"]))["succeeded"]
+            await call(client, "complete_task", token=last["token"], result=2)
+            assert (await call(client, "get_summary", batch=made["batch"]))["succeeded"]
 
     anyio.run(work)
 

@@ -17,20 +17,22 @@ from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import RunSpec
 from hypervisor.domain.settings import Settings
 from hypervisor.domain.task import NewTask, TaskFilter
+from hypervisor.faces.html.page import page
 from hypervisor.operations import run as running
 from hypervisor.operations.claim import block, claim, complete, fail, release
 from hypervisor.operations.context import Context, Equipment
 from hypervisor.operations.gathering import gather, is_new, with_result
 from hypervisor.operations.items import item_of
+from hypervisor.operations.overview import pattern
 from hypervisor.operations.patterns import (
     Whole,
     is_tended,
-    pattern,
     run_pattern,
     stage_names,
     tend,
     tend_all,
 )
+from hypervisor.operations.report import report
 from hypervisor.operations.steer import cancel, retry
 
 ONE = RunSpec("/", ("one", "{}"))
@@ -464,6 +466,40 @@ class TestTelling:
         assert found is not None and found.reduce is not None
         assert found.reduce.state == "done" and found.reduce.result == 3
         assert pattern(hv, "b reduce") is None
+
+    def verdict(self, hv, batch="b"):
+        """What the summary and the page say of it."""
+        found = report(hv, batch)
+        succeeded = running.summary(hv, batch).succeeded
+        assert found.succeeded is succeeded and ("Everything succeeded" in page(found)) is succeeded
+        return succeeded, page(found)
+
+    def test_a_whole_has_succeeded_when_its_last_part_has(self, hv):
+        whole = submit(hv)
+        assert not self.verdict(hv)[0]
+        do(hv, whole, 0)
+        succeeded, told = self.verdict(hv)
+        assert not succeeded and "Not finished: stage 2 (3 of 3), reduce (waiting)" in told
+        assert self.verdict(hv, whole.parts[0].batch.id)[0] is False
+        do(hv, whole, 1)
+        succeeded, told = self.verdict(hv)
+        assert not succeeded and "Not finished: reduce (active)" in told
+        assert self.verdict(hv, whole.parts[1].batch.name)[0]  # that part alone
+        rows(hv, whole)
+        assert self.verdict(hv)[0]
+
+    def test_a_whole_whose_reduce_failed_has_not_succeeded(self, hv):
+        whole = submit(hv, then=())
+        do(hv, whole, 0), do(hv, whole, 1, {"reduce": None})
+        succeeded, told = self.verdict(hv)
+        assert not succeeded and "Did not succeed: reduce (broken)" in told
+
+    def test_a_whole_with_a_later_stage_that_failed_has_not_succeeded(self, hv):
+        whole = submit(hv, then=(TWO, THREE), reduce=None)
+        do(hv, whole, 0), do(hv, whole, 1, {"a": None}), do(hv, whole, 2, most=1)
+        succeeded, told = self.verdict(hv)
+        assert not succeeded
+        assert "Did not succeed: stage 2 (1 of 3); not finished: stage 3 (1 of 3)" in told
 
     def test_what_makes_no_sense_is_refused_before_anything_is_stored(self, hv):
         bad: list[dict[str, Any]] = [

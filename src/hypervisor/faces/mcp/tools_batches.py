@@ -15,7 +15,7 @@ from hypervisor.faces.mcp.desk import Desk
 from hypervisor.faces.mcp.tool import CHANGE, END, READ, RUN, Offer
 from hypervisor.operations import learn, look, run, spawn
 from hypervisor.operations import status as looking
-from hypervisor.operations.patterns import Overview, Reduced, pattern
+from hypervisor.operations.overview import Overview, Reduced, pattern
 from hypervisor.operations.preflight import preflight
 
 MOST_RUNNING = 20
