@@ -246,7 +246,9 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_stored(place):
         {"tasks": [{"description": "a", "requires": 3}]},
         {"tasks": ["a"], "timeout_seconds": 1e300},
         {"tasks": [{"description": "a", "after": [2]}, {"description": "b", "after": [1]}],
-         "command": ["true"]},
+         "command": ["true"], "name": "circle"},
+        {"tasks": [{"description": "a", "after": [1]}], "name": "circle"},
+        {"tasks": [{"description": "a", "after": ["no-such-task"]}], "command": ["true"]},
     ]  # fmt: skip
 
     async def work():
@@ -256,7 +258,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_stored(place):
 
     anyio.run(work)
     with place.open() as hv:
-        assert hv.stats().total == 0
+        assert hv.stats().total == 0 and not hv.batches() and not hv.store.cursors()
 
 
 def test_what_was_learned_is_told_and_no_more(place):

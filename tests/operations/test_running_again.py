@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hypervisor.domain.errors import DependencyCycle
 from hypervisor.domain.lease import Usage
+from hypervisor.domain.task import NewTask
 from hypervisor.operations import run as running
 from tests.operations.test_run import (
     NOW,
@@ -35,6 +37,18 @@ def test_what_ends_while_it_is_added_was_not_done_before(hv):
     assert counts(again) == (0, 0, 2, 1) and again.to_do == 2
     ended = running.outcome(hv, again)
     assert ended["done"] + again.already_done == 2  # nothing is told twice
+
+
+def test_a_cycle_changes_nothing_of_the_batch(hv):
+    circle = [NewTask("x", key="x", after=("y",)), NewTask("y", key="y", after=("x",))]
+    with pytest.raises(DependencyCycle):
+        running.run(hv, SPEC, circle, "new", NOW, together=True)
+    assert not hv.store.batches(10)
+    batch = run(hv, "a").batch
+    running.pause(hv, batch.id)
+    with pytest.raises(DependencyCycle):
+        running.run(hv, SPEC._replace(workers=7), circle, batch.name, NOW, together=True)
+    assert hv.store.batch(batch.id) == batch and hv.store.pauses()
 
 
 def test_the_sums_are_those_of_the_tasks(hv):

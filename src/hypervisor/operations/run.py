@@ -87,6 +87,9 @@ def run(
     router = Router(hv, spec) if spec.agent == AUTO else None
     checks.label("the batch's name", name)
     since = hv.now() if now is None else now
+    if together:
+        tasks = list(tasks)
+        hv.store.check_links(tasks, name)  # before anything of the batch is made
     with hv.launcher.submitting():
         batch = hv.store.declare(name, spec_data(spec), hv.actor, now)
         hv.launcher.keep_environment(batch.id)

@@ -83,6 +83,7 @@ def spawn_parallel_tasks(
     batch = checks.label("the batch's name", name or f"parallel-{hv.now()}-{os.urandom(3).hex()}")
     made = _tasks(tasks, branch_id)
     last = _reduce(hv, reduce, branch_id, way, strategy, batch) if reduce else None
+    hv.store.check_links(made, batch)  # before anything is left behind
     cursor = f"batch:{'-'.join(batch.split())}"[: checks.LONGEST_NAME]
     start_cursor(hv, cursor)
     found, added = _store(hv, spec, made, batch)
