@@ -210,8 +210,9 @@ def test_a_reduce_whose_others_fail_says_so_and_can_be_let_go(place):
             made = await call(
                 client, "spawn_parallel_tasks", tasks=["0", "1"], name="half",
                 command=[sys.executable, "-c", "import sys; sys.exit(int(sys.argv[1]))", "{}"],
-                reduce={"description": "sum", "command": ["cat", "{}"]},
+                reduce={"command": ["cat", "{}"]},
             )  # fmt: skip
+            assert (await call(client, "get_task", id=made["reduce"]))["title"] == "reduce"
             assert "'half reduce'" in made["how_to_wait"]
             last = {**made, "batch": "half reduce"}
             found = await call(
@@ -240,6 +241,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_stored(place):
         {"tasks": [{"description": "a", "priority": "huge"}]},
         {"tasks": ["a"], "folder": "/no/such/folder", "command": ["x"]},
         {"tasks": ["a"], "reduce": {"colour": "red"}},
+        {"tasks": ["a"], "reduce": {"priority": "high"}},
         {"tasks": ["a"], "reduce": {"description": "r", "command": "wc"}},
         {"tasks": ["a"], "reduce": {"description": "r", "agent": "no-such-agent"}},
         {"tasks": ["a"], "reduce": {"description": "r", "priority": "huge"}},

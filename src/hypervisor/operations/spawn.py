@@ -33,6 +33,7 @@ FIELDS = (
 )  # fmt: skip
 LISTS = ("after", "requires", "exclusive")
 WAYS = ("command", "function", "agent", "prompt")
+TELLING = ("command", "function", "prompt")  # what to do, so that no description is needed
 OF_REDUCE = {*FIELDS, *WAYS} - {"item", "after", "key"}
 
 
@@ -215,10 +216,12 @@ def _reduce(
 ) -> Reduce:  # fmt: skip
     """In a batch of its own, because another command, or another prompt, runs it."""
     given = {"description": reduce} if isinstance(reduce, str) else dict(reduce)
+    if not _text(given) and any(given.get(word) for word in TELLING):
+        given["description"] = REDUCE
     if not _text(given) or set(given) - OF_REDUCE:
         raise InvalidInput(
-            f"reduce needs a description, and takes {', '.join(sorted(OF_REDUCE))}. "
-            "Nothing was started."
+            f"reduce needs a description, or one of {', '.join(TELLING)}, and takes "
+            f"{', '.join(sorted(OF_REDUCE))}. Nothing was started."
         )
     name = checks.label("the batch's name, with the word reduce,", reduce_name(batch))
     own = {word: given[word] for word in WAYS if given.get(word)}

@@ -102,7 +102,8 @@ Permissions = Annotated[Literal["read-only", "edit"], Field(description="of the 
 Reduce = Annotated[
     str | dict[str, Any],
     Field(
-        description="a last task with command|function|agent; its item is a file with all results"
+        description="a last task: description, command|function|agent, prompt; its item is a file "
+        "with all results"
     ),
 ]
 Name = Annotated[str, Field(description="of the batch; same name and tasks add nothing")]
