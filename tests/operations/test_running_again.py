@@ -23,14 +23,15 @@ from tests.operations.test_run import (
 __all__ = ["hv"]  # the fixture
 
 
-def test_what_ends_while_it_is_added_was_not_done_before(hv):
+@pytest.mark.parametrize("at", [NOW + 10, NOW + 20])
+def test_what_ends_while_it_is_added_was_not_done_before(hv, at):
     batch = run(hv, "a", "b", "c").batch.id
     at_work(hv, batch)
     first, second = claim(hv, limit=2)
     settle(hv, first, "complete", NOW + 1)
 
     def added():
-        settle(hv, second, "complete", NOW + 20)  # a worker is still at it
+        settle(hv, second, "complete", at)  # a worker is still at it
         yield from items("a", "b", "c")
 
     again = running.run(hv, SPEC, added(), "b", NOW + 10)

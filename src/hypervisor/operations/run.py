@@ -86,7 +86,7 @@ def run(
         spec = equipped_spec(hv, spec)
     router = Router(hv, spec) if spec.agent == AUTO else None
     checks.label("the batch's name", name)
-    since = hv.now() if now is None else now
+    since = hv.now() + 1 if now is None else now  # what has just ended was done before
     if together:
         tasks = list(tasks)
         hv.store.check_links(tasks, name)  # before anything of the batch is made
