@@ -16,6 +16,7 @@ from hypervisor.operations import hive as _hive
 from hypervisor.operations import learn as _learn
 from hypervisor.operations import look as _look
 from hypervisor.operations import notify as _notify
+from hypervisor.operations import overview as _overview
 from hypervisor.operations import patterns as _patterns
 from hypervisor.operations import plan as _plan
 from hypervisor.operations import preflight as _preflight
@@ -62,7 +63,7 @@ class Hypervisor(Context):
     events = _look.events
     run = _run.run
     run_pattern = _patterns.run_pattern
-    pattern = _patterns.pattern
+    pattern = _overview.pattern
     skills = _skills.skills
     skill = _skills.skill
     new_skill = _skill_making.new_skill

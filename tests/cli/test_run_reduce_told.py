@@ -85,6 +85,19 @@ class TestSeen:
         assert "<h2>Stages</h2>" in page and "put together 2 of 2" in page
         assert "<img" not in page and "&lt;img&gt;" in page
 
+    @pytest.mark.parametrize(
+        ("options", "part"),
+        [({"reduce": "false {}", "then": ()}, "reduce (exit code 1)"),
+         ({"reduce": None, "then": ("false {result}",)}, "stage 2 (2 of 2)")],
+    )  # fmt: skip
+    def test_what_follows_and_fails_is_told_wherever_the_whole_is(self, hv, options, part):
+        run(hv, code=9, **options)
+        assert json.loads(run(hv, "--json", code=9, **options).out)["succeeded"] is False
+        assert hv.json("summary", "b")["succeeded"] is False
+        assert f"did not succeed: {part}" in hv.ok("summary", "b")
+        page = (hv.folder / hv.ok("report", "b").strip()).read_text()
+        assert f"Did not succeed: {part}" in page and "Everything succeeded" not in page
+
 
 class TestAgents:
     @pytest.fixture

@@ -108,6 +108,7 @@ class TestRefusals:
             (AGENT + "model: true", 5, "model must be text"),
             (AGENT + "allow: Bash", 5, "allow must be a list"),
             (AGENT + "requires: [a b]", 5, "must not contain spaces"),
+            (LEAST + 'branch: "a b"', 5, "branch 'a b' must not contain spaces"),
             (LEAST + "chunk: month\nchunk-size: 5", 6, "chunk and chunk-size do not go together"),
             (LEAST + "items: {glob: 'a', file: b}", 5, "do not go together"),
             (LEAST + "items: {format: xml}", 5, "items.format must be one of"),

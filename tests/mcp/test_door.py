@@ -38,7 +38,7 @@ class Talk:
         )
 
     def tell(self, *lines):
-        self.server.stdin.write("".join(lines).encode())
+        self.server.stdin.write("".join(lines).encode("utf-8", "surrogateescape"))
         self.server.stdin.flush()
 
     def ask(self, line):
@@ -130,6 +130,53 @@ def test_nothing_of_the_sdk_is_loaded_for_the_first_questions():
     assert run.stdout.strip() == "set()"
 
 
+HALF = "half \ud800 a character"
+
+
+@pytest.mark.parametrize("with_sdk", [False, True])
+@pytest.mark.parametrize(
+    ("line", "number", "said"),
+    [
+        (request("tools/call", name="remember", arguments={"text": HALF}), 7, "surrogate"),
+        (request("tools/call", name=HALF, arguments={}), 7, "surrogate"),
+        (request(HALF), 7, "surrogate"),
+        (request("ping", HALF), None, "surrogate"),
+        (request("ping", x=json.loads("[" * 400 + "]" * 400)), 7, "nested too deeply"),
+        ("[" * 50_000 + "\n", None, "nested too deeply"),
+        ('{"jsonrpc":"2.0","id":7,"method"\n', None, "no JSON"),
+        ("\udcff\udcfe\n", None, "no JSON"),  # no UTF-8 either
+        ("[1]\n", None, "no JSON-RPC"),
+        ('"text"\n', None, "no JSON-RPC"),
+        ("{}\n", None, "no JSON-RPC"),
+        ('{"jsonrpc":"2.0","id":7,"method":7}\n', 7, "no JSON-RPC"),
+        ('{"jsonrpc":"1.0","id":7,"method":"ping"}\n', 7, "no JSON-RPC"),
+        ('{"jsonrpc":"2.0","id":7,"method":"ping","params":[1]}\n', 7, "no JSON-RPC"),
+    ],
+)
+def test_what_cannot_be_read_is_answered_and_the_session_goes_on(
+    place, line, number, said, with_sdk
+):
+    with talk(place) as client:
+        client.ask(hello())
+        if with_sdk:
+            client.ask(request("tools/list", 1, **OF_THE_SDK))
+        answer = json.loads(client.ask(line))
+        assert answer["id"] == number and said in answer["error"]["message"], answer
+        assert json.loads(client.ask(request("ping", 8)))["id"] == 8
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["\n", "  \n", '{"jsonrpc":"2.0","method":"notifications/\\ud800"}\n',
+     '{"jsonrpc":"2.0","id":7,"result":"\\ud800"}\n', '{"jsonrpc":"2.0","id":7,"error":1}\n'],
+)  # fmt: skip
+def test_what_wants_no_answer_gets_none(place, line):
+    with talk(place) as client:
+        client.ask(hello())
+        client.tell(line)
+        assert json.loads(client.ask(request("ping", 8)))["id"] == 8
+
+
 class Pipes:
     """A door in this process."""
 
@@ -175,6 +222,7 @@ class Pipes:
         hello(capabilities={"elicitation": {"form": True}}),
         hello(capabilities=[]),
         hello(clientInfo={"name": "test"}),
+        hello(clientInfo={"name": "\ud800", "version": "1"}),
         hello(clientInfo={"name": "test", "version": 1}),
         hello(clientInfo="test"),
         hello(_meta={"progressToken": 1, "other": 2}),

@@ -184,6 +184,9 @@ def test_without_a_way_to_run_they_wait_for_claims(place):
             assert last["id"] == made["reduce"]
             lines = Path(last["data"]["item"]).read_text().splitlines()
             assert [json.loads(line)["result"] for line in lines] == [1, 1]
+            assert not (await call(client, "get_summary", batch=made["batch"]))["succeeded"]
+            await call(client, "complete_task", token=last["token"], result=2)
+            assert (await call(client, "get_summary", batch=made["batch"]))["succeeded"]
 
     anyio.run(work)
 
@@ -207,8 +210,9 @@ def test_a_reduce_whose_others_fail_says_so_and_can_be_let_go(place):
             made = await call(
                 client, "spawn_parallel_tasks", tasks=["0", "1"], name="half",
                 command=[sys.executable, "-c", "import sys; sys.exit(int(sys.argv[1]))", "{}"],
-                reduce={"description": "sum", "command": ["cat", "{}"]},
+                reduce={"command": ["cat", "{}"]},
             )  # fmt: skip
+            assert (await call(client, "get_task", id=made["reduce"]))["title"] == "reduce"
             assert "'half reduce'" in made["how_to_wait"]
             last = {**made, "batch": "half reduce"}
             found = await call(
@@ -237,13 +241,16 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_stored(place):
         {"tasks": [{"description": "a", "priority": "huge"}]},
         {"tasks": ["a"], "folder": "/no/such/folder", "command": ["x"]},
         {"tasks": ["a"], "reduce": {"colour": "red"}},
+        {"tasks": ["a"], "reduce": {"priority": "high"}},
         {"tasks": ["a"], "reduce": {"description": "r", "command": "wc"}},
         {"tasks": ["a"], "reduce": {"description": "r", "agent": "no-such-agent"}},
         {"tasks": ["a"], "reduce": {"description": "r", "priority": "huge"}},
         {"tasks": [{"description": "a", "requires": 3}]},
         {"tasks": ["a"], "timeout_seconds": 1e300},
         {"tasks": [{"description": "a", "after": [2]}, {"description": "b", "after": [1]}],
-         "command": ["true"]},
+         "command": ["true"], "name": "circle"},
+        {"tasks": [{"description": "a", "after": [1]}], "name": "circle"},
+        {"tasks": [{"description": "a", "after": ["no-such-task"]}], "command": ["true"]},
     ]  # fmt: skip
 
     async def work():
@@ -253,7 +260,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_stored(place):
 
     anyio.run(work)
     with place.open() as hv:
-        assert hv.stats().total == 0
+        assert hv.stats().total == 0 and not hv.batches() and not hv.store.cursors()
 
 
 def test_what_was_learned_is_told_and_no_more(place):

@@ -17,20 +17,23 @@ from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.run import RunSpec
 from hypervisor.domain.settings import Settings
 from hypervisor.domain.task import NewTask, TaskFilter
+from hypervisor.domain.template import LONGEST_WORD
+from hypervisor.faces.html.page import page
 from hypervisor.operations import run as running
 from hypervisor.operations.claim import block, claim, complete, fail, release
 from hypervisor.operations.context import Context, Equipment
 from hypervisor.operations.gathering import gather, is_new, with_result
 from hypervisor.operations.items import item_of
+from hypervisor.operations.overview import pattern
 from hypervisor.operations.patterns import (
     Whole,
     is_tended,
-    pattern,
     run_pattern,
     stage_names,
     tend,
     tend_all,
 )
+from hypervisor.operations.report import report
 from hypervisor.operations.steer import cancel, retry
 
 ONE = RunSpec("/", ("one", "{}"))
@@ -126,7 +129,7 @@ class TestStages:
         do(hv, whole, 0, {"a": {"size": 3}})
         (lease,) = take(hv, whole, 1)
 
-        found = with_result(hv, lease.task, item_of(lease.task))
+        found = with_result(hv, lease.task, item_of(lease.task), TWO)
         assert found.text == "a" and found.columns is not None
         assert found.columns["result"] == {"size": 3} and found.columns["item"] == "a"
 
@@ -138,10 +141,42 @@ class TestStages:
         complete(hv, lease.token)
         (later,) = take(hv, whole, 1)
 
-        columns = with_result(hv, later.task, item_of(later.task)).columns
+        columns = with_result(hv, later.task, item_of(later.task), TWO).columns
         assert columns is not None
         assert columns["id"] == 7 and columns["result"] == "seven\nlines"
         assert Path(columns["output"]).read_text() == "seven\nlines\n"
+
+    @pytest.mark.parametrize("size", [70_000, LONGEST_WORD])
+    def test_the_next_stage_gets_all_that_was_printed(self, hv, size):
+        later = self.after_printing(hv, "x" * size + "\n")
+        columns = with_result(hv, later, item_of(later), TWO).columns
+        assert columns is not None and columns["result"] == "x" * size
+
+    def test_what_no_argument_can_hold_is_refused_and_never_cut(self, hv):
+        later = self.after_printing(hv, "x" * (LONGEST_WORD + 2))
+        item = item_of(later)._replace(columns={"result": "of the row"})
+        for spec in (TWO, RunSpec("/", agent="a", prompt="of {result}")):
+            with pytest.raises(InvalidInput, match=r"131,073 bytes, at most 131,071.*\{output\}"):
+                with_result(hv, later, item, spec)
+        for spec in (RunSpec("/", ("two", "{output}", "{{result}}")), RunSpec("/", function="a:b")):
+            columns = with_result(hv, later, item, spec).columns
+            assert columns is not None and columns.keys() == {"output"}
+            assert Path(columns["output"]).stat().st_size == LONGEST_WORD + 2
+
+    def test_nor_is_a_result_cut(self, hv):
+        whole = submit(hv, "a", reduce=None)
+        do(hv, whole, 0, {"a": ["x" * LONGEST_WORD]})
+        (later,) = take(hv, whole, 1)
+        with pytest.raises(InvalidInput, match=r"\{output\}"):
+            with_result(hv, later.task, item_of(later.task), TWO)
+
+    def after_printing(self, hv, text):
+        """The task of the next stage, which is about what one printed."""
+        whole = submit(hv, "a", reduce=None)
+        (lease,) = take(hv, whole, 0)
+        Path(hv.outputs.prepare(lease.task.id, 1)).write_text(text)
+        complete(hv, lease.token)
+        return take(hv, whole, 1)[0].task
 
     def test_a_later_stage_requires_no_agent_of_an_earlier_one(self, hv):
         task = items("a", requires=("gpu", "agent:claude"), priority="high", branch="x", retries=2)
@@ -464,6 +499,40 @@ class TestTelling:
         assert found is not None and found.reduce is not None
         assert found.reduce.state == "done" and found.reduce.result == 3
         assert pattern(hv, "b reduce") is None
+
+    def verdict(self, hv, batch="b"):
+        """What the summary and the page say of it."""
+        found = report(hv, batch)
+        succeeded = running.summary(hv, batch).succeeded
+        assert found.succeeded is succeeded and ("Everything succeeded" in page(found)) is succeeded
+        return succeeded, page(found)
+
+    def test_a_whole_has_succeeded_when_its_last_part_has(self, hv):
+        whole = submit(hv)
+        assert not self.verdict(hv)[0]
+        do(hv, whole, 0)
+        succeeded, told = self.verdict(hv)
+        assert not succeeded and "Not finished: stage 2 (3 of 3), reduce (waiting)" in told
+        assert self.verdict(hv, whole.parts[0].batch.id)[0] is False
+        do(hv, whole, 1)
+        succeeded, told = self.verdict(hv)
+        assert not succeeded and "Not finished: reduce (active)" in told
+        assert self.verdict(hv, whole.parts[1].batch.name)[0]  # that part alone
+        rows(hv, whole)
+        assert self.verdict(hv)[0]
+
+    def test_a_whole_whose_reduce_failed_has_not_succeeded(self, hv):
+        whole = submit(hv, then=())
+        do(hv, whole, 0), do(hv, whole, 1, {"reduce": None})
+        succeeded, told = self.verdict(hv)
+        assert not succeeded and "Did not succeed: reduce (broken)" in told
+
+    def test_a_whole_with_a_later_stage_that_failed_has_not_succeeded(self, hv):
+        whole = submit(hv, then=(TWO, THREE), reduce=None)
+        do(hv, whole, 0), do(hv, whole, 1, {"a": None}), do(hv, whole, 2, most=1)
+        succeeded, told = self.verdict(hv)
+        assert not succeeded
+        assert "Did not succeed: stage 2 (1 of 3); not finished: stage 3 (1 of 3)" in told
 
     def test_what_makes_no_sense_is_refused_before_anything_is_stored(self, hv):
         bad: list[dict[str, Any]] = [

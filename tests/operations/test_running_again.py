@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hypervisor.domain.errors import DependencyCycle
 from hypervisor.domain.lease import Usage
+from hypervisor.domain.task import NewTask
 from hypervisor.operations import run as running
 from tests.operations.test_run import (
     NOW,
@@ -21,20 +23,33 @@ from tests.operations.test_run import (
 __all__ = ["hv"]  # the fixture
 
 
-def test_what_ends_while_it_is_added_was_not_done_before(hv):
+@pytest.mark.parametrize("at", [NOW + 10, NOW + 20])
+def test_what_ends_while_it_is_added_was_not_done_before(hv, at):
     batch = run(hv, "a", "b", "c").batch.id
     at_work(hv, batch)
     first, second = claim(hv, limit=2)
     settle(hv, first, "complete", NOW + 1)
 
     def added():
-        settle(hv, second, "complete", NOW + 20)  # a worker is still at it
+        settle(hv, second, "complete", at)  # a worker is still at it
         yield from items("a", "b", "c")
 
     again = running.run(hv, SPEC, added(), "b", NOW + 10)
     assert counts(again) == (0, 0, 2, 1) and again.to_do == 2
     ended = running.outcome(hv, again)
     assert ended["done"] + again.already_done == 2  # nothing is told twice
+
+
+def test_a_cycle_changes_nothing_of_the_batch(hv):
+    circle = [NewTask("x", key="x", after=("y",)), NewTask("y", key="y", after=("x",))]
+    with pytest.raises(DependencyCycle):
+        running.run(hv, SPEC, circle, "new", NOW, together=True)
+    assert not hv.store.batches(10)
+    batch = run(hv, "a").batch
+    running.pause(hv, batch.id)
+    with pytest.raises(DependencyCycle):
+        running.run(hv, SPEC._replace(workers=7), circle, batch.name, NOW, together=True)
+    assert hv.store.batch(batch.id) == batch and hv.store.pauses()
 
 
 def test_the_sums_are_those_of_the_tasks(hv):

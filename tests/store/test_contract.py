@@ -355,6 +355,21 @@ def test_dependencies_by_key_within_a_call_and_a_batch(ledger, add):
         add(NewTask("d", after=("kb!",)))
 
 
+def test_links_can_be_checked_before_anything_is_made(store, ledger, add):
+    circle = [NewTask("x", key="x!", after=("y!",)), NewTask("y", key="y!", after=("x!",))]
+    before = dump(store)
+    with pytest.raises(DependencyCycle, match="x!"):
+        ledger.check_links(circle, "new")
+    with pytest.raises(NotFound, match="x!"):
+        ledger.check_links(circle[1:], "new")
+    ledger.check_links([circle[0]._replace(after=()), circle[1]], "new")
+    assert dump(store) == before
+    add(circle[0]._replace(after=()), batch="old")
+    ledger.check_links(circle[1:], "old")
+    with pytest.raises(NotFound, match="x!"):
+        ledger.check_links(circle[1:], "new")
+
+
 def test_a_cycle_is_named_and_nothing_changes(store, ledger, add):
     a = add("a")
     b = add(NewTask("b", after=(a,)))

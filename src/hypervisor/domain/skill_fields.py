@@ -114,6 +114,10 @@ def _whole(low: int, high: int) -> Callable[[str, Any], int]:
     return number(low, high, whole=True)
 
 
+def _name(what: str, value: Any) -> str:
+    return checks.name(what, short(what, value))
+
+
 def _names(what: str, value: Any) -> list[str]:
     if not isinstance(value, list):
         _refuse(what, "a list of names, as in [gpu]")
@@ -156,9 +160,9 @@ def _refuse(what: str, wanted: str) -> NoReturn:
 
 AGENT, PROGRAM, ANY_AGENT = "agent", "program", "any agent"
 FIELDS: Mapping[str, Field] = {
-    "type": Field("type", lambda what, value: checks.name(what, short(what, value))),
+    "type": Field("type", _name),
     "priority": Field("priority", one_of(*PRIORITIES)),
-    "branch": Field("branch", short),
+    "branch": Field("branch", _name),
     "workers": Field("workers", _workers),
     "strategy": Field("strategy", one_of(*STRATEGIES)),
     "retries": Field("retries", _whole(0, MOST_TRIES)),

@@ -12,12 +12,13 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from hypervisor.domain.errors import InvalidInput
 from hypervisor.domain.lease import parse_token
 from hypervisor.domain.lifecycle import DONE, WAITING
 
 if TYPE_CHECKING:
     from hypervisor.domain.lease import Lease
-    from hypervisor.domain.run import TaskReport
+    from hypervisor.domain.run import RunSpec, TaskReport
     from hypervisor.domain.task import Batch, Json, Task
     from hypervisor.domain.template import Item
     from hypervisor.operations.context import Context
@@ -90,19 +91,49 @@ def _about(task: Task, path: str) -> Task:
     return task._replace(body=body, data={**task.data, "item": path})
 
 
-def with_result(hv: Context, task: Task, item: Item) -> Item:
+def with_result(hv: Context, task: Task, item: Item, spec: RunSpec) -> Item:
     """The item as a later stage sees it: with `result`, what came of the stage before, and
-    `output`, the file with what that printed."""
+    `output`, the file with what that printed. What no argument can hold is never cut: the
+    item is refused if the stage names it."""
+    from hypervisor.domain.template import LONGEST_WORD
+
     before = task.data.get(FROM) if isinstance(task.data, dict) else None
     if not isinstance(before, str):
         return item
     done = hv.store.task(before)
+    result, size = _came_of(hv, done, LONGEST_WORD)
+    if size > LONGEST_WORD and _names_result(spec):
+        raise InvalidInput(
+            f"{{result}} is too long for one argument: {size:,} bytes, at most {LONGEST_WORD:,}. "
+            "Use {output}, the file with what the stage before printed."
+        )
+    columns = {**(item.columns or {"item": item.text}), "result": result}
+    if result is None:
+        del columns["result"]  # a row's own, too: it would be taken for what came of it
+    columns["output"] = hv.outputs.as_file(done.id, done.attempts)
+    return item._replace(columns=columns)
+
+
+def _came_of(hv: Context, done: Task, longest: int) -> tuple[Json, int]:
+    """What came of a task, and how many bytes it has as an argument. What it printed is not even
+    read if it is longer than that."""
+    from hypervisor.domain.template import as_text
+
     result = done.result
     if result is None:
-        result = printed(hv, done.id, done.attempts).removesuffix("\n")
-    own = item.columns or {"item": item.text}
-    path = hv.outputs.as_file(done.id, done.attempts)
-    return item._replace(columns={**own, "result": result, "output": path})
+        size = hv.outputs.size(done.id, done.attempts) or 0
+        if size > longest + 1:  # the last line break does not count
+            return None, size
+        result = printed(hv, done.id, done.attempts, longest + 1).removesuffix("\n")
+    return result, len(as_text(result).encode())
+
+
+def _names_result(spec: RunSpec) -> bool:
+    from hypervisor.domain.run import template_of
+
+    if spec.command:
+        return "result" in template_of(spec).names
+    return "{result}" in spec.prompt
 
 
 def _known(hv: Context, batch: str) -> Iterator[tuple[TaskReport, dict[str, Any]]]:
@@ -145,13 +176,12 @@ def _stage(task: Task) -> int:
     return found if isinstance(found, int) else 1
 
 
-def printed(hv: Context, task: str, attempt: int) -> str:
+def printed(hv: Context, task: str, attempt: int, most: int = LONGEST_OUTPUT) -> str:
     """What an attempt printed; of much, the end."""
     size = hv.outputs.size(task, attempt) or 0
     if not size:
         return ""
-    start = max(size - LONGEST_OUTPUT, 0)
-    return hv.outputs.read(task, attempt, start, LONGEST_OUTPUT).decode("utf-8", "replace")
+    return hv.outputs.read(task, attempt, max(size - most, 0), most).decode("utf-8", "replace")
 
 
 def _mark(hv: Context, task: Task, known: Iterable[tuple[TaskReport, dict[str, Any]]]) -> str:

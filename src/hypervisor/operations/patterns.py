@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from hypervisor.domain import checks, lifecycle
 from hypervisor.domain.chunk import NONE
-from hypervisor.domain.errors import NotFound, RequestError, WrongState
+from hypervisor.domain.errors import RequestError, WrongState
 from hypervisor.domain.run import ALL, BATCH, RunSpec
 from hypervisor.domain.task import Batch, Changes, Json, NewTask, Task, TaskFilter
 from hypervisor.operations.context import Context
@@ -29,11 +29,9 @@ from hypervisor.operations.gathering import (
     REDUCE,
     STAGE,
     is_new,
-    printed,
     results_path,
     told_of,
 )
-from hypervisor.operations.items import item_of
 from hypervisor.operations.run import Submitted, reports, run
 from hypervisor.operations.specs import check_spec
 
@@ -41,6 +39,7 @@ PATTERN = "pattern "  # and a batch's id: a setting, the whole that it is part o
 UNTENDED = "untended "  # and the first batch's id: somebody has still to look after the reduce
 LABEL = "agent:"
 PAGE = 1_000
+LONGEST_REASON = 200
 NEVER = 4_102_444_800_000  # the year 2100
 MOVING = (lifecycle.ACTIVE, lifecycle.IN_PROGRESS, lifecycle.MERGING)
 QUEUED = (lifecycle.INBOX, lifecycle.WAITING, lifecycle.ACTIVE)
@@ -297,69 +296,3 @@ def _keep(hv: Context, first: str, found: Pattern | None) -> None:
         keep_pattern(hv, found)
     elif hv.store.setting(PATTERN + first) is not None:
         hv.store.set(PATTERN + first, None)
-
-
-# What is seen of it
-
-
-class Stage(NamedTuple):
-    """How far a stage is."""
-
-    batch: str
-    what: str  # the command, function or agent
-    states: dict[str, int]
-    stuck: int = 0  # tasks that wait in vain: their stage before did not succeed
-
-
-class Reduced(NamedTuple):
-    """The reduce and what came of it."""
-
-    id: str
-    batch: str
-    what: str
-    state: str
-    reason: str | None
-    result: Json
-    output: str  # the end of what it printed
-    results: str  # the file with what it was given
-
-
-class Overview(NamedTuple):
-    """A whole, part by part."""
-
-    stages: tuple[Stage, ...]
-    reduce: Reduced | None = None
-
-
-def pattern(hv: Context, batch: str) -> Overview | None:
-    """Show the stages that follow on a batch, how far each is, and what came of the reduce."""
-    meant = hv.store.batch(checks.text("the batch", batch)).id
-    found = pattern_of(hv, meant)
-    if found is None or found.stages[0] != meant:
-        return None  # whoever names a later part means that part alone
-    stuck = hv.store.stuck(found.stages)
-    stages = tuple(_stage(hv, each, stuck.get(each, 0)) for each in found.stages)
-    return Overview(stages, _reduced(hv, found) if found.reduce else None)
-
-
-def _stage(hv: Context, batch: str, stuck: int) -> Stage:
-    from hypervisor.operations.report import what_of
-
-    meant = hv.store.batch(batch)
-    states = hv.store.stats(batch, pace=False).states
-    return Stage(meant.name, what_of(meant), {s: n for s, n in states.items() if n}, stuck)
-
-
-def _reduced(hv: Context, found: Pattern) -> Reduced | None:
-    from hypervisor.operations.report import what_of
-
-    try:
-        task = hv.store.task(found.reduce)
-    except NotFound:
-        return None
-    meant = hv.store.batch(found.reduce_batch)
-    output = printed(hv, task.id, task.attempts) if task.state == lifecycle.DONE else ""
-    return Reduced(
-        task.id, meant.name, what_of(meant), task.state, task.reason, task.result, output,
-        item_of(task).text,
-    )  # fmt: skip

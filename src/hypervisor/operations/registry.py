@@ -34,7 +34,7 @@ VERBS = {
     "events": "look",
     "run": "run",
     "run_pattern": "patterns",
-    "pattern": "patterns",
+    "pattern": "overview",
     "preflight": "preflight",
     "report": "report",
     "skills": "skills",

@@ -6,7 +6,6 @@ number. So a batch of a million tasks makes no bigger a report than one of some 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -19,8 +18,8 @@ from hypervisor.domain.run import TaskReport, spec_from
 from hypervisor.domain.task import Batch
 from hypervisor.operations.context import Context
 from hypervisor.operations.learn import Learned, learned_about
-from hypervisor.operations.patterns import Overview, pattern
-from hypervisor.operations.run import latest_output, reports
+from hypervisor.operations.overview import Overview, has_succeeded, pattern, what_of
+from hypervisor.operations.run import BAD, latest_output, reports
 from hypervisor.operations.timeline import Bin, Timeline, Tries, gather
 
 SMALL = 2_000  # tasks: up to so many are all held and listed
@@ -37,8 +36,6 @@ LONGEST_TEXT = 500
 MOST_CHUNKS = 400
 TYPED = 3  # tasks at either end of the list that tell which types there are
 LINES, LONGEST_LINE, TAIL = 12, 240, 4_000
-PLACEHOLDER = re.compile(r"'(\{[\w./#-]*\})'")  # that stands alone, in quotes it does not need
-BAD = (lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW, lifecycle.CANCELLED)
 
 
 class TaskLine(NamedTuple):
@@ -118,7 +115,7 @@ def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
     spent = hv.store.spent(meant.id)
     return BatchReport(
         meant.name, meant.id, at, what_of(meant), seen.states, total,
-        bool(total) and seen.states.get(lifecycle.DONE, 0) == total, tries.begun, tries.ended,
+        has_succeeded(hv, meant.id, seen.states), tries.begun, tries.ended,
         len(tries), round(tries.cpu_ms / 1000, 3), tries.peak_kb * 1024,
         tries.timeline(names), tries.histogram(), tries.median(),
         tuple(_slowest(hv, seen, tries)), _categories(seen), dict(seen.proposals),
@@ -265,17 +262,3 @@ def _problem(hv: Context, chain: str, count: int) -> str | None:
     if count > MOST_VERIFIED:
         return ""
     return next((each.problem for each in hv.store.check_receipts(chain)), None)
-
-
-def what_of(batch: Batch) -> str:
-    """The command, function or agent that a batch runs."""
-    spec = batch.spec if isinstance(batch.spec, dict) else {}
-    for kind in ("function", "agent"):
-        if isinstance(spec.get(kind), str):
-            return str(spec[kind])[:300]
-    import shlex
-
-    command = spec.get("command")
-    if not isinstance(command, list):
-        return ""
-    return PLACEHOLDER.sub(r"\1", shlex.join(map(str, command)))[:300]

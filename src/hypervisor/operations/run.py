@@ -1,7 +1,7 @@
 """Running work: submitting batches, steering what runs, and what came of it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from hypervisor.operations.steer import Moved
 FIRST_SLICE, SLICE, LINKED_SLICE = 100, 1_000, 5_000
 PAGE = 500  # more would take no less time: what is held at once, the collector looks through
 INTERRUPTED = "interrupted"
+BAD = (lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW, lifecycle.CANCELLED)
 MOST_STARTS = 3
 
 
@@ -85,7 +86,10 @@ def run(
         spec = equipped_spec(hv, spec)
     router = Router(hv, spec) if spec.agent == AUTO else None
     checks.label("the batch's name", name)
-    since = hv.now() if now is None else now
+    since = hv.now() + 1 if now is None else now  # what has just ended was done before
+    if together:
+        tasks = list(tasks)
+        hv.store.check_links(tasks, name)  # before anything of the batch is made
     with hv.launcher.submitting():
         batch = hv.store.declare(name, spec_data(spec), hv.actor, now)
         hv.launcher.keep_environment(batch.id)
@@ -119,7 +123,7 @@ def unwritten(hv: Context, submitted: Submitted) -> int:
 def unsuccessful(hv: Context, submitted: Submitted) -> int:
     """How many tasks of a run did not succeed; what failed in earlier runs does not count."""
     changed = outcome(hv, submitted)
-    ended_badly = sum(changed.get(s, 0) for s in ("failed", "cancelled", "blocked", "review"))
+    ended_badly = sum(changed.get(s, 0) for s in BAD)
     states = hv.store.stats(submitted.batch.id, pace=False).states
     return ended_badly + sum(states[s] for s in ("waiting", "active", "in_progress", "merging"))
 
@@ -211,14 +215,17 @@ def stop_batch(hv: Context, batch: str, reason: str = "", now: int | None = None
 def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True) -> Summary:
     """Sum up a batch: every task with its outcome, and what the whole took.
 
-    Without `tasks` it adds up the same and reads none of them."""
+    Without `tasks` it adds up the same and reads none of them. It has succeeded only if all that
+    follows on it has, too."""
+    from hypervisor.operations.overview import has_succeeded  # which is built on this module
+
     meant = hv.store.batch(checks.text("the batch", batch))
     sums = hv.store.totals(meant.id, now)
     total, done = sum(sums.states.values()), sums.states.get(lifecycle.DONE, 0)
     money = money_of(hv, meant, now)
     spent = None if money is None else money.spent
     return Summary(
-        meant.name, meant.id, sums.states, total, 0 < total == done,
+        meant.name, meant.id, sums.states, total, has_succeeded(hv, meant.id, sums.states),
         (sums.ended - sums.begun) / 1000, sums.milliseconds / 1000, sums.cpu_ms / 1000,
         sums.peak_kb * 1024, sums.attempts,
         None if spent is None else spent.tokens,
@@ -227,6 +234,11 @@ def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True)
         tuple(hv.store.chunks(meant.id)), int(hv.store.setting(f"skipped {meant.id}") or 0),
         bool(spent and spent.estimated),
     )  # fmt: skip
+
+
+def all_done(states: Mapping[str, int]) -> bool:
+    """Whether there is something, and all of it is done."""
+    return 0 < sum(states.values()) == states.get(lifecycle.DONE, 0)
 
 
 def _categories(hv: Context, batch: str, done: int) -> dict[str, int]:

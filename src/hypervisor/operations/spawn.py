@@ -33,6 +33,7 @@ FIELDS = (
 )  # fmt: skip
 LISTS = ("after", "requires", "exclusive")
 WAYS = ("command", "function", "agent", "prompt")
+TELLING = ("command", "function", "prompt")  # what to do, so that no description is needed
 OF_REDUCE = {*FIELDS, *WAYS} - {"item", "after", "key"}
 
 
@@ -83,6 +84,7 @@ def spawn_parallel_tasks(
     batch = checks.label("the batch's name", name or f"parallel-{hv.now()}-{os.urandom(3).hex()}")
     made = _tasks(tasks, branch_id)
     last = _reduce(hv, reduce, branch_id, way, strategy, batch) if reduce else None
+    hv.store.check_links(made, batch)  # before anything is left behind
     cursor = f"batch:{'-'.join(batch.split())}"[: checks.LONGEST_NAME]
     start_cursor(hv, cursor)
     found, added = _store(hv, spec, made, batch)
@@ -214,10 +216,12 @@ def _reduce(
 ) -> Reduce:  # fmt: skip
     """In a batch of its own, because another command, or another prompt, runs it."""
     given = {"description": reduce} if isinstance(reduce, str) else dict(reduce)
+    if not _text(given) and any(given.get(word) for word in TELLING):
+        given["description"] = REDUCE
     if not _text(given) or set(given) - OF_REDUCE:
         raise InvalidInput(
-            f"reduce needs a description, and takes {', '.join(sorted(OF_REDUCE))}. "
-            "Nothing was started."
+            f"reduce needs a description, or one of {', '.join(TELLING)}, and takes "
+            f"{', '.join(sorted(OF_REDUCE))}. Nothing was started."
         )
     name = checks.label("the batch's name, with the word reduce,", reduce_name(batch))
     own = {word: given[word] for word in WAYS if given.get(word)}

@@ -46,6 +46,10 @@ class Store(ReviewStore, AgentStore, NoticeStore, HiveStore, LearningStore, Prot
     def add(
         self, tasks: Sequence[NewTask], batch: str | None, actor: str, now: int | None = None
     ) -> Added: ...
+    def check_links(self, tasks: Sequence[NewTask], batch: str) -> None:
+        """Refuse what `add` would refuse because of what the tasks wait for; change nothing."""
+        ...
+
     def cancel(self, task: str, reason: str, actor: str, now: int | None = None) -> str: ...
     def reopen(
         self, task: str, reason: str, actor: str, now: int | None = None,

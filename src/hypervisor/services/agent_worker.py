@@ -146,7 +146,7 @@ class AgentWorker(Worker):
         self.row = None
         task = lease.task
         try:
-            item = with_result(self.hv, task, _item(task))
+            item = with_result(self.hv, task, _item(task), self.spec)
             runs = self.hv.store.sessions(task=task.id)
             close_orphans(self.hv.store, runs)
             self._refuse_given_back(task, runs)

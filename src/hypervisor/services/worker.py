@@ -233,7 +233,7 @@ class Worker:
         return self._stay_with(lease, limits, started)
 
     def _start(self, lease: Lease, output: str) -> None:
-        item = with_result(self.hv, lease.task, item_of(lease.task))
+        item = with_result(self.hv, lease.task, item_of(lease.task), self.spec)
         self.runner.start(item, lease.token, output)
 
     def _limits_of(self, task: Task) -> Limits:

@@ -21,6 +21,7 @@ WHERE d.batch = ? AND d.key_hash IN ({})
 """
 
 
+NOT_MADE = "?"  # the id of no batch
 _Fresh = tuple[str, int, NewTask, str | None]  # id, number, and the digest of its key
 
 
@@ -60,9 +61,28 @@ def add(
 ) -> Added:
     """Add tasks to the batch of that name, or to none."""
     batch = "" if batch_name is None else batch_named(session, batch_name, now).id
-    numbers = ids.new_numbers(len(new), now, chance.entropy())
     if any(task.key is not None for task in new):
         session.lock(f"add {batch}")  # two calls with the same keys must see each other
+    fresh, duplicates, by_key = _sorted_out(session, batch, new, now)
+    planned = _plan(session, batch, fresh, _links(session, batch, fresh, by_key))
+    if planned:
+        _insert(session, book, planned, batch, actor, now)
+    return Added(tuple(p.id for p in planned), tuple(duplicates))
+
+
+def check_links(session: Session, new: Sequence[NewTask], batch_name: str) -> None:
+    """Refuse what `add` would refuse because of what it waits for; not even the batch is made."""
+    found = session.rows(reading.BATCH_BY_NAME, (batch_name,))
+    batch = found[0][0] if found else NOT_MADE
+    fresh, _, by_key = _sorted_out(session, batch, new, 0)
+    _links(session, batch, fresh, by_key)
+
+
+def _sorted_out(
+    session: Session, batch: str, new: Sequence[NewTask], now: int
+) -> tuple[list[_Fresh], list[Duplicate], dict[str, str]]:
+    """What is new, what is there already, and the ids of both by the digests of their keys."""
+    numbers = ids.new_numbers(len(new), now, chance.entropy())
     digests = [key_hash(task.key) for task in new]
     known = _known_keys(session, batch, digests)
     fresh: list[_Fresh] = []
@@ -75,10 +95,7 @@ def add(
         fresh.append((task_id, number, task, digest))
         if digest:
             known[digest] = (task_id, "new in this call")
-    planned = _plan(session, batch, fresh, {d: known[d][0] for d in known if d})
-    if planned:
-        _insert(session, book, planned, batch, actor, now)
-    return Added(tuple(p.id for p in planned), tuple(duplicates))
+    return fresh, duplicates, {d: known[d][0] for d in known if d}
 
 
 def key_hash(key: str | None) -> str | None:
@@ -96,13 +113,10 @@ def _known_keys(
     }
 
 
-def _plan(
-    session: Session,
-    batch: str,
-    fresh: list[_Fresh],
-    by_key: dict[str, str],
-) -> list[_Planned]:
-    """Resolve what each task waits for: keys of this call or batch, or task ids."""
+def _links(
+    session: Session, batch: str, fresh: list[_Fresh], by_key: dict[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """What each task waits for, resolved: keys of this call or batch, or task ids."""
     created = {task_id for task_id, *_ in fresh}
     needs: dict[str, tuple[str, ...]] = {}
     for task_id, _, task, _ in fresh:
@@ -113,6 +127,13 @@ def _plan(
         {task: [n for n in ns if n in created] for task, ns in needs.items()},
         {task_id: task.key or task.title for task_id, _, task, _ in fresh if needs},
     )
+    return needs
+
+
+def _plan(
+    session: Session, batch: str, fresh: list[_Fresh], needs: dict[str, tuple[str, ...]]
+) -> list[_Planned]:
+    created = {task_id for task_id, *_ in fresh}
     outside = sorted({n for ns in needs.values() for n in ns if n not in created})
     finished = dependencies.done_among(session, outside)
     return [

@@ -84,6 +84,9 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
                 continue
         raise StoreUnavailable("no free ids could be found; nothing was added. Try again.")
 
+    def check_links(self, tasks: Sequence[NewTask], batch: str) -> None:
+        self._db.read(lambda s: adding.check_links(s, tasks, batch))
+
     def cancel(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
         at = self._at(now)
         return self._steer(lambda s: steering.cancel(s, self._book, task, reason, actor, at))

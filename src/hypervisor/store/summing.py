@@ -23,7 +23,7 @@ SELECT coalesce(sum(coalesce(a.ended_at, ?) - a.claimed_at), 0), coalesce(sum(a.
 FROM tasks t JOIN attempts a ON a.task = t.id WHERE t.batch = ? AND t.batch <> ''
 """
 ANY_RUNNING = "SELECT 1 FROM tasks WHERE state = 'in_progress' AND batch = ? LIMIT 1"
-CHANGED_AMONG = "SELECT count(*) FROM tasks WHERE id IN ({}) AND updated_at > ?"
+CHANGED_AMONG = "SELECT count(*) FROM tasks WHERE id IN ({}) AND updated_at >= ?"
 RESULTS = """
 SELECT t.id, d.result FROM tasks t JOIN details d ON d.task = t.id
 WHERE t.batch = ? AND t.batch <> '' AND t.state = 'done' AND d.result IS NOT NULL AND t.id > ?

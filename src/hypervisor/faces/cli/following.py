@@ -29,7 +29,8 @@ from hypervisor.operations import status as looking
 from hypervisor.operations.at_work import live_sessions
 from hypervisor.operations.context import Context
 from hypervisor.operations.look import list_tasks
-from hypervisor.operations.patterns import MOVING, Whole, is_tended, pattern, tend, whole_of
+from hypervisor.operations.overview import pattern
+from hypervisor.operations.patterns import MOVING, Whole, is_tended, tend, whole_of
 from hypervisor.operations.status import Status
 
 INTERRUPTED = 130
@@ -344,8 +345,6 @@ def _as_json(hv: Context, whole: Whole) -> dict[str, Any]:
     tasks = running.reports(hv, first.batch.id)
     answer = {**plain(summary), "tasks": tasks, "skipped": first.already_done}
     if found := pattern(hv, first.batch.id):
-        later = [running.summary(hv, batch, tasks=False) for batch in whole.batches[1:]]
-        answer["succeeded"] = all([answer["succeeded"], *(each.succeeded for each in later)])
         answer |= plain(found._asdict())
     return answer
 

@@ -12,7 +12,8 @@ from hypervisor.faces.cli.output import cut, one_line
 from hypervisor.faces.cli.picture import BOLD, DIM, GREEN, RED, YELLOW, Span, glyphs, joined
 from hypervisor.faces.cli.progress import count
 from hypervisor.operations.at_work import Money
-from hypervisor.operations.patterns import Overview, Reduced, Stage, reduce_name
+from hypervisor.operations.overview import Overview, Reduced, Stage
+from hypervisor.operations.patterns import reduce_name
 from hypervisor.operations.run import Summary
 from hypervisor.operations.status import Status
 

@@ -8,7 +8,7 @@ from hypervisor.domain.chunk import Chunk
 from hypervisor.domain.version import VERSION
 from hypervisor.faces.html.charts import Row, bars, histogram, share_bar, timeline
 from hypervisor.faces.html.gains import gains
-from hypervisor.faces.html.stages import stages
+from hypervisor.faces.html.stages import stages, whole_verdict
 from hypervisor.faces.html.style import CSS, SCRIPT, policy
 from hypervisor.faces.html.text import (
     attribute,
@@ -70,6 +70,8 @@ def _verdict(report: BatchReport) -> str:
         return '<p class="verdict">Everything succeeded</p>'
     if not report.total:
         return '<p class="verdict open">Nothing in it yet</p>'
+    if report.pattern:
+        return whole_verdict(report.pattern)
     if report.bad:
         more = f", {left:,} not finished" if left else ""
         said = f"{report.bad:,} of {report.total:,} did not succeed{more}"

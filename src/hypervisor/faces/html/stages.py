@@ -6,7 +6,7 @@ import json
 
 from hypervisor.domain.result import text_of
 from hypervisor.faces.html.text import attribute, printed, say
-from hypervisor.operations.patterns import Overview, Reduced, Stage
+from hypervisor.operations.overview import Overview, Reduced, Stage
 
 MOST_LINES = 200
 
@@ -23,6 +23,14 @@ def stages(found: Overview | None) -> tuple[str, str]:
     head = "<thead><tr><th>part</th><th>what ran</th><th>came of it</th></tr></thead>"
     table = f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
     return table, _answer(last) if last is not None and last.state == "done" else ""
+
+
+def whole_verdict(found: Overview) -> str:
+    """What is to be said of a whole that has not succeeded, or not yet."""
+    parts = (("did not succeed", found.unsuccessful), ("not finished", found.unfinished))
+    said = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
+    kind = "bad" if found.unsuccessful else "open"
+    return f'<p class="verdict {kind}">{say(said[:1].upper() + said[1:])}</p>'
 
 
 def _row(name: str, what: str, told: str) -> str:

@@ -17,6 +17,7 @@ from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 
 from hypervisor.faces.mcp.desk import Desk
 from hypervisor.faces.mcp.door import Passed
+from hypervisor.faces.mcp.garbled import complaint
 from hypervisor.faces.mcp.tool import ToolServer
 
 if TYPE_CHECKING:
@@ -24,12 +25,24 @@ if TYPE_CHECKING:
 
 
 class Heard(ObjectReceiveStream[SessionMessage | Exception]):
-    """What the client said: first the lines that the door took in."""
+    """What the client said: first the lines that the door took in. What cannot be read is answered
+    here, as the SDK says nothing to it."""
 
-    def __init__(self, lines: Sequence[str], rest: ReadStream[SessionMessage | Exception]) -> None:
-        self._lines, self._rest = deque(lines), rest
+    def __init__(
+        self, lines: Sequence[str], rest: ReadStream[SessionMessage | Exception],
+        target: WriteStream[SessionMessage],
+    ) -> None:  # fmt: skip
+        self._lines, self._rest, self._target = deque(lines), rest, target
 
     async def receive(self) -> SessionMessage | Exception:
+        heard = await self._next()
+        while isinstance(heard, Exception):
+            if answer := complaint(heard):
+                await self._target.send(SessionMessage(answer))
+            heard = await self._next()
+        return heard
+
+    async def _next(self) -> SessionMessage | Exception:
         if not self._lines:
             return await self._rest.receive()
         try:
@@ -66,7 +79,8 @@ async def go_on(server: ToolServer, desk: Desk, passed: Passed) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(_until_signal, desk)
         async with stdio_server() as (source, target):
-            await server.run_streams(Heard(passed.lines, source), Unsaid(passed.greeted, target))
+            heard = Heard(passed.lines, source, target)
+            await server.run_streams(heard, Unsaid(passed.greeted, target))
         group.cancel_scope.cancel()
 
 

@@ -15,7 +15,7 @@ from hypervisor.faces.mcp.desk import Desk
 from hypervisor.faces.mcp.tool import CHANGE, END, READ, RUN, Offer
 from hypervisor.operations import learn, look, run, spawn
 from hypervisor.operations import status as looking
-from hypervisor.operations.patterns import Overview, Reduced, pattern
+from hypervisor.operations.overview import Overview, Reduced, pattern
 from hypervisor.operations.preflight import preflight
 
 MOST_RUNNING = 20
@@ -102,7 +102,8 @@ Permissions = Annotated[Literal["read-only", "edit"], Field(description="of the 
 Reduce = Annotated[
     str | dict[str, Any],
     Field(
-        description="a last task with command|function|agent; its item is a file with all results"
+        description="a last task: description, command|function|agent, prompt; its item is a file "
+        "with all results"
     ),
 ]
 Name = Annotated[str, Field(description="of the batch; same name and tasks add nothing")]

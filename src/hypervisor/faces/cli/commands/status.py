@@ -32,7 +32,8 @@ from hypervisor.faces.cli.stages import stage_lines, together
 from hypervisor.faces.cli.views import view_for
 from hypervisor.operations.context import Context, batch_id
 from hypervisor.operations.look import batches, stats
-from hypervisor.operations.patterns import pattern, whole_of
+from hypervisor.operations.overview import pattern
+from hypervisor.operations.patterns import whole_of
 from hypervisor.operations.status import Status, status
 from hypervisor.operations.wording import counted
 

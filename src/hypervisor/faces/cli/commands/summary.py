@@ -22,7 +22,7 @@ from hypervisor.faces.cli.output import (
 from hypervisor.faces.cli.picture import WIDE, glyphs, render
 from hypervisor.faces.cli.stages import stage_lines
 from hypervisor.operations.context import Context
-from hypervisor.operations.patterns import pattern
+from hypervisor.operations.overview import pattern
 from hypervisor.operations.run import Summary, summary
 from hypervisor.operations.wording import counted
 
@@ -47,6 +47,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return EXIT_OK
     for line in _head(found):
         print(line)
+    if whole and whole.unsuccessful:
+        said = f"did not succeed: {one_line(', '.join(whole.unsuccessful))}"
+        print("  " + colour(said, "failed"))
     for part in stage_lines(whole, columns_here()) if whole else ():
         print(render(part, wants_colour()))
     tasks = sorted(found.tasks, key=_order)
