@@ -23,7 +23,8 @@ BEYOND = 0.5  # of what a look tells about the numbers behind that one
 TOLD = 2  # samples until a look has told something
 SAME = 1.03  # what costs so little more is as good
 HALF = 0.5  # known half as well as the best is known well enough
-NEARLY = 0.5  # of what the best look below is worth: then rather further down, which tells more
+NEARLY = 0.15  # of what the best look below is worth: then rather further down, which tells more
+BELOW = 4  # times fewer than were seen it looks at, at most
 FEW = 2.0
 AGAIN = 2  # attempts, then it looks again whether more pay by now …
 LASTING = 1 / 15  # … or so many of all that it has seen of this world: what lasted, lasts …
@@ -102,7 +103,7 @@ class _Chooser:
         self.costs = {n: _scaled(belief.times(n), toll(n)) for n in self.steps}
         seen = [n for n, level in belief.levels.items() if level.weight > HALF]
         most, fewest = max(seen, default=1), min(seen, default=1)
-        self.near = [n for n in self.steps if fewest / 2 <= n <= max(most + 2, 1.5 * most)]
+        self.near = [n for n in self.steps if fewest / BELOW <= n <= max(most + 2, 1.5 * most)]
 
     def choice(self) -> Choice:
         return (

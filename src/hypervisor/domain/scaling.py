@@ -176,11 +176,28 @@ def _surprise(old: Mapping[int, Level], fresh: Sequence[tuple[int, float, float]
 
 def _comparable(old: Mapping[int, Level], n: int, mean: float) -> list[Level]:
     """What n had before. If that is not known: fewer who took longer, more who were quicker, for
-    whatever the law, nobody is quicker among more."""
+    whatever the law, nobody is quicker among more; and what it takes at least by those above."""
     known = {k: level for k, level in old.items() if level.weight >= KNOWN}
     if n in known:
         return [known[n]]
-    return [level for k, level in known.items() if (n - k) * (level.mean - mean) > 0]
+    found = [level for k, level in known.items() if (n - k) * (level.mean - mean) > 0]
+    least = _least(known, n)
+    return [*found, least] if least and mean < least.mean else found
+
+
+def _least(known: Mapping[int, Level], n: int) -> Level | None:
+    """What n take at least, by the next two numbers that are known: whatever the law, one more
+    never costs less than the one before. A line through two that vary is less sure than either."""
+    above = sorted(k for k in known if k > n)[:2]
+    if len(above) < 2:
+        return None
+    (near, one), (far, two) = ((k, known[k]) for k in above)
+    part = (near - n) / (far - near)
+    first, second = (1 + part) * exp(one.mean), part * exp(two.mean)
+    if first <= second:
+        return None
+    doubt = first**2 / one.weight + second**2 / two.weight
+    return Level((first - second) ** 2 / doubt, log(first - second))
 
 
 def _distance(old: Mapping[int, Level], before: Level, values: Sequence[float]) -> float:
