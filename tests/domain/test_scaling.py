@@ -158,7 +158,7 @@ class TestChange:
         assert evidence_of(WORLDS["sleep"], (3,), 4, known=known).changes == 1
 
     def test_two_larger_numbers_tell_what_a_smaller_one_takes_at_least(self):
-        """Three were never seen, nor any fewer; but one more never costs less than the one before."""
+        """Nor were fewer than three; but one more never costs less than the one before."""
         known = evidence_of(WORLDS["lock"], (4, 6), 40)
         assert evidence_of(WORLDS["lock"], (3,), 4, known=known).changes == 0
         assert evidence_of(WORLDS["sleep"], (3,), 4, known=known).changes == 1
