@@ -85,9 +85,18 @@ Command = Callable[[Load, int, Path], list[str]]
 
 def hypervisor(load: Load, at_once: int, folder: Path) -> list[str]:
     return [
-        str(HV), "run", "--store", str(folder / "store"), "--items", _items(load, folder),
-        "--workers", str(at_once), "--quiet", "--", *load.argv,
-    ]  # fmt: skip
+        str(HV),
+        "run",
+        "--store",
+        str(folder / "store"),
+        "--items",
+        _items(load, folder),
+        "--workers",
+        str(at_once),
+        "--quiet",
+        "--",
+        *load.argv,
+    ]
 
 
 def xargs(load: Load, at_once: int, folder: Path) -> list[str]:
@@ -204,9 +213,14 @@ def measure(name: str, load: Load, at_once: int, parent: Path) -> Measured:
     observer = Observer(mark, commands)
     began = time.perf_counter()
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, MARK: mark}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env={**os.environ, MARK: mark},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     seconds = time.perf_counter() - began
     cpu = observer.stop()
     if done.returncode:
@@ -274,14 +288,17 @@ def _figures(load: Load, at_once: int, turns: dict[str, list[Measured]]) -> list
     ours = _rate(load, turns[OURS])
     return [
         {
-            "load": load.name, "jobs": load.jobs, "at_once": at_once, "dispatcher": name,
+            "load": load.name,
+            "jobs": load.jobs,
+            "at_once": at_once,
+            "dispatcher": name,
             "jobs_per_second": _rate(load, measured),
             "ours_to_it": ours / _rate(load, measured),
             "cpu_us_per_job": median(m.cpu for m in measured) / load.jobs * 1e6,
             "memory_mb": median(m.memory for m in measured) / 1e6,
         }
         for name, measured in turns.items()
-    ]  # fmt: skip
+    ]
 
 
 def _judge(
@@ -317,14 +334,23 @@ def _is_there(name: str) -> bool:
 
 
 def _report(
-    figures: list[dict[str, Any]], judged: list[tuple[str, str, str, str]],
-    flat: list[tuple[str, str, str, str]], args: argparse.Namespace,
-) -> None:  # fmt: skip
+    figures: list[dict[str, Any]],
+    judged: list[tuple[str, str, str, str]],
+    flat: list[tuple[str, str, str, str]],
+    args: argparse.Namespace,
+) -> None:
     cells = [
-        (f"{f['dispatcher']}", f["load"], str(f["at_once"]), f"{f['jobs_per_second']:,.0f}",
-         f"{f['ours_to_it']:.2f}×", f"{f['cpu_us_per_job']:,.0f}", f"{f['memory_mb']:.0f}")
+        (
+            f"{f['dispatcher']}",
+            f["load"],
+            str(f["at_once"]),
+            f"{f['jobs_per_second']:,.0f}",
+            f"{f['ours_to_it']:.2f}×",
+            f"{f['cpu_us_per_job']:,.0f}",
+            f"{f['memory_mb']:.0f}",
+        )
         for f in figures
-    ]  # fmt: skip
+    ]
     head = ("dispatcher", "load", "at once", "jobs/s", "ours / it", "CPU µs/job", "MB")
     print(table(head, cells))
     print()
@@ -336,15 +362,24 @@ def _report(
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.dispatch", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=5_000,
-                        help="how many `true`; two fifths of it with output")  # fmt: skip
+    parser.add_argument(
+        "--jobs", type=int, default=5_000, help="how many `true`; two fifths of it with output"
+    )
     parser.add_argument("--at-once", type=int, nargs="+", default=[2, 8], metavar="N")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true",
-                        help="only those that the bars name, 2 at once, no look at memory: "
-                             "about a minute")  # fmt: skip
-    parser.add_argument("--flat", type=int, nargs="?", const=MANY, metavar="ITEMS",
-                        help=f"only compare memory with so many items ({MANY:,})")  # fmt: skip
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="only those that the bars name, 2 at once, no look at memory: about a minute",
+    )
+    parser.add_argument(
+        "--flat",
+        type=int,
+        nargs="?",
+        const=MANY,
+        metavar="ITEMS",
+        help=f"only compare memory with so many items ({MANY:,})",
+    )
     parser.add_argument("--dir", help="where to work (bench/results)")
     parser.add_argument("--json", metavar="FILE", help="default: bench/results/dispatch.json")
     args = parser.parse_args()

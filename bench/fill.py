@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import hypervisor
-from hypervisor.domain import ids
-from hypervisor.domain.lane import Lane
-from hypervisor.domain.priority import rank
-from hypervisor.store.lanes import ADD
+from hypervisor.core import ids
+from hypervisor.queue.lane import Lane
+from hypervisor.queue.priority import rank
+from hypervisor.queue.sql.lanes import ADD
 
 KINDS = ("active", "done", "blocked", "delayed")
 FUTURE = 4_000_000_000_000

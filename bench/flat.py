@@ -20,7 +20,7 @@ from bench.fill import Plan, check, fill_postgres, fill_sqlite
 from bench.support import Server, postgres, progress, save, scratch, table, verdict
 
 import hypervisor
-from hypervisor.domain.ids import ENTROPY_BITS, EPOCH
+from hypervisor.core.ids import ENTROPY_BITS, EPOCH
 
 SMALL = 1_000
 WANTED = 300  # youngest tasks of each kind that a filter looks for
@@ -122,9 +122,15 @@ def run(database: str, small: Store, big: Store, most: int, samples: int) -> lis
             compare(one, two, IN_A_ROW)  # warm both up
             for asked, (here, there) in compare(one, two, samples).items():
                 figures.append(
-                    {"database": database, "store": step.name, "asked": asked,
-                     "small_us": here, "us": there, "ratio": there / here}
-                )  # fmt: skip
+                    {
+                        "database": database,
+                        "store": step.name,
+                        "asked": asked,
+                        "small_us": here,
+                        "us": there,
+                        "ratio": there / here,
+                    }
+                )
     return figures
 
 
@@ -153,8 +159,14 @@ def drained(database: str, store: Store, tasks: int) -> dict[str, Any]:
     if len(micros) != tasks:
         raise SystemExit(f"drained {len(micros)} of {tasks}")
     first, last = median(micros[: tasks // 10]), median(micros[-tasks // 10 :])
-    return {"database": database, "store": f"the last of {tasks:,} drained", "asked": "turn",
-            "small_us": first, "us": last, "ratio": last / first}  # fmt: skip
+    return {
+        "database": database,
+        "store": f"the last of {tasks:,} drained",
+        "asked": "turn",
+        "small_us": first,
+        "us": last,
+        "ratio": last / first,
+    }
 
 
 @contextmanager
@@ -200,10 +212,16 @@ def _report(
 ) -> None:
     head = ("store", "claim", "µs", f"µs at {SMALL:,} or first", "ratio", f"bar {BAR}×")
     cells = [
-        (f"{f['database']} {f['store']}", f["asked"], f"{f['us']:.0f}", f"{f['small_us']:.0f}",
-         f"{f['ratio']:.2f}", verdict(f["ratio"] < BAR))
+        (
+            f"{f['database']} {f['store']}",
+            f["asked"],
+            f"{f['us']:.0f}",
+            f"{f['small_us']:.0f}",
+            f"{f['ratio']:.2f}",
+            verdict(f["ratio"] < BAR),
+        )
         for f in figures
-    ]  # fmt: skip
+    ]
     print(table(head, cells))
     print()
     print(

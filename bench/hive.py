@@ -19,10 +19,10 @@ from typing import Any
 from bench.support import postgres, progress, save, scratch, table, verdict
 
 import hypervisor
-from hypervisor.domain.hive import NewFinding, Wanted
-from hypervisor.domain.task import NewTask
-from hypervisor.operations.hive import relevant
-from hypervisor.store import hive
+from hypervisor.hive.finding import NewFinding, Wanted
+from hypervisor.hive.memory import relevant
+from hypervisor.hive.sql import findings as hive
+from hypervisor.queue.task import NewTask
 
 BAR = 20.0  # milliseconds, median of recalls on SQLite
 WORDS = [f"w{number:x}" for number in range(20_000)]

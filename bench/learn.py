@@ -198,8 +198,10 @@ def measure(world: str, workers: int, turn: int, parent: Path, args: argparse.Na
     (folder / "work.py").write_text(WORK, encoding="utf-8")
     server = Server(args.seconds) if world == "quota" else None
     amount = {
-        "memory": args.copies, "quota": server.port if server else 0, "lock": HELD * args.seconds,
-    }.get(world, args.seconds)  # fmt: skip
+        "memory": args.copies,
+        "quota": server.port if server else 0,
+        "lock": HELD * args.seconds,
+    }.get(world, args.seconds)
     try:
         return _run(world, workers, folder, amount, args)
     finally:
@@ -213,13 +215,28 @@ def _run(world: str, workers: int, folder: Path, amount: float, args: argparse.N
     _, tasks = _span(world, args)
     how = "parallel" if workers else "adaptive"
     command = [
-        str(HV), "run", "--strategy", how, "--workers", str(workers or args.workers), "--type",
-        world, "--quiet", "--", sys.executable, "-S", "work.py", world, str(amount), "{}",
+        str(HV),
+        "run",
+        "--strategy",
+        how,
+        "--workers",
+        str(workers or args.workers),
+        "--type",
+        world,
+        "--quiet",
+        "--",
+        sys.executable,
+        "-S",
+        "work.py",
+        world,
+        str(amount),
+        "{}",
         str(args.half),
-    ]  # fmt: skip
+    ]
     items = "\n".join(str(number) for number in range(1, tasks + 1))
-    subprocess.run(command, input=items, text=True, cwd=folder, env=env, check=True,
-                   stdout=subprocess.DEVNULL)  # fmt: skip
+    subprocess.run(
+        command, input=items, text=True, cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL
+    )
     answer = _learned(world, folder, env, args) if not workers else {}
     ends, story = _happened(store)
     return Ran(ends, answer.get("workers", workers), answer.get("why", ""), story)
@@ -227,9 +244,13 @@ def _run(world: str, workers: int, folder: Path, amount: float, args: argparse.N
 
 def _learned(world: str, folder: Path, env: dict[str, str], args: Any) -> dict[str, Any]:
     out = subprocess.run(
-        [str(HV), "learn", world, "--workers", str(args.workers), "--json"], cwd=folder, env=env,
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+        [str(HV), "learn", world, "--workers", str(args.workers), "--json"],
+        cwd=folder,
+        env=env,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     (found,) = json.loads(out)
     return {"workers": found["next"]["best"], "why": found["next"]["why"]}
 
@@ -270,15 +291,27 @@ def judged(world: str, runs: Runs, args: argparse.Namespace) -> tuple[dict[str, 
     is_right = not world.endswith("lock") or world in CHANGES or set(answers) == {1}
     good = pace > PACE and lost < LOST and is_right
     differ = max(_differ([run.between(0, last) for run in runs[n]]) for n in args.levels)
-    row = (world, str(best), f"{100 * differ:.0f} %", ", ".join(map(str, answers)),
-           f"{100 * lost:.0f} %", f"{100 * pace:.0f} %", verdict(good))  # fmt: skip
+    row = (
+        world,
+        str(best),
+        f"{100 * differ:.0f} %",
+        ", ".join(map(str, answers)),
+        f"{100 * lost:.0f} %",
+        f"{100 * pace:.0f} %",
+        verdict(good),
+    )
     return {
-        "best": best, "answers": answers, "lost": lost, "pace": pace, "differ": differ,
-        "good": good, "why": [run.why for run in runs[ADAPTIVE]],
+        "best": best,
+        "answers": answers,
+        "lost": lost,
+        "pace": pace,
+        "differ": differ,
+        "good": good,
+        "why": [run.why for run in runs[ADAPTIVE]],
         "seconds": {str(n): [run.ends[-1] for run in each] for n, each in runs.items()},
         "ends": {str(n): [run.ends for run in each] for n, each in runs.items()},
         "story": [run.story for run in runs[ADAPTIVE]],
-    }, row  # fmt: skip
+    }, row
 
 
 def _differ(took: list[float]) -> float:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from bench.support import save, verdict
 from tests.support.workloads import WORLDS, adaptive, any_law, best_fixed, efficiency, simulated
 
-from hypervisor.domain.scaling import Evidence, believed, followed
+from hypervisor.learning.estimator import Evidence, believed, followed
 
 TASKS = 60
 KNOWN = 20

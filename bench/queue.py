@@ -91,10 +91,15 @@ class Bench:
             shutil.rmtree(self._folder / "queue", ignore_errors=True)
         times = Counter(item for answer in drain.answers for item in answer)
         self._note(
-            system.name, processes,
-            Figure(items / put.seconds, items / drain.seconds,
-                   sum(times.values()) - len(times), items - len(times)),
-        )  # fmt: skip
+            system.name,
+            processes,
+            Figure(
+                items / put.seconds,
+                items / drain.seconds,
+                sum(times.values()) - len(times),
+                items - len(times),
+            ),
+        )
 
     def measure_limits(self, processes: int) -> None:
         path = self._folder / "limit"

@@ -19,7 +19,7 @@ from bench.fill import Plan, fill_sqlite
 from bench.support import progress, save, scratch, table, verdict
 
 import hypervisor
-from hypervisor.domain.ids import ENTROPY_BITS, EPOCH
+from hypervisor.core.ids import ENTROPY_BITS, EPOCH
 
 ROOT = Path(__file__).parent.parent
 HV = ROOT / "hv"
@@ -93,10 +93,15 @@ def main() -> int:
 
 def _report(figures: list[dict[str, Any]], args: argparse.Namespace) -> None:
     cells = [
-        (f["command"], f"{f['tasks']:,}", f"{f['ms']:.1f}", f"{f['ratio']:.2f}",
-         "" if f["command"] == BARE else verdict(f["ratio"] <= BAR))
+        (
+            f["command"],
+            f"{f['tasks']:,}",
+            f"{f['ms']:.1f}",
+            f"{f['ratio']:.2f}",
+            "" if f["command"] == BARE else verdict(f["ratio"] <= BAR),
+        )
         for f in figures
-    ]  # fmt: skip
+    ]
     print(table(("command", "tasks", "ms", "ratio", f"bar {BAR:.0f}×"), cells))
     answer = {"bar": BAR, "turns": args.turns, "commands": figures}
     print(f"\nwritten to {save(args.json, 'start', answer)}")

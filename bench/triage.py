@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent
 HV = ROOT / "hv"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 INBOX = ROOT / "examples" / "inbox"
-FUNCTION = "hypervisor.skills.triage:run"
+FUNCTION = "hypervisor.skills.builtin.triage:run"
 OURS, SCRIPT, ALONE = "hv run triage", "lock folders and YAML files", "the function, one process"
 CROWD = "hv run triage, twice as many"
 BAR = 1.0
@@ -145,7 +145,7 @@ def _run_scripts(folder: Path, processes: int) -> None:
 
 def _run_alone(folder: Path) -> None:
     code = (
-        "import os\nfrom hypervisor.skills.triage import run\n"
+        "import os\nfrom hypervisor.skills.builtin.triage import run\n"
         "for name in sorted(os.listdir('tasks')): run('tasks/' + name)\n"
     )
     (folder / ".hypervisor").mkdir()
@@ -156,7 +156,7 @@ def run_script(folder: Path) -> None:
     """The pattern that is replaced: whoever makes the lock folder does the item."""
     import yaml
 
-    from hypervisor.skills.triage_rules import rules_for
+    from hypervisor.skills.builtin.triage_rules import rules_for
 
     rules = rules_for(str(folder))
     for place in ("locks", "results"):
@@ -174,7 +174,7 @@ def run_script(folder: Path) -> None:
 def _by_script(path: Path, rules: Any) -> dict[str, Any]:
     import yaml
 
-    from hypervisor.skills.triage_decide import Note, decide
+    from hypervisor.skills.builtin.triage_decide import Note, decide
 
     found = FRONT.match(path.read_text(encoding="utf-8-sig"))
     if found is None:
@@ -188,8 +188,13 @@ def _by_script(path: Path, rules: Any) -> dict[str, Any]:
         path.write_text(_rewritten(found[1], found[2], decision), encoding="utf-8")
     rationale = "; ".join(decision.why)
     changed = decision.changes()
-    return {"path": str(path), "category": decision.category, "rationale": rationale,
-            "changed": changed, "status": "done"}  # fmt: skip
+    return {
+        "path": str(path),
+        "category": decision.category,
+        "rationale": rationale,
+        "changed": changed,
+        "status": "done",
+    }
 
 
 def _rewritten(front: str, body: str, decision: Any) -> str:
@@ -225,10 +230,16 @@ def _report(turns: dict[str, list[Cost]], harmed: dict[str, int], args: argparse
     rates = {name: args.files / median(c.seconds for c in some) for name, some in turns.items()}
     cpu = {name: 1000 * min(c.cpu for c in some) / args.files for name, some in turns.items()}
     cells = [
-        (name, str({ALONE: 1, CROWD: 2 * args.processes}.get(name, args.processes)), f"{rate:,.0f}",
-         f"{rate / rates[SCRIPT]:.2f}×", f"{cpu[name]:.2f}", f"{harmed[name]:,}")
+        (
+            name,
+            str({ALONE: 1, CROWD: 2 * args.processes}.get(name, args.processes)),
+            f"{rate:,.0f}",
+            f"{rate / rates[SCRIPT]:.2f}×",
+            f"{cpu[name]:.2f}",
+            f"{harmed[name]:,}",
+        )
         for name, rate in rates.items()
-    ]  # fmt: skip
+    ]
     head = ("how", "processes", "files/s", "to the script", "CPU ms/file", "files harmed")
     print(table(head, cells))
     ratio = rates[OURS] / rates[SCRIPT]
@@ -240,9 +251,13 @@ def _report(turns: dict[str, list[Cost]], harmed: dict[str, int], args: argparse
     print(table(("bar", "wanted", "measured", ""), bars))
     load = {name: getattr(args, name) for name in ("files", "processes", "rounds")}
     answer = {
-        **load, "turns": {name: [c._asdict() for c in some] for name, some in turns.items()},
-        "files_per_second": rates, "cpu_ms_per_file": cpu, "harmed": harmed, "bars": bars,
-    }  # fmt: skip
+        **load,
+        "turns": {name: [c._asdict() for c in some] for name, some in turns.items()},
+        "files_per_second": rates,
+        "cpu_ms_per_file": cpu,
+        "harmed": harmed,
+        "bars": bars,
+    }
     print(f"\nwritten to {save(args.json, 'triage', answer)}")
     return 1 if harmed[OURS] or harmed.get(ALONE) else 0
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the agent CLIs that the tests run, pinned in tests/agents/programs, from npm into a cache
+# Installs the agent CLIs that the tests run, pinned in tests/agents/real/programs, from npm into a cache
 # folder (once, about a minute, 1.7 GB), then runs the given command with HV_AGENTS_DIR set to it.
 # Without Node and npm it says so in one line and runs nothing.
 #
@@ -25,9 +25,9 @@ install() {
     trap 'rm -rf "$new"' EXIT
     trap 'exit 130' HUP INT TERM
     mkdir "$new"
-    cp tests/agents/programs/package.json tests/agents/programs/package-lock.json "$new"
+    cp tests/agents/real/programs/package.json tests/agents/real/programs/package-lock.json "$new"
     say "installing the pinned agent CLIs into $folder (about a minute, once)…"
-    (cd "$new" && npm install --no-audit --no-fund --loglevel=error) >"$new/install.log" 2>&1 </dev/null || {
+    (cd "$new" && npm ci --no-audit --no-fund --loglevel=error) >"$new/install.log" 2>&1 </dev/null || {
         tail -n 15 "$new/install.log" >&2
         give_up "npm could not install them: see above. Was it the network? Start again."
     }
@@ -41,7 +41,7 @@ if [ -z "${HV_AGENTS_DIR:-}" ]; then
         say "skipped: Node and npm are not installed, and the agent CLIs come from npm."
         exit 0
     fi
-    pin=$(cksum <tests/agents/programs/package-lock.json | cut -d' ' -f1)
+    pin=$(cksum <tests/agents/real/programs/package-lock.json | cut -d' ' -f1)
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/hypervisor/agents-$pin
     if [ ! -d "$folder" ]; then
         mkdir -p "${folder%/*}"

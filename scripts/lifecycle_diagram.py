@@ -1,4 +1,4 @@
-"""Writes the diagram and the tables in docs/lifecycle.md from domain/lifecycle.py."""
+"""Writes the diagram and the tables in docs/lifecycle.md from queue/lifecycle.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from marked import keep
 
-from hypervisor.domain.lifecycle import EVENTS, INBOX, QUEUE, STATES, TERMINAL, TRANSITIONS
+from hypervisor.queue.lifecycle import EVENTS, INBOX, QUEUE, STATES, TERMINAL, TRANSITIONS
 
 START = "[*]"
 FIRST = {(START, "add"): (INBOX, QUEUE)}  # `add` has no state before it, so no row in the table

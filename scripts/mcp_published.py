@@ -1,6 +1,6 @@
 """Writes what the MCP server answers to every client's first questions, as the SDK gives it.
 
-`hv mcp` tells it from src/hypervisor/faces/mcp/published.json before the SDK is loaded.
+`hv mcp` tells it from src/hypervisor/mcp/published.json before the SDK is loaded.
 """
 
 from __future__ import annotations
@@ -15,24 +15,32 @@ from typing import Any
 
 from marked import ROOT, renewed
 
-from hypervisor.faces.mcp.door import PUBLISHED, TOOLS
-from hypervisor.faces.mcp.profiles import PROFILES
+from hypervisor.mcp.first_answers import PUBLISHED, TOOLS
+from hypervisor.mcp.profiles import PROFILES
 
 LISTS = ("prompts/list", "resources/list", "resources/templates/list")
-HV = "from hypervisor.bootstrap import main; main()"
+HV = "from hypervisor.app import main; main()"
 HELLO = {
-    "protocolVersion": "2025-11-25", "capabilities": {},
-    "clientInfo": {"name": "docs", "version": "1"}, "_meta": {"for": "the SDK, not the door"},
-}  # fmt: skip
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "docs", "version": "1"},
+    "_meta": {"for": "the SDK, not the door"},
+}
 
 
 def answers(profile: str) -> dict[str, Any]:
     """What the SDK answers, by method."""
-    with tempfile.TemporaryDirectory() as folder, subprocess.Popen(
-        [sys.executable, "-c", HV, "mcp", "--tools", profile],
-        env={**os.environ, "HYPERVISOR_STORE": f"{folder}/store.db"},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-    ) as server:  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
+            [sys.executable, "-c", HV, "mcp", "--tools", profile],
+            env={**os.environ, "HYPERVISOR_STORE": f"{folder}/store.db"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        ) as server,
+    ):
         assert server.stdin and server.stdout
         found = {}
         for method in ("initialize", TOOLS, *LISTS):

@@ -8,26 +8,28 @@ from typing import Any, cast
 
 from marked import keep
 
-from hypervisor.faces.mcp.desk import Desk
-from hypervisor.faces.mcp.profiles import ALL, SUPERVISOR, WORKER
-from hypervisor.faces.mcp.server import offers_of
-from hypervisor.faces.mcp.tool import Offer, made
-from hypervisor.operations.context import Context
+from hypervisor.mcp.claims import ClaimRegistry
+from hypervisor.mcp.profiles import ALL, SUPERVISOR, WORKER
+from hypervisor.mcp.server import offers_of
+from hypervisor.mcp.tool import Offer, made
+from hypervisor.queue.context import Context
 
 HINTS = {
-    "read_only_hint": "only reads", "destructive_hint": "may end or undo something",
-    "idempotent_hint": "may be repeated", "open_world_hint": "what it starts may do anything",
-}  # fmt: skip
+    "read_only_hint": "only reads",
+    "destructive_hint": "may end or undo something",
+    "idempotent_hint": "may be repeated",
+    "open_world_hint": "what it starts may do anything",
+}
 
 
 def page_part() -> str:
-    desk = Desk(cast("Context", None))  # the tools are only looked at, never called
+    desk = ClaimRegistry(cast("Context", None))  # the tools are only looked at, never called
     found = {profile: _names(profile, desk) for profile in (WORKER, SUPERVISOR)}
     lines = (line for offer in offers_of(ALL, desk) for line in _tool(offer, found))
     return "\n".join(lines)
 
 
-def _names(profile: str, desk: Desk) -> set[str]:
+def _names(profile: str, desk: ClaimRegistry) -> set[str]:
     return {offer.function.__name__ for offer in offers_of(profile, desk)}
 
 
@@ -50,10 +52,12 @@ def _tool(offer: Offer, profiles: dict[str, set[str]]) -> Iterator[str]:
 def _meaning(schema: dict[str, Any], needed: bool) -> str:
     bounds = [schema.get("minimum"), schema.get("maximum")]
     told = [
-        _kind(schema), schema.get("description", ""), "required" if needed else "",
+        _kind(schema),
+        schema.get("description", ""),
+        "required" if needed else "",
         f"default {schema['default']}" if "default" in schema else "",
         f"{bounds[0]} to {bounds[1]}" if None not in bounds else "",
-    ]  # fmt: skip
+    ]
     return "; ".join(part for part in told if part)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.databases import DATABASES, Postgres, PostgresServer, Sqlite
+from tests.support.verbs import add, claim, settle  # noqa: F401 (fixtures)
 
 # How quick anything is depends on who else works on this machine.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -18,7 +19,7 @@ HERE = Path(__file__).parent
 # Where tests are dealt out by the file (`make test`), these begin: whoever has the last one to run
 # shall not have a long one. The slowest is first.
 SLOWEST = (
-    "store/test_state_machine.py",
+    "queue/test_state_machine.py",
     "torture/test_kill_storm.py",
     "torture/test_run_supervisor.py",
     "torture/test_agents_limits.py",
@@ -41,18 +42,18 @@ SLOWEST = (
     "mcp/test_waiting.py",
     "mcp/test_worker.py",
     "cli/test_run_reduce_told.py",
-    "mcp/test_door.py",
+    "mcp/test_first_answers.py",
     "cli/test_run_agents.py",
     "cli/test_bad_input.py",
     "torture/test_run_governor.py",
     "torture/test_notify_killed.py",
-    "adapters/test_tree.py",
-    "adapters/test_leftovers.py",
-    "adapters/taskfiles/test_owner.py",
+    "runs/processes/test_tree.py",
+    "runs/processes/test_leftovers.py",
+    "inputs/task_files/test_owner.py",
     "cli/test_skills_kept.py",
     "cli/test_bulk.py",
     "skills/test_builtin.py",
-    "domain/test_adapting.py",
+    "learning/test_policy.py",
 )
 
 

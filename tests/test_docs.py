@@ -13,17 +13,20 @@ from pathlib import Path
 import pytest
 
 import hypervisor
-from hypervisor.domain import errors, lifecycle
-from hypervisor.domain.settings import Settings, settings_from
-from hypervisor.faces.cli.main import INTERRUPTED, make_parser
-from hypervisor.faces.cli.table import ALSO, COMMANDS
-from hypervisor.operations.registry import VERBS, summary
+from hypervisor.app import CANNOT_RUN
+from hypervisor.cli.commands_table import ALSO, COMMANDS
+from hypervisor.cli.main import INTERRUPTED, make_parser
+from hypervisor.core import errors
+from hypervisor.queue import lifecycle
+from hypervisor.runs.config import Settings, settings_from
+from hypervisor.verbs import VERBS, summary
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "hypervisor"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-SETUP_FAILED = 69  # scripts/venv.sh
 PRINTED = re.compile(r"# → (.*)$", re.MULTILINE)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAMED_FILE = re.compile(r"`([\w.-]+/[\w./-]*|[\w-]+\.(?:py|sh))`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -46,20 +49,15 @@ def name(page):
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("verb", VERBS)
-class TestVerb:
-    def test_is_presented_by_a_command(self, verb):
-        named = {command.verb for command in COMMANDS.values()}
-        assert verb in named | {also for verbs in ALSO.values() for also in verbs}
-
-    def test_is_a_method_in_python(self, verb):
-        assert callable(getattr(hypervisor.Hypervisor, verb))
-
-    def test_is_explained_for_python(self, verb):
-        assert f"**`{verb}(" in text("docs/python.md")
-
-    def test_has_a_summary(self, verb):
-        assert summary(verb).endswith(".")
+def test_every_verb_has_a_command_a_method_a_page_and_a_summary():
+    commands = {command.verb for command in COMMANDS.values()}
+    commands |= {verb for verbs in ALSO.values() for verb in verbs}
+    python = text("docs/python.md")
+    for verb in VERBS:
+        assert verb in commands, f"no command offers {verb}"
+        assert callable(getattr(hypervisor.Hypervisor, verb, None)), f"no method {verb}"
+        assert f"**`{verb}(" in python, f"docs/python.md does not explain {verb}"
+        assert summary(verb).endswith("."), f"the docstring of {verb} is not a sentence"
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
@@ -87,6 +85,31 @@ def error_codes():
     return found
 
 
+DOCUMENTED_ERRORS = sorted(
+    {
+        name
+        for page in ("docs/errors.md", "docs/python.md")
+        for name in re.findall(r"(?:[├└]── |`)([A-Z]\w+)", text(page))
+        if name.startswith("Store") or hasattr(errors, name)
+    }
+)
+
+
+def test_every_error_is_documented():
+    every = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.HypervisorError)
+    } - {"HypervisorError"}
+    assert every <= set(DOCUMENTED_ERRORS)
+
+
+@pytest.mark.parametrize("name", DOCUMENTED_ERRORS)
+def test_documented_error_can_be_imported(name):
+    assert getattr(hypervisor, name) is getattr(errors, name)
+    assert name in hypervisor.__all__
+
+
 def test_every_error_code_has_an_exit_code():
     assert error_codes() == set(errors.EXIT_CODES)
 
@@ -100,11 +123,14 @@ def test_error_is_explained_with_its_exit_code(code):
 
 
 def test_exit_codes_are_documented_and_no_others():
-    named = {value for key, value in vars(errors).items() if re.fullmatch("EXIT_[A-Z_]+", key)
-             and isinstance(value, int)}  # fmt: skip
+    named = {
+        value
+        for key, value in vars(errors).items()
+        if re.fullmatch("EXIT_[A-Z_]+", key) and isinstance(value, int)
+    }
     section = text("docs/cli.md").split("\n## Exit codes\n")[1].split("\n## ")[0]
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
-    assert documented == named | {*errors.EXIT_CODES.values(), INTERRUPTED, SETUP_FAILED}
+    assert documented == named | {*errors.EXIT_CODES.values(), INTERRUPTED, CANNOT_RUN}
 
 
 def environment_variables():
@@ -149,6 +175,22 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(target), link
 
 
+@pytest.mark.parametrize("page", ["docs/architecture.md", "AGENTS.md", "CONTRIBUTING.md"])
+def test_files_named_in_tables_exist(page):
+    """They are named from the top, from the package, or from the folder that their row is about."""
+    for line in text(page).splitlines():
+        names = NAMED_FILE.findall(line) if line.startswith("|") else []
+        folders = [ROOT, SOURCE, *(top / name for top in (ROOT, SOURCE) for name in names[:1])]
+        for name in names:
+            assert any((folder / name).exists() for folder in folders), f"{name} in: {line}"
+
+
+def test_every_room_is_in_the_architecture():
+    rooms = {f"{path.parent.name}/" for path in SOURCE.glob("*/__init__.py")} - {"ports/"}
+    for room in rooms | {path.name for path in SOURCE.glob("[a-z]*.py")}:
+        assert f"`{room}`" in text("docs/architecture.md"), room
+
+
 def test_every_page_can_be_reached_from_the_readme():
     seen, more = set(), [ROOT / "README.md"]
     while more:
@@ -182,3 +224,12 @@ def test_the_defaults_in_the_how_to_are_the_defaults():
     shown = re.search(r"```toml\n(.*?)```", text("docs/how-to/limits-and-load.md"), re.DOTALL)
     assert shown is not None
     assert settings_from(tomllib.loads(shown.group(1))) == Settings()
+
+
+SOURCES = sorted([*PAGES, *ROOT.glob("src/**/*.py"), *ROOT.glob("scripts/*")])
+
+
+@pytest.mark.parametrize("page", SOURCES, ids=name)
+def test_nobody_is_told_to_install_the_package_of_a_stranger(page):
+    """On the package index, the name `hypervisor` belongs to somebody else."""
+    assert not re.search(r"pip install\s+['\"]?hypervisor\b", page.read_text(encoding="utf-8"))

@@ -14,27 +14,87 @@ starts without them.
 
 from typing import TYPE_CHECKING, Any
 
-from hypervisor.domain.version import VERSION
+from hypervisor.core.version import VERSION
 
 if TYPE_CHECKING:
     from hypervisor.api import Hypervisor, open
-    from hypervisor.domain.errors import HypervisorError, LeaseLost, RequestError, StoreError
-    from hypervisor.domain.run import RunSpec
-    from hypervisor.domain.task import Changes, NewTask
-    from hypervisor.operations.claim import Done
+    from hypervisor.core.errors import (
+        AgentError,
+        AgentNotReady,
+        AmbiguousId,
+        DependencyCycle,
+        HypervisorError,
+        InvalidInput,
+        LeaseLost,
+        NotFound,
+        RequestError,
+        SchemaMismatch,
+        StoreBroken,
+        StoreError,
+        StoreFull,
+        StoreGone,
+        StoreNewer,
+        StoreReadOnly,
+        StoreUnavailable,
+        WrongState,
+    )
+    from hypervisor.queue.claim import Done
+    from hypervisor.queue.task import Changes, NewTask
+    from hypervisor.runs.spec import RunSpec
 
 __version__ = VERSION
 __all__ = [
-    "Changes", "Done", "Hypervisor", "HypervisorError", "LeaseLost", "NewTask", "RequestError",
-    "RunSpec", "StoreError", "open",
-]  # fmt: skip
+    "AgentError",
+    "AgentNotReady",
+    "AmbiguousId",
+    "Changes",
+    "DependencyCycle",
+    "Done",
+    "Hypervisor",
+    "HypervisorError",
+    "InvalidInput",
+    "LeaseLost",
+    "NewTask",
+    "NotFound",
+    "RequestError",
+    "RunSpec",
+    "SchemaMismatch",
+    "StoreBroken",
+    "StoreError",
+    "StoreFull",
+    "StoreGone",
+    "StoreNewer",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "WrongState",
+    "open",
+]
 
 _HOMES = {
     "hypervisor.api": ("Hypervisor", "open"),
-    "hypervisor.domain.errors": ("HypervisorError", "LeaseLost", "RequestError", "StoreError"),
-    "hypervisor.domain.run": ("RunSpec",),
-    "hypervisor.domain.task": ("Changes", "NewTask"),
-    "hypervisor.operations.claim": ("Done",),
+    "hypervisor.core.errors": (
+        "AgentError",
+        "AgentNotReady",
+        "AmbiguousId",
+        "DependencyCycle",
+        "HypervisorError",
+        "InvalidInput",
+        "LeaseLost",
+        "NotFound",
+        "RequestError",
+        "SchemaMismatch",
+        "StoreBroken",
+        "StoreError",
+        "StoreFull",
+        "StoreGone",
+        "StoreNewer",
+        "StoreReadOnly",
+        "StoreUnavailable",
+        "WrongState",
+    ),
+    "hypervisor.runs.spec": ("RunSpec",),
+    "hypervisor.queue.task": ("Changes", "NewTask"),
+    "hypervisor.queue.claim": ("Done",),
 }
 
 

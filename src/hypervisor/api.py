@@ -5,35 +5,35 @@ from __future__ import annotations
 import os
 from types import TracebackType
 
-from hypervisor import bootstrap
-from hypervisor.operations import add as _add
-from hypervisor.operations import agents as _agents
-from hypervisor.operations import applying as _applying
-from hypervisor.operations import brakes as _brakes
-from hypervisor.operations import claim as _claim
-from hypervisor.operations import doctor as _doctor
-from hypervisor.operations import hive as _hive
-from hypervisor.operations import learn as _learn
-from hypervisor.operations import look as _look
-from hypervisor.operations import notify as _notify
-from hypervisor.operations import overview as _overview
-from hypervisor.operations import patterns as _patterns
-from hypervisor.operations import plan as _plan
-from hypervisor.operations import preflight as _preflight
-from hypervisor.operations import proposing as _proposing
-from hypervisor.operations import receipts as _receipts
-from hypervisor.operations import report as _report
-from hypervisor.operations import retention as _retention
-from hypervisor.operations import review as _review
-from hypervisor.operations import run as _run
-from hypervisor.operations import skill_making as _skill_making
-from hypervisor.operations import skills as _skills
-from hypervisor.operations import spawn as _spawn
-from hypervisor.operations import status as _status
-from hypervisor.operations import steer as _steer
-from hypervisor.operations import sweep as _sweep
-from hypervisor.operations import waiting as _waiting
-from hypervisor.operations.context import Context
+from hypervisor import app
+from hypervisor.agents import agents as _agents
+from hypervisor.agents import rate_limits as _brakes
+from hypervisor.agents import spawn as _spawn
+from hypervisor.batches import pipeline as _patterns
+from hypervisor.batches import pipeline_status as _overview
+from hypervisor.batches import preflight as _preflight
+from hypervisor.batches import report as _report
+from hypervisor.batches import review as _review
+from hypervisor.batches.plans import apply as _applying
+from hypervisor.batches.plans import plan as _plan
+from hypervisor.batches.plans import propose as _proposing
+from hypervisor.hive import memory as _hive
+from hypervisor.learning import learn as _learn
+from hypervisor.notifications import notify as _notify
+from hypervisor.notifications import wait as _waiting
+from hypervisor.queue import add as _add
+from hypervisor.queue import claim as _claim
+from hypervisor.queue import doctor as _doctor
+from hypervisor.queue import look as _look
+from hypervisor.queue import receipts as _receipts
+from hypervisor.queue import rescue as _sweep
+from hypervisor.queue import steer as _steer
+from hypervisor.queue.context import Context
+from hypervisor.runs import run as _run
+from hypervisor.runs import status as _status
+from hypervisor.runs.outputs import retention as _retention
+from hypervisor.skills import create as _skill_making
+from hypervisor.skills import skills as _skills
 
 
 class Hypervisor(Context):
@@ -135,7 +135,7 @@ def open(store: str | os.PathLike[str] | None = None, *, relaxed: bool | None = 
     it lives, and put back when it has died. `relaxed` trades the wait for the
     disk against losing the last moments in a power cut.
     """
-    found = bootstrap.connect(
+    found = app.connect(
         None if store is None else os.fspath(store), relaxed=relaxed, pid=os.getpid()
     )
     return Hypervisor(found.store, found.probe, found.actor, found.pid, found.equip)

@@ -1,26 +1,15 @@
-"""Fixtures for the tests with real agent CLIs: a scripted model, and projects that use it."""
+"""A bench for workers of agents."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.agents import clis
-from tests.agents.fleet import AgentProject
-from tests.agents.model_server import ModelServer
-from tests.mcp.conftest import place as place
-from tests.mcp.conftest import served as served
+from tests.agents.agent_bench import AgentBench
+from tests.support.benches import closed_after
 
 
 @pytest.fixture
-def model():
-    with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-def project(tmp_path, model):
-    missing = [name for name in clis.NAMES if not clis.installed(name)]
-    assert not missing, f"{missing} not in HV_AGENTS_DIR ({clis.folder()}): use make test-agents"
-    made = AgentProject(tmp_path, model)
-    yield made
-    made.close()
+def bench(tmp_path):
+    """Makes one; for other workers a test has a bench of its own."""
+    with closed_after(lambda number, **how: AgentBench(tmp_path, **how)) as maker:
+        yield maker

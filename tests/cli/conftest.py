@@ -6,7 +6,6 @@ most of the time of hundreds of calls. `hv.start(...)` starts the program as `./
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
@@ -15,6 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -25,9 +25,10 @@ import apsw
 import pytest
 
 import hypervisor
-from hypervisor.bootstrap import connect
-from hypervisor.faces.cli.main import make_parser, run
-from hypervisor.faces.cli.table import COMMANDS
+from hypervisor.app import connect
+from hypervisor.cli.commands_table import COMMANDS
+from hypervisor.cli.main import make_parser, run
+from hypervisor.resources.process_table import environment, snapshot
 from tests.cli.terminal import Terminal
 from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED
@@ -48,7 +49,7 @@ PROGRAM = (
     sys.executable,
     "-I",
     "-c",
-    'import sys; sys.argv[0] = "hv"; from hypervisor.bootstrap import main; main()',
+    'import sys; sys.argv[0] = "hv"; from hypervisor.app import main; main()',
 )
 
 
@@ -64,9 +65,12 @@ class Cli:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.env = {
-            "PATH": os.defpath, "HOME": str(folder), "TZ": "UTC", "LC_ALL": "C.UTF-8",
+            "PATH": os.defpath,
+            "HOME": str(folder),
+            "TZ": "UTC",
+            "LC_ALL": "C.UTF-8",
             "HV_ACTOR": "tester",
-        }  # fmt: skip
+        }
 
     def __call__(
         self,
@@ -89,9 +93,13 @@ class Cli:
     def exec(self, *args: str | bytes, stdin: str = "", **env: str) -> Result:
         """As `hv(...)`, through a fresh interpreter."""
         done = subprocess.run(
-            [*PROGRAM, *args], cwd=self.folder, env={**self.env, **env}, input=stdin.encode(),
-            capture_output=True, timeout=PATIENCE,
-        )  # fmt: skip
+            [*PROGRAM, *args],
+            cwd=self.folder,
+            env={**self.env, **env},
+            input=stdin.encode(),
+            capture_output=True,
+            timeout=PATIENCE,
+        )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def start(self, *args: str, **more: Any) -> subprocess.Popen[Any]:
@@ -123,7 +131,7 @@ class Cli:
 
     def content(self) -> dict[str, list[Any]]:
         """Every row of the store, to see that nothing changed; but for what happens after the
-        last task of a run: its workers retire, its supervisor learns."""
+        last task of a run (its workers retire, its supervisor learns) and for the store's clock."""
         if not self.store.exists():
             return {}
         connection = apsw.Connection(str(self.store), flags=apsw.SQLITE_OPEN_READONLY)
@@ -134,7 +142,7 @@ class Cli:
                 for (name,) in tables.fetchall()
             }
             found["settings"] = [
-                r for r in found["settings"] if not str(r[0]).startswith("learned")
+                r for r in found["settings"] if not str(r[0]).startswith(("learned", "clock"))
             ]
             found["workers"] = [row[:1] for row in found["workers"]]
             return found
@@ -229,29 +237,27 @@ class Project(Cli):
         """Stop whatever a test has left running, by its own id."""
         for terminal in self.terminals:
             terminal.close()
-        for lock in self.runtime.glob("hypervisor/*/supervisor.lock"):
-            _end_supervisor(lock)
+        deadline = time.monotonic() + DEADLINE
+        asked: Counter[int] = Counter()
+        while found := self._supervisors():
+            assert time.monotonic() < deadline, "a supervisor does not end"
+            for pid in found:
+                asked[pid] += 1
+                if asked[pid] <= 2:  # once drains, twice stops
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGTERM)
+            time.sleep(0.05)
 
-
-def _end_supervisor(lock: Path) -> None:
-    deadline = time.monotonic() + DEADLINE
-    asked = 0
-    while pid := _holder(lock):
-        assert time.monotonic() < deadline, "a supervisor does not end"
-        if asked < 2:  # once drains, twice stops
-            asked += 1
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        time.sleep(0.05)
-
-
-def _holder(lock: Path) -> int | None:
-    with open(lock) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return int(file.read() or 0) or None
-    return None
+    def _supervisors(self) -> list[int]:
+        """Known by a variable that is set here alone, whatever store they serve."""
+        mark = f"XDG_RUNTIME_DIR={self.runtime}".encode()
+        return [
+            process.pid
+            for process in snapshot().values()
+            if process.lives
+            and mark in environment(process.pid)
+            and b"\0supervise\0" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        ]
 
 
 def until(condition: Callable[[], Any], what: str = "") -> Any:

@@ -44,8 +44,18 @@ def prepared(project):
 def words(*options, name="b", then=(TWO,), reduce: str | None = MERGED, command=ONE):
     stages = [word for line in then for word in ("--then", line)]
     last = ["--reduce", reduce] if reduce else []
-    return ["run", "--name", name, "--workers", "2", *stages, *last, *options,
-            "--", *command.split()]  # fmt: skip
+    return [
+        "run",
+        "--name",
+        name,
+        "--workers",
+        "2",
+        *stages,
+        *last,
+        *options,
+        "--",
+        *command.split(),
+    ]
 
 
 def run(hv, *options, items="ab", code=0, **more):

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from hypervisor.adapters.processes import look
+from hypervisor.resources.process_table import look
 from tests.cli.conftest import until
 
 NOTHING_TO_SEE = ["--quiet", "--workers", "2"]
@@ -19,8 +19,21 @@ def run(hv, *args, items=(), code=0):
 
 def held(hv, batch, items, *options):
     """A detached batch whose commands all run until the gate is opened; returns their ids."""
-    run(hv, "--detach", "--name", batch, "--workers", str(len(items)), *options,
-        "--", "sh", "-c", HOLD, "sh", items=items)  # fmt: skip
+    run(
+        hv,
+        "--detach",
+        "--name",
+        batch,
+        "--workers",
+        str(len(items)),
+        *options,
+        "--",
+        "sh",
+        "-c",
+        HOLD,
+        "sh",
+        items=items,
+    )
     for item in items:
         until(partial(is_alive, hv, item), f"{item} runs")
     begun = partial(hv.json, "status", batch)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hypervisor.faces.cli.output import width
+from hypervisor.cli.output import width
 
 DEADLINE = 120.0
 SETTLED = 0.02  # seconds without a further piece of a picture
@@ -123,9 +123,13 @@ class Terminal:
     """Runs a program that has this terminal for its own."""
 
     def __init__(
-        self, argv: Sequence[str], cwd: Path, env: dict[str, str], columns: int = 80,
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: dict[str, str],
+        columns: int = 80,
         rows: int = 24,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.screen = Screen(columns, rows)
         self.code: int | None = None
         self._rest = ""

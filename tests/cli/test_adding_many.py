@@ -5,8 +5,8 @@ import json
 import pytest
 
 import hypervisor
-from hypervisor.domain.errors import StoreFull
-from hypervisor.operations import add as adding
+from hypervisor.core.errors import StoreFull
+from hypervisor.queue import add as adding
 
 
 def titles(hv):
@@ -242,8 +242,10 @@ def test_a_chunk_is_data_like_any_other_word(hv):
     hv.ok("add", "--from", "-", "--format", "jsonl", stdin="\n".join(rows))
     hv.ok("add", "--from", "-", "--format", "csv", stdin="title,chunk\nc,north\n")
     assert [task["data"] for task in hv.json("ls")] == [
-        {"chunk": "north"}, {"chunk": 99999999999999999999999}, {"chunk": [1]},
-    ]  # fmt: skip
+        {"chunk": "north"},
+        {"chunk": 99999999999999999999999},
+        {"chunk": [1]},
+    ]
 
 
 def test_an_inbox_cell_says_yes_or_no(hv):

@@ -37,9 +37,14 @@ def test_hostile_text_comes_back_as_it_went_in(hv):
     texts = list(HOSTILE.values())
     for text in texts:
         hv.ok(
-            "add", f"--body={text}", f"--key={text}", f"--exclusive={text}",
-            f"--data={json.dumps({text: [text]})}", "--", text,
-        )  # fmt: skip
+            "add",
+            f"--body={text}",
+            f"--key={text}",
+            f"--exclusive={text}",
+            f"--data={json.dumps({text: [text]})}",
+            "--",
+            text,
+        )
     leases = hv.json("claim", "--limit", str(len(texts)))
     assert [lease["task"]["title"] for lease in leases] == texts
     for lease, text in zip(leases, texts, strict=True):
@@ -99,11 +104,16 @@ def test_hostile_text_where_an_id_or_token_is_expected(hv):
     for kind in ("escapes", "shell", "sql", "line breaks", "like a path"):
         text = HOSTILE[kind]
         for args in (
-            ["show", "--", text], ["heartbeat", "--", text], ["cancel", "--", text],
-            ["update", "--title=t", "--", text], ["release", "--force", "--", text],
-            ["events", f"--task={text}"], ["ls", f"--before={text}"], ["ls", f"--batch={text}"],
+            ["show", "--", text],
+            ["heartbeat", "--", text],
+            ["cancel", "--", text],
+            ["update", "--title=t", "--", text],
+            ["release", "--force", "--", text],
+            ["events", f"--task={text}"],
+            ["ls", f"--before={text}"],
+            ["ls", f"--batch={text}"],
             ["receipt", "ls", "--", text],
-        ):  # fmt: skip
+        ):
             result = hv(*args)
             assert result.code in (2, 4), (args, result)
             assert_safe(result.err)
@@ -115,24 +125,55 @@ def test_invalid_utf8_in_every_argument(hv):
     token = "0q13dmzm50c0.1.abcd"
     task = hv.add("x")
     for args in (
-        ["add", bad], ["add", "x", "--body", bad], ["add", "x", "--key", bad],
-        ["add", "x", "--type", bad], ["add", "x", "--branch", bad], ["add", "x", "--batch", bad],
-        ["add", "x", "--assignee", bad], ["add", "x", "--requires", bad],
-        ["add", "x", "--exclusive", bad], ["add", "x", "--after", bad],
-        ["add", "--from", bad], ["add", "x", "--in", bad],
-        ["ls", "--type", bad], ["ls", "--batch", bad], ["ls", "--branch", bad],
-        ["ls", "--assignee", bad], ["ls", "--text", bad], ["ls", "--state", bad],
-        ["ls", "--before", bad], ["ls", "--limit", bad], ["show", bad], ["claim", "--worker", bad],
-        ["claim", "--batch", bad], ["claim", "--type", bad], ["claim", "--can", bad],
-        ["claim", "--priority", bad], ["claim", "--lease", bad], ["done", bad],
-        ["heartbeat", bad], ["fail", token, bad], ["block", token, bad],
-        ["block", token, "why", "--unblock", bad], ["release", token, "--reason", bad],
-        ["cancel", task, "--reason", bad], ["cancel", "--batch", bad], ["retry", bad],
-        ["update", task, "--title", bad], ["update", task, "--body", bad],
-        ["update", task, "--after", bad], ["receipt", "add", task, bad], ["receipt", "ls", bad],
-        ["receipt", "verify", bad], ["stats", "--batch", bad], ["events", "--task", bad],
-        [bad], ["ls", bad], ["run", bad], ["completion", bad],
-    ):  # fmt: skip
+        ["add", bad],
+        ["add", "x", "--body", bad],
+        ["add", "x", "--key", bad],
+        ["add", "x", "--type", bad],
+        ["add", "x", "--branch", bad],
+        ["add", "x", "--batch", bad],
+        ["add", "x", "--assignee", bad],
+        ["add", "x", "--requires", bad],
+        ["add", "x", "--exclusive", bad],
+        ["add", "x", "--after", bad],
+        ["add", "--from", bad],
+        ["add", "x", "--in", bad],
+        ["ls", "--type", bad],
+        ["ls", "--batch", bad],
+        ["ls", "--branch", bad],
+        ["ls", "--assignee", bad],
+        ["ls", "--text", bad],
+        ["ls", "--state", bad],
+        ["ls", "--before", bad],
+        ["ls", "--limit", bad],
+        ["show", bad],
+        ["claim", "--worker", bad],
+        ["claim", "--batch", bad],
+        ["claim", "--type", bad],
+        ["claim", "--can", bad],
+        ["claim", "--priority", bad],
+        ["claim", "--lease", bad],
+        ["done", bad],
+        ["heartbeat", bad],
+        ["fail", token, bad],
+        ["block", token, bad],
+        ["block", token, "why", "--unblock", bad],
+        ["release", token, "--reason", bad],
+        ["cancel", task, "--reason", bad],
+        ["cancel", "--batch", bad],
+        ["retry", bad],
+        ["update", task, "--title", bad],
+        ["update", task, "--body", bad],
+        ["update", task, "--after", bad],
+        ["receipt", "add", task, bad],
+        ["receipt", "ls", bad],
+        ["receipt", "verify", bad],
+        ["stats", "--batch", bad],
+        ["events", "--task", bad],
+        [bad],
+        ["ls", bad],
+        ["run", bad],
+        ["completion", bad],
+    ):
         hv.refused(2, *args)
 
 
@@ -191,53 +232,123 @@ def test_large_but_allowed_text_comes_back(hv):
 @pytest.mark.parametrize(
     "args",
     [
-        ["ls", "--limit", "0"], ["ls", "--limit", "-1"], ["ls", "--limit", "1" * 30],
-        ["ls", "--limit", "1" * 5000], ["ls", "--limit", "ten"], ["ls", "--limit", ""],
-        ["ls", "--limit", "1.5"], ["ls", "--state", "unknown"], ["ls", "--state", ""],
-        ["ls", "--priority", "urgent"], ["ls", "--before", "?"], ["ls", "--before", ""],
-        ["events", "--limit", "0"], ["events", "--limit", "-1"], ["events", "--since", "-1"],
-        ["events", "--since", str(2**70)], ["events", "--since", "x"],
-        ["claim", "--limit", "0"], ["claim", "--limit", "-5"], ["claim", "--limit", "1001"],
-        ["claim", "--lease", "0"], ["claim", "--lease=-5m"], ["claim", "--lease", "8d"],
-        ["claim", "--lease", "soon"], ["claim", "--lease", ""], ["claim", "--lease", "nan"],
-        ["claim", "--lease", "inf"], ["claim", "--lease", "1e400s"], ["claim", "--lease", "5y"],
-        ["claim", "--lease", "5msm"], ["claim", "--pid", "x"], ["claim", "--pid", "-1"],
-        ["claim", "--pid", str(2**40)], ["claim", "--pid", str(2**70)],
-        ["claim", "--priority", "urgent"], ["claim", "--priority", ""],
-        ["claim", "--worker", "two words"], ["claim", "--worker", "\n"],
-        ["claim", "--type", ""], ["claim", "--can", "a b"],
-        ["add", ""], ["add", " \t\n"], ["add", "\u3000"], ["add", "x", "--key", ""],
-        ["add", "x", "--key", " "], ["add", "x", "--type", ""], ["add", "x", "--batch", ""],
-        ["add", "x", "--retries", "-1"], ["add", "x", "--retries", "1001"],
-        ["add", "x", "--retries", "x"], ["add", "x", "--at", "tomorrow"], ["add", "x", "--at", ""],
-        ["add", "x", "--at", "1900-01-01"], ["add", "x", "--at", "2027-13-01"],
-        ["add", "x", "--at", "0001-01-01"], ["add", "x", "--in", "99999999d"],
-        ["add", "x", "--in", "x"], ["add", "x", "--data", "{"], ["add", "x", "--data", ""],
-        ["add", "x", "--data", "NaN"], ["add", "x", "--data", "[-Infinity]"],
-        ["add", "x", "--data", "[" * 5000], ["add", "x", "--data", "[" * 101 + "]" * 101],
-        ["add", "x", "--data", "1" * 5000], ["add", "x", "--requires", "a b"],
-        ["add", "x", "--requires", ""], ["add", "x", "--exclusive", " "],
-        ["add", "x", "y"], ["add", "x", "--glob", "*"], ["add", "--from", "-", "--glob", "*"],
-        ["add", "--from", ""], ["add", "--from", "-", "--data", "5"],
-        ["add", "--from", "-", "--format", "xml"], ["add", "--from", "-", "--key", "k"],
-        ["add", "--glob", "*", "--key", "k"], ["add", "x", "--in", "5m", "--at", "2090-01-01"],
+        ["ls", "--limit", "0"],
+        ["ls", "--limit", "-1"],
+        ["ls", "--limit", "1" * 30],
+        ["ls", "--limit", "1" * 5000],
+        ["ls", "--limit", "ten"],
+        ["ls", "--limit", ""],
+        ["ls", "--limit", "1.5"],
+        ["ls", "--state", "unknown"],
+        ["ls", "--state", ""],
+        ["ls", "--priority", "urgent"],
+        ["ls", "--before", "?"],
+        ["ls", "--before", ""],
+        ["events", "--limit", "0"],
+        ["events", "--limit", "-1"],
+        ["events", "--since", "-1"],
+        ["events", "--since", str(2**70)],
+        ["events", "--since", "x"],
+        ["claim", "--limit", "0"],
+        ["claim", "--limit", "-5"],
+        ["claim", "--limit", "1001"],
+        ["claim", "--lease", "0"],
+        ["claim", "--lease=-5m"],
+        ["claim", "--lease", "8d"],
+        ["claim", "--lease", "soon"],
+        ["claim", "--lease", ""],
+        ["claim", "--lease", "nan"],
+        ["claim", "--lease", "inf"],
+        ["claim", "--lease", "1e400s"],
+        ["claim", "--lease", "5y"],
+        ["claim", "--lease", "5msm"],
+        ["claim", "--pid", "x"],
+        ["claim", "--pid", "-1"],
+        ["claim", "--pid", str(2**40)],
+        ["claim", "--pid", str(2**70)],
+        ["claim", "--priority", "urgent"],
+        ["claim", "--priority", ""],
+        ["claim", "--worker", "two words"],
+        ["claim", "--worker", "\n"],
+        ["claim", "--type", ""],
+        ["claim", "--can", "a b"],
+        ["add", ""],
+        ["add", " \t\n"],
+        ["add", "\u3000"],
+        ["add", "x", "--key", ""],
+        ["add", "x", "--key", " "],
+        ["add", "x", "--type", ""],
+        ["add", "x", "--batch", ""],
+        ["add", "x", "--retries", "-1"],
+        ["add", "x", "--retries", "1001"],
+        ["add", "x", "--retries", "x"],
+        ["add", "x", "--at", "tomorrow"],
+        ["add", "x", "--at", ""],
+        ["add", "x", "--at", "1900-01-01"],
+        ["add", "x", "--at", "2027-13-01"],
+        ["add", "x", "--at", "0001-01-01"],
+        ["add", "x", "--in", "99999999d"],
+        ["add", "x", "--in", "x"],
+        ["add", "x", "--data", "{"],
+        ["add", "x", "--data", ""],
+        ["add", "x", "--data", "NaN"],
+        ["add", "x", "--data", "[-Infinity]"],
+        ["add", "x", "--data", "[" * 5000],
+        ["add", "x", "--data", "[" * 101 + "]" * 101],
+        ["add", "x", "--data", "1" * 5000],
+        ["add", "x", "--requires", "a b"],
+        ["add", "x", "--requires", ""],
+        ["add", "x", "--exclusive", " "],
+        ["add", "x", "y"],
+        ["add", "x", "--glob", "*"],
+        ["add", "--from", "-", "--glob", "*"],
+        ["add", "--from", ""],
+        ["add", "--from", "-", "--data", "5"],
+        ["add", "--from", "-", "--format", "xml"],
+        ["add", "--from", "-", "--key", "k"],
+        ["add", "--glob", "*", "--key", "k"],
+        ["add", "x", "--in", "5m", "--at", "2090-01-01"],
         ["update", "1q13dmzm50c0", "--in", "5m", "--at", "2090-01-01"],
-        ["heartbeat"], ["heartbeat", "x", "--lease", "0"], ["done"], ["fail", "x"],
-        ["receipt"], ["receipt", "add"], ["receipt", "ls"], ["receipt", "nonsense"],
-        ["completion", "tcsh"], ["completion"], ["--store"[:5], "ls"],
+        ["heartbeat"],
+        ["heartbeat", "x", "--lease", "0"],
+        ["done"],
+        ["fail", "x"],
+        ["receipt"],
+        ["receipt", "add"],
+        ["receipt", "ls"],
+        ["receipt", "nonsense"],
+        ["completion", "tcsh"],
+        ["completion"],
+        ["--store"[:5], "ls"],
     ],
     ids=lambda args: " ".join(args)[:40],
-)  # fmt: skip
+)
 def test_values_out_of_range_or_shape(hv, args):
     hv.refused(2, *args)
 
 
 MALFORMED = [
-    "", ".", "..", "x", "1q13dmzm50c0", "1q13dmzm50c0.", "1q13dmzm50c0.1", "1q13dmzm50c0.1.",
-    "1q13dmzm50c0.x.abcd", "1q13dmzm50c0.-1.abcd", "1q13dmzm50c0.1.abcde", "1q13dmzm50c0.1.abc!",
-    "1q13dmzm50cu.1.abcd", "1q13dmzm50c0.1.abcd.1", "q13.1.abcd", "1q13dmzm50c0.1.ab\nd",
-    "1q13dmzm50c0.9999999999.abcd", "\x1b[31m.1.abcd", "1q13dmzm50c0 .1.abcd", "../../etc.1.abcd",
-]  # fmt: skip
+    "",
+    ".",
+    "..",
+    "x",
+    "1q13dmzm50c0",
+    "1q13dmzm50c0.",
+    "1q13dmzm50c0.1",
+    "1q13dmzm50c0.1.",
+    "1q13dmzm50c0.x.abcd",
+    "1q13dmzm50c0.-1.abcd",
+    "1q13dmzm50c0.1.abcde",
+    "1q13dmzm50c0.1.abc!",
+    "1q13dmzm50cu.1.abcd",
+    "1q13dmzm50c0.1.abcd.1",
+    "q13.1.abcd",
+    "1q13dmzm50c0.1.ab\nd",
+    "1q13dmzm50c0.9999999999.abcd",
+    "\x1b[31m.1.abcd",
+    "1q13dmzm50c0 .1.abcd",
+    "../../etc.1.abcd",
+]
 
 
 def test_malformed_tokens(hv):
@@ -255,9 +366,13 @@ def test_tokens_that_are_only_nearly_right(hv):
     other = "0000" if nonce != "0000" else "1111"
     for wrong in (f"{task}.{attempt}.{other}", f"{task}.2.{nonce}", f"{task}.0.{nonce}"):
         for args in (
-            ["done", wrong], ["heartbeat", wrong], ["release", wrong], ["fail", wrong, "x"],
-            ["block", wrong, "x"], ["receipt", "add", wrong, "x"],
-        ):  # fmt: skip
+            ["done", wrong],
+            ["heartbeat", wrong],
+            ["release", wrong],
+            ["fail", wrong, "x"],
+            ["block", wrong, "x"],
+            ["receipt", "add", wrong, "x"],
+        ):
             hv.refused(6, *args)
     assert hv.ok("done", f" {token.upper()} ") == ""
 
@@ -342,11 +457,30 @@ def test_hostile_names_of_files_with_receipts(hv):
     tasks.mkdir()
     path = tasks / "evil\x1b[31m\nname.md"
     path.write_text("---\nstatus: open\n---\nbody\n")
-    hv("run", "--items", "tasks", "--format", "tasks", "--write-back", "receipts", "--name", "ev",
-       "--", "true")  # fmt: skip
+    hv(
+        "run",
+        "--items",
+        "tasks",
+        "--format",
+        "tasks",
+        "--write-back",
+        "receipts",
+        "--name",
+        "ev",
+        "--",
+        "true",
+    )
     (task,) = hv.json("ls", "--batch", "ev")
     hv.ok("receipt", "add", task["id"], "did it")
     path.write_text(path.read_text().replace("did it", "DID IT"))
     answer = hv("receipt", "verify")
     assert answer.code == 8
     assert_safe(answer.err)
+
+
+@pytest.mark.parametrize("verb", ["ls", "status", "doctor", "add"])
+def test_a_deeply_nested_config_is_refused(hv, verb):
+    config = hv.store.parent / "config.toml"
+    config.write_text("a = " + "[" * 100_000 + "]" * 100_000)
+    words = ["add", "a task"] if verb == "add" else [verb]
+    assert "nested too deeply" in hv.refused(2, *words)

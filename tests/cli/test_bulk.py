@@ -58,8 +58,11 @@ def test_help_says_which_states_a_filter_takes(bare):
 def test_cancel_by_batch_leaves_the_rest(mixed):
     mixed.ok("cancel", "--batch", "b")
     assert states(mixed) == {
-        "f1": "failed", "f2": "failed", "open": "cancelled", "elsewhere": "active",
-    }  # fmt: skip
+        "f1": "failed",
+        "f2": "failed",
+        "open": "cancelled",
+        "elsewhere": "active",
+    }
 
 
 def test_a_rehearsal_shows_which_and_changes_nothing(mixed):
@@ -126,9 +129,13 @@ def test_eight_callers_share_sixty_tasks_without_doubling(hv):
     def worker(number):
         env = {**hv.env, "WORKER": f"w{number}"}
         done = subprocess.run(
-            ["sh", "-c", loop, "sh", *PROGRAM], cwd=hv.folder, env=env, capture_output=True,
-            text=True, timeout=120,
-        )  # fmt: skip
+            ["sh", "-c", loop, "sh", *PROGRAM],
+            cwd=hv.folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         return done.stdout.split()
 
     with ThreadPoolExecutor(8) as pool:
@@ -148,10 +155,13 @@ def complete(hv, *words):
     script = 'eval "$(hv completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _hv\n'
     script += 'printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(
-        ["bash", "--norc", "-uec", script, "bash", "hv", *words], cwd=hv.folder,
-        env={**hv.env, "PATH": f"{program.parent}:{os.defpath}"}, capture_output=True, text=True,
+        ["bash", "--norc", "-uec", script, "bash", "hv", *words],
+        cwd=hv.folder,
+        env={**hv.env, "PATH": f"{program.parent}:{os.defpath}"},
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
 
@@ -162,8 +172,15 @@ def test_bash_completes_commands_options_values_ids_and_batches(hv):
     hv.add("a trap", "--batch", "$(touch trapped)")
     (hv.folder / "tasks.csv").touch()
     assert sorted(complete(hv, "re")) == [
-        "recall", "receipt", "release", "remember", "report", "resume", "retry", "review",
-    ]  # fmt: skip
+        "recall",
+        "receipt",
+        "release",
+        "remember",
+        "report",
+        "resume",
+        "retry",
+        "review",
+    ]
     assert complete(hv, "add", "--pri") == ["--priority"]
     assert complete(hv, "add", "--priority", "h") == ["high"]
     assert complete(hv, "ls", "--state", "in") == ["inbox", "in_progress"]

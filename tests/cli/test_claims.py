@@ -6,19 +6,19 @@ import subprocess
 
 import pytest
 
-from hypervisor.domain.errors import StoreUnavailable
-from hypervisor.faces.cli.commands import claim as claiming
+from hypervisor.cli.commands import claim as claiming
+from hypervisor.core.errors import StoreUnavailable
 from tests.cli.conftest import PROGRAM
 
 SETTLED_FIELDS = {"token", "task", "state", "outcome", "repeated", "lost"}
-TOKEN = r"[0-9a-z]{12}\.\d+\.[0-9a-z]{4}"
+TOKEN = r"[0-9a-z]{12}\.\d+\.[0-9a-z]{16}"
 
 
 def test_a_claim_prints_its_token_first(hv):
     task = hv.add("do it")
     out = hv.ok("claim", "--worker", "me")
 
-    assert re.fullmatch(rf"{task}\.1\.[0-9a-z]{{4}}  do it\n", out)
+    assert re.fullmatch(rf"{task}\.1\.[0-9a-z]{{16}}  do it\n", out)
     assert hv.task(task)["state"] == "in_progress"
 
 
@@ -127,7 +127,7 @@ def test_a_reduce_without_results_is_given_back_and_the_others_are_claimed(hv, n
     code, out, err = hv(*words, "--limit", "3")
     assert code == 0 and [line.split(".")[0] for line in out.splitlines()] == (
         [other] if next_one else [mine, other]
-    )  # fmt: skip
+    )
     assert err.startswith("hv: sum up: the file with its results could not be made:")
     assert err.endswith("It is given back.\n") and err.count("\n") == 1
     assert hv.task(broken)["state"] == "active"
@@ -227,8 +227,15 @@ def test_a_token_that_cannot_be_told_is_given_back(hv, next_too):
         hv.ok("add", "b")
         command = ["done", token, "--next", "me"]
     with open("/dev/full", "wb") as full:
-        ended = subprocess.run([*PROGRAM, *command], cwd=hv.folder, env=hv.env, stdout=full,
-                               stderr=subprocess.PIPE, text=True, check=False)  # fmt: skip
+        ended = subprocess.run(
+            [*PROGRAM, *command],
+            cwd=hv.folder,
+            env=hv.env,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
     (task,) = hv.json("ls", "--state", "active")
     assert (task["attempts"], task["failures"], task["crashes"]) == (1, 0, 0)

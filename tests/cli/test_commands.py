@@ -6,10 +6,31 @@ import re
 import pytest
 
 TASK_FIELDS = {
-    "id", "title", "state", "type", "priority", "batch", "branch", "assignee", "requires", "key",
-    "body", "data", "start_at", "retries", "attempts", "failures", "crashes",
-    "open_dependencies", "lease_until", "result", "reason", "unblock", "created_at", "updated_at",
-}  # fmt: skip
+    "id",
+    "title",
+    "state",
+    "type",
+    "priority",
+    "batch",
+    "branch",
+    "assignee",
+    "requires",
+    "key",
+    "body",
+    "data",
+    "start_at",
+    "retries",
+    "attempts",
+    "failures",
+    "crashes",
+    "open_dependencies",
+    "lease_until",
+    "result",
+    "reason",
+    "unblock",
+    "created_at",
+    "updated_at",
+}
 
 
 def test_add_prints_the_id_for_people_and_programs(hv):
@@ -36,30 +57,67 @@ def test_add_reports_a_duplicate_key_instead_of_doubling_it(hv):
 def test_add_keeps_every_field(hv):
     first = hv.add("first")
     task = hv.add(
-        "all of it", "--body", "long text", "--type", "review", "--priority", "high", "--branch",
-        "main", "--assignee", "ann", "--requires", "git", "--requires", "docker", "--exclusive",
-        "src/a b.py", "--after", first[:12], "--at", "2090-01-31T09:00", "--retries", "3",
-        "--data", '{"a": [1, null]}', "--key", "the key", "--batch", "my batch",
-    )  # fmt: skip
+        "all of it",
+        "--body",
+        "long text",
+        "--type",
+        "review",
+        "--priority",
+        "high",
+        "--branch",
+        "main",
+        "--assignee",
+        "ann",
+        "--requires",
+        "git",
+        "--requires",
+        "docker",
+        "--exclusive",
+        "src/a b.py",
+        "--after",
+        first[:12],
+        "--at",
+        "2090-01-31T09:00",
+        "--retries",
+        "3",
+        "--data",
+        '{"a": [1, null]}',
+        "--key",
+        "the key",
+        "--batch",
+        "my batch",
+    )
     shown = hv.json("show", task)
 
     assert set(shown) == {"detail", "receipts", "batch", "sessions"}
     assert (shown["batch"]["id"], shown["batch"]["name"]) == (
-        shown["detail"]["task"]["batch"], "my batch",
-    )  # fmt: skip
+        shown["detail"]["task"]["batch"],
+        "my batch",
+    )
     detail = shown["detail"]
     assert set(detail) == {"task", "exclusive", "after", "waits_for", "attempts"}
     assert set(detail["task"]) == TASK_FIELDS
     expected = {
-        "title": "all of it", "body": "long text", "type": "review", "priority": "high",
-        "branch": "main", "assignee": "ann", "requires": ["docker", "git"], "retries": 3,
-        "data": {"a": [1, None]}, "key": "the key", "state": "waiting", "open_dependencies": 1,
+        "title": "all of it",
+        "body": "long text",
+        "type": "review",
+        "priority": "high",
+        "branch": "main",
+        "assignee": "ann",
+        "requires": ["docker", "git"],
+        "retries": 3,
+        "data": {"a": [1, None]},
+        "key": "the key",
+        "state": "waiting",
+        "open_dependencies": 1,
         "start_at": 3_789_536_400_000,
-    }  # fmt: skip
+    }
     assert {name: detail["task"][name] for name in expected} == expected
     assert (detail["exclusive"], detail["after"], detail["waits_for"]) == (
-        ["src/a b.py"], [first], [first],
-    )  # fmt: skip
+        ["src/a b.py"],
+        [first],
+        [first],
+    )
     text = hv.ok("show", task)
     for piece in ("all of it", "long text", "docker, git", "src/a b.py", "2090-01-31 09:00"):
         assert piece in text
@@ -127,8 +185,15 @@ def test_receipts_are_written_listed_and_verified(hv):
     (written,) = hv.json("receipt", "add", task[:11], "seen by a person")
 
     assert set(written) == {
-        "chain", "number", "task", "attempt", "at", "actor", "text", "hash",
-    }  # fmt: skip
+        "chain",
+        "number",
+        "task",
+        "attempt",
+        "at",
+        "actor",
+        "text",
+        "hash",
+    }
     assert (written["number"], written["actor"], written["attempt"]) == (3, "tester", 0)
     lines = hv.ok("receipt", "ls", "mail").splitlines()
     assert [line.split()[0] for line in lines] == ["1", "2", "3"]
@@ -160,9 +225,15 @@ def test_stats_count_by_state_and_batch(hv):
     counted = hv.json("stats")
 
     assert set(counted) == {
-        "total", "states", "types", "remaining", "claimed", "completed_per_minute",
-        "failed_per_minute", "window_seconds",
-    }  # fmt: skip
+        "total",
+        "states",
+        "types",
+        "remaining",
+        "claimed",
+        "completed_per_minute",
+        "failed_per_minute",
+        "window_seconds",
+    }
     assert (counted["total"], counted["remaining"], counted["claimed"]) == (3, 2, 0)
     assert counted["states"]["done"] == counted["states"]["inbox"] == 1
     assert counted["types"] == {"task": {"done": 1, "inbox": 1}, "bug": {"active": 1}}
@@ -182,8 +253,16 @@ def test_events_are_a_json_line_each(hv):
     assert [event["kind"] for event in events] == ["batch", "add", "claim", "complete"]
     for event in events:
         assert set(event) == {
-            "seq", "at", "kind", "task", "batch", "attempt", "state", "actor", "data",
-        }  # fmt: skip
+            "seq",
+            "at",
+            "kind",
+            "task",
+            "batch",
+            "attempt",
+            "state",
+            "actor",
+            "data",
+        }
     numbers = [event["seq"] for event in events]
     assert numbers == sorted(set(numbers))
     since = hv.ok("events", "--json", "--since", str(numbers[1]), "--limit", "1")
@@ -197,8 +276,15 @@ def test_doctor_finds_a_healthy_store_healthy(hv):
 
     assert all(set(check) == {"name", "ok", "found", "fix"} for check in checks)
     assert {check["name"] for check in checks} >= {
-        "python", "store", "database", "integrity", "permissions", "writable", "receipts", "claims",
-    }  # fmt: skip
+        "python",
+        "store",
+        "database",
+        "integrity",
+        "permissions",
+        "writable",
+        "receipts",
+        "claims",
+    }
     assert all(check["ok"] for check in checks if check["name"] != "disk")
 
 
@@ -212,7 +298,7 @@ def test_doctor_names_what_is_wrong_and_what_to_do(hv):
 
 
 def test_help_shows_every_command_with_an_example(bare):
-    from hypervisor.faces.cli.table import COMMANDS
+    from hypervisor.cli.commands_table import COMMANDS
 
     overview = bare.ok("--help")
     assert bare.ok() == bare.ok("help") == overview
@@ -224,8 +310,8 @@ def test_help_shows_every_command_with_an_example(bare):
 
 
 def test_every_command_has_help_with_an_example():
-    from hypervisor.faces.cli.main import make_parser
-    from hypervisor.faces.cli.table import COMMANDS
+    from hypervisor.cli.commands_table import COMMANDS
+    from hypervisor.cli.main import make_parser
 
     for command in COMMANDS.values():
         parser = make_parser(command)[0]
@@ -235,8 +321,8 @@ def test_every_command_has_help_with_an_example():
 
 
 def test_every_verb_has_a_command():
-    from hypervisor.faces.cli.table import ALSO, COMMANDS
-    from hypervisor.operations.registry import VERBS
+    from hypervisor.cli.commands_table import ALSO, COMMANDS
+    from hypervisor.verbs import VERBS
 
     offered = {c.verb for c in COMMANDS.values()} | {v for verbs in ALSO.values() for v in verbs}
     assert offered >= set(VERBS)

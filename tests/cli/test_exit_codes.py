@@ -12,7 +12,7 @@ GONE = "0q13dmzm50c0.1.abcd"  # a well-formed token of some other store
 
 
 def test_the_table_of_exit_codes():
-    from hypervisor.domain import errors
+    from hypervisor.core import errors
 
     found = {
         kind.code

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from hypervisor.domain.hive import Branch
-from hypervisor.faces.cli.commands.branch import _tree
+from hypervisor.cli.commands.branch import _tree
+from hypervisor.hive.finding import Branch
 from tests.cli.conftest import PROGRAM
 
 SQL = "login.py builds its SQL query from user input"
@@ -124,9 +124,13 @@ def test_a_finding_can_be_forgotten(hv):
 
 @pytest.mark.parametrize(
     "words",
-    [["remember"], ["remember", "a", "--forget", "b"], ["branch", "--parent", "a"],
-     ["recall", "a", "--joined", "b"]],
-)  # fmt: skip
+    [
+        ["remember"],
+        ["remember", "a", "--forget", "b"],
+        ["branch", "--parent", "a"],
+        ["recall", "a", "--joined", "b"],
+    ],
+)
 def test_incomplete_words_are_refused(hv, words):
     hv.add()
     hv.refused(2, *words)

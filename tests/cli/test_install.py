@@ -6,14 +6,15 @@ import json
 import os
 import pwd
 import re
+import shutil
 import stat
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from hypervisor.domain.clients import CLIENTS
-from hypervisor.operations.install import skill
+from hypervisor.integrations.clients import CLIENTS
+from hypervisor.integrations.install import skill
 from tests.cli.conftest import Cli, assert_one_clear_line
 
 CONFIGS = {
@@ -27,7 +28,7 @@ CONFIGS = {
 OTHER = '{\n   "theme": "dark",\n   "mcpServers": {\n      "other": {"command": "x"}\n   }\n}\n'
 
 
-class Desk(Cli):
+class ClaimRegistry(Cli):
     """A home and a project, both empty."""
 
     def __init__(self, folder):
@@ -66,7 +67,7 @@ class Desk(Cli):
 
 @pytest.fixture
 def desk(tmp_path):
-    return Desk(tmp_path)
+    return ClaimRegistry(tmp_path)
 
 
 def read(path):
@@ -97,6 +98,12 @@ class TestEveryClient:
         desk.ok("uninstall", client, f"--{scope}", "--yes")
         assert desk.files() == {}
         assert not list(desk.home.rglob("record.json"))
+
+    def test_claude_does_not_hide_the_tools_behind_a_search(self, desk, client, scope):
+        desk.ok("install", client, f"--{scope}", "--yes")
+        written = entry(desk.config(client, scope))
+        reads_it = client == "claude" or (client, scope) == ("copilot", "project")
+        assert written.get("alwaysLoad", False) is reads_it
 
     def test_a_dry_run_changes_nothing(self, desk, client, scope):
         shown = desk.ok("install", client, f"--{scope}", "--dry-run")
@@ -196,7 +203,7 @@ class TestOwnersFile:
     def test_claude_and_copilot_share_a_project(self, desk):
         desk.ok("install", "claude", "--project", "--yes")
         desk.ok("install", "copilot", "--project", "--yes")
-        assert entry(desk.config("claude", "project"))["type"] == "stdio"
+        assert entry(desk.config("claude", "project"))["alwaysLoad"] is True
         desk.ok("uninstall", "claude", "--project", "--yes")
         desk.ok("uninstall", "copilot", "--project", "--yes")
         assert desk.files() == {}
@@ -206,10 +213,17 @@ class TestOddFiles:
     @pytest.mark.parametrize(
         "data",
         [
-            b"\xef\xbb\xbf{}", b"{\n  // mine\n}", b'{"a": 1,}', b"{", b"[]", b"\xff\xfe{\0}\0",
-            b'{"mcpServers": []}', b'{"a": 1, "a": 2}', b"{} {}",
+            b"\xef\xbb\xbf{}",
+            b"{\n  // mine\n}",
+            b'{"a": 1,}',
+            b"{",
+            b"[]",
+            b"\xff\xfe{\0}\0",
+            b'{"mcpServers": []}',
+            b'{"a": 1, "a": 2}',
+            b"{} {}",
         ],
-    )  # fmt: skip
+    )
     @pytest.mark.parametrize("client", ["claude", "opencode"])
     def test_are_left_untouched(self, desk, client, data):
         if client == "opencode":
@@ -244,6 +258,35 @@ class TestOddFiles:
     def test_a_dangling_link_is_not_followed(self, desk):
         desk.config("claude").symlink_to(desk.home / "nowhere")
         assert "is a link to" in desk.left_alone("install", "claude", "--yes")
+
+    @pytest.mark.parametrize("verb", ["install", "uninstall"])
+    @pytest.mark.parametrize("client", CLIENTS)
+    def test_a_linked_folder_leads_nobody_out_of_the_project(self, desk, client, verb):
+        """A project comes from others: its links may point at files of its user."""
+        desk.ok("install", client, "--project", "--yes")
+        outside = desk.home / "outside"
+        outside.mkdir()
+        top = desk.project / CLIENTS[client].project_skills.split("/")[0]
+        top.rename(outside / top.name)
+        if verb == "install":
+            shutil.rmtree(outside / top.name)
+            (outside / top.name).mkdir()
+        top.symlink_to(outside / top.name)
+        said = desk.left_alone(verb, client, "--project", "--yes")
+        assert "leads out of the project" in said
+
+    def test_a_linked_folder_that_is_missing_is_not_made(self, desk):
+        (desk.project / ".gemini").symlink_to(desk.home / "new")
+        desk.left_alone("install", "gemini", "--project", "--yes")
+        assert not (desk.home / "new").exists()
+
+    def test_a_linked_folder_inside_the_project_is_used(self, desk):
+        (desk.project / "shared").mkdir()
+        (desk.project / ".gemini").symlink_to("shared")
+        desk.ok("install", "gemini", "--project", "--yes")
+        assert entry(desk.project / "shared/settings.json")["args"] == ["mcp"]
+        desk.ok("uninstall", "gemini", "--project", "--yes")
+        assert desk.files() == {}
 
     @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
     def test_a_file_of_another_user(self, desk):

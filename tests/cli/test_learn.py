@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 import hypervisor
-from hypervisor.domain.learned import Record, Sample, learned, record_data, record_from
-from hypervisor.domain.run import RunSpec
-from hypervisor.domain.scaling import believed
-from hypervisor.operations.learn import gain_of_skill, learned_about, where_kept
+from hypervisor.learning.estimator import believed
+from hypervisor.learning.learn import gain_of_skill, learned_about, where_kept
+from hypervisor.learning.record import Record, Sample, learned, record_data, record_from
+from hypervisor.runs.spec import RunSpec
 from tests.cli.conftest import until
-from tests.domain.test_scaling import evidence_of
+from tests.learning.test_estimator import evidence_of
 from tests.support.workloads import WORLDS
 
 
@@ -113,5 +113,5 @@ def test_the_report_of_a_batch_draws_it(hv):
     hv("run", "--type", "quick", "--name", "b", "--", "true", stdin="a\nb\nc\n")
     until(lambda: hv.json("learn"), "a sample")
     page = Path(hv.ok("report", "b").strip()).read_text(encoding="utf-8")
-    assert "What parallelism is worth" in page and 'class="band"' in page
+    assert "Throughput by number of workers" in page and 'class="band"' in page
     assert "quick" in page.split("<h3>")[1].split("</h3>")[0]

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from hypervisor.faces.cli.output import width
+from hypervisor.cli.output import width
 from tests.cli.conftest import CONFIG, until
 
 # Told to end, it takes its time: until that was seen.
@@ -35,9 +35,24 @@ def hv(project):
 
 def start(hv, *options, columns=80, rows=24, **env):
     return hv.terminal(
-        "run", "--name", "demo", "--items", "items", "-0", "--workers", "2", *options,
-        "--", "sh", "-c", WORK, "sh", columns=columns, rows=rows, **env,
-    )  # fmt: skip
+        "run",
+        "--name",
+        "demo",
+        "--items",
+        "items",
+        "-0",
+        "--workers",
+        "2",
+        *options,
+        "--",
+        "sh",
+        "-c",
+        WORK,
+        "sh",
+        columns=columns,
+        rows=rows,
+        **env,
+    )
 
 
 def in_the_middle(text):

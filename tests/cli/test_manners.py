@@ -21,9 +21,13 @@ def on_a_terminal(hv, *args, columns=80, **env):
 
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(
-        [*PROGRAM, *args], cwd=hv.folder, env={**hv.env, **env}, stdin=follower, stdout=follower,
+        [*PROGRAM, *args],
+        cwd=hv.folder,
+        env={**hv.env, **env},
+        stdin=follower,
+        stdout=follower,
         stderr=follower,
-    )  # fmt: skip
+    )
     os.close(follower)
     seen = b""
     while select.select([leader], [], [], 30)[0]:
@@ -53,7 +57,7 @@ def furnished(hv):
 
 @pytest.mark.parametrize("columns", [80, 160])
 def test_a_list_stays_on_its_lines(furnished, columns):
-    from hypervisor.faces.cli.output import width
+    from hypervisor.cli.output import width
 
     lines = on_a_terminal(furnished, "ls", columns=columns, NO_COLOR="1").splitlines()
 
@@ -116,9 +120,13 @@ def test_closed_streams_do_no_harm(hv):
     )
     for redirection in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
         done = subprocess.run(
-            ["sh", "-c", f"{program} add x {redirection}"], cwd=hv.folder, env=hv.env,
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            ["sh", "-c", f"{program} add x {redirection}"],
+            cwd=hv.folder,
+            env=hv.env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert (done.returncode, done.stderr) == (0, "")
     assert len(hv.ok("ls", "--ids").split()) == 5
     assert all(check["ok"] for check in hv.json("doctor") if check["name"] == "integrity")
@@ -153,7 +161,7 @@ def test_an_unexpected_error_is_one_line_too(hv, monkeypatch):
     def broken(*_args, **_more):
         raise RuntimeError("two\nlines \x1b[31m")
 
-    monkeypatch.setattr("hypervisor.faces.cli.commands.ls.list_tasks", broken)
+    monkeypatch.setattr("hypervisor.cli.commands.ls.list_tasks", broken)
     code, out, err = hv("ls")
     assert (code, out) == (1, "")
     assert err == "hv: unexpected RuntimeError: two\\nlines \\x1b[31m. HV_DEBUG=1 shows where.\n"

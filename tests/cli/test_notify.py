@@ -33,22 +33,45 @@ def receiver():
 class TestRun:
     def test_a_run_tells_about_itself(self, project):
         got = project.folder / "got"
-        project.ok("notify", "add", "log", "--on", "failed,done,finished", "--run", "sh", "-c",
-                   'cat >> "$0"', str(got))  # fmt: skip
+        project.ok(
+            "notify",
+            "add",
+            "log",
+            "--on",
+            "failed,done,finished",
+            "--run",
+            "sh",
+            "-c",
+            'cat >> "$0"',
+            str(got),
+        )
         project("run", "--name", "b", "--", "sh", "-c", "test {} != 3", stdin="1\n2\n3\n4\n")
         until(lambda: len(received(got)) == 5)
         assert sorted(each["said"] for each in received(got)) == [
-            "batch b finished: 3 done, 1 failed", "done: 1", "done: 2", "done: 4",
+            "batch b finished: 3 done, 1 failed",
+            "done: 1",
+            "done: 2",
+            "done: 4",
             "failed: 3: exit code 1",
-        ]  # fmt: skip
+        ]
         assert received(got)[-1]["what"] == "finished"
         until(lambda: project.json("notify", "ls")[0]["waiting"] == 0)
 
     def test_hostile_titles_stay_text(self, project):
         got = project.folder / "got"
         item = "$(touch pwned);`touch pwned`'\"; touch pwned #"
-        project.ok("notify", "add", "log", "--on", "done", "--run", "sh", "-c",
-                   'cat >> "$0"; printf "%s" "$HV_EVENT_SAID" > said', str(got))  # fmt: skip
+        project.ok(
+            "notify",
+            "add",
+            "log",
+            "--on",
+            "done",
+            "--run",
+            "sh",
+            "-c",
+            'cat >> "$0"; printf "%s" "$HV_EVENT_SAID" > said',
+            str(got),
+        )
         project.ok("run", "--name", "b", "--", "true", "{}", stdin=item + "\n")
         until(lambda: received(got))
         assert received(got)[0]["title"] == item
@@ -99,8 +122,16 @@ class TestSecrets:
         receiver.answers = [500, 500]
         add_url(project, receiver.url, "--tries", "1")
         told = project.ok("notify", "ls") + project.ok("--json", "notify", "ls")
-        project.ok("run", "--name", "b", "--", "sh", "-c", "tr '\\0' ' ' < /proc/$PPID/cmdline",
-                   stdin="1\n")  # fmt: skip
+        project.ok(
+            "run",
+            "--name",
+            "b",
+            "--",
+            "sh",
+            "-c",
+            "tr '\\0' ' ' < /proc/$PPID/cmdline",
+            stdin="1\n",
+        )
         until(lambda: project.json("notify", "failed"))
         told += (
             project.ok("notify", "failed") + project.ok("events") + project.ok("events", "--json")
@@ -121,13 +152,19 @@ class TestManners:
     @pytest.mark.parametrize(
         "words",
         [
-            ("add",), ("add", "x"), ("add", "x", "--on", "done"), ("add", "x", "--run", "true"),
-            ("add", "x", "--on", "never", "--run", "true"), ("rm",), ("test",),
+            ("add",),
+            ("add", "x"),
+            ("add", "x", "--on", "done"),
+            ("add", "x", "--run", "true"),
+            ("add", "x", "--on", "never", "--run", "true"),
+            ("rm",),
+            ("test",),
             ("add", "x", "--on", "done", "--tries", "0", "--run", "true"),
-            ("ls", "--on", "done"), ("add", "a/b", "--on", "done", "--run", "true"),
+            ("ls", "--on", "done"),
+            ("add", "a/b", "--on", "done", "--run", "true"),
             ("add", "x", "--on", "done", "--url", "--run", "true"),
         ],
-    )  # fmt: skip
+    )
     def test_what_makes_no_sense_is_refused(self, hv, words):
         hv.refused(2, "notify", *words)
 

@@ -2,27 +2,48 @@
 
 import pytest
 
-from hypervisor.domain.run import Pause
-from hypervisor.domain.task import Batch, Stats
-from hypervisor.faces.cli.harmless import Harmless
-from hypervisor.faces.cli.output import width
-from hypervisor.faces.cli.picture import Rows, Scene, clock, memory_text, picture, rate, render
-from hypervisor.faces.cli.progress import Counts, Pace, RunCounter, count, running
-from hypervisor.faces.cli.views import Places
-from hypervisor.operations.run import Submitted
-from hypervisor.operations.status import Attempting, Status
+from hypervisor.cli.escape import Harmless
+from hypervisor.cli.output import width
+from hypervisor.cli.progress import Counts, Pace, RunCounter, count, running
+from hypervisor.cli.render import Frame, Rows, clock, memory_text, picture, rate, render
+from hypervisor.cli.views import Places
+from hypervisor.queue.task import Batch, Stats
+from hypervisor.runs.run import Submitted
+from hypervisor.runs.spec import Pause
+from hypervisor.runs.status import Attempting, Status
 
 STATES = dict.fromkeys(
-    ("inbox", "waiting", "active", "in_progress", "merging", "review", "blocked", "done",
-     "failed", "cancelled"), 0,
-)  # fmt: skip
+    (
+        "inbox",
+        "waiting",
+        "active",
+        "in_progress",
+        "merging",
+        "review",
+        "blocked",
+        "done",
+        "failed",
+        "cancelled",
+    ),
+    0,
+)
 BATCH = Batch("1q12deyb47df", "pages", 0)
 
 
 def attempt(number, since=0, worker=None, started=True, title=None, line="a line"):
     pid = number if worker is None else worker
-    return Attempting(f"1q12deyb4{number:03}", title or f"page {number}", BATCH.id, 1,
-                      f"worker-{pid}", pid, since, 5 << 20, line, started)  # fmt: skip
+    return Attempting(
+        f"1q12deyb4{number:03}",
+        title or f"page {number}",
+        BATCH.id,
+        1,
+        f"worker-{pid}",
+        pid,
+        since,
+        5 << 20,
+        line,
+        started,
+    )
 
 
 def stats(**states):
@@ -107,7 +128,7 @@ class TestPicture:
     def test_it_always_fits(self, columns, height):
         hostile = attempt(2, title="日本語の題" * 40, line="\x1b[2J\r\n" * 30)
         found = status(attempt(1, title="x" * 500), hostile, in_progress=2, done=3)
-        scene = Scene(found, count(found.stats.states, found.attempts), 5_000, 0, 1.5, 60_000)
+        scene = Frame(found, count(found.stats.states, found.attempts), 5_000, 0, 1.5, 60_000)
         lines = drawn(scene, columns, height)
         assert len(lines) <= height
         assert max(map(width, lines)) < columns
@@ -115,13 +136,13 @@ class TestPicture:
 
     def test_claimed_tasks_that_have_not_begun_are_not_shown(self):
         found = status(attempt(1), attempt(2, started=False), in_progress=2)
-        lines = drawn(Scene(found, count(found.stats.states, found.attempts), 5_000, 0))
+        lines = drawn(Frame(found, count(found.stats.states, found.attempts), 5_000, 0))
         assert any("page 1 " in line for line in lines)
         assert not any("page 2" in line for line in lines)
 
     def test_more_than_fit_are_counted_the_oldest_shown(self):
         found = status(*(attempt(n, since=100 - n) for n in range(30)), in_progress=30)
-        lines = drawn(Scene(found, count(found.stats.states, found.attempts), 5_000, 0), height=12)
+        lines = drawn(Frame(found, count(found.stats.states, found.attempts), 5_000, 0), height=12)
         assert lines[-1].strip().startswith("and ")
         assert "page 29" in lines[4] and len(lines) == 12 - 1
 
@@ -135,23 +156,27 @@ class TestPicture:
         assert titles == [["page 1", "page 2"], ["page 3", "page 2"], [None, "page 2"], ["page 4"]]
 
     def test_what_holds_it_up_is_said(self):
-        held = {"zone": "safe", "cpu": 0.1, "ram": 0.8,
-                "said": "2 of 5 started: 1.2 GB free, each is expected to need 2 GB"}  # fmt: skip
-        lines = drawn(Scene(status(host=held, active=3), Counts(open=3), 5_000, 0), 120)
+        held = {
+            "zone": "safe",
+            "cpu": 0.1,
+            "ram": 0.8,
+            "said": "2 of 5 started: 1.2 GB free, each is expected to need 2 GB",
+        }
+        lines = drawn(Frame(status(host=held, active=3), Counts(open=3), 5_000, 0), 120)
         assert f"safe · CPU 10 % · RAM 80 % · {held['said']}" in lines
         paused = status(pauses=(Pause("type", "slow\x1b", "lunch", "me", 0),), active=3)
-        text = "\n".join(drawn(Scene(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
+        text = "\n".join(drawn(Frame(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
         assert "paused: type slow\\x1b (lunch); `hv resume --type slow\\x1b` goes on" in text
         assert "left" not in text
 
     def test_when_nothing_moves_it_says_why(self):
         found = status(waiting=2)
-        scene = Scene(found, count(found.stats.states, ()), 9_000, 0, idle_since=1_000)
+        scene = Frame(found, count(found.stats.states, ()), 9_000, 0, idle_since=1_000)
         assert "nothing runs: all that is left waits for its time or for others" in drawn(scene)
         assert len(drawn(scene._replace(now=2_000))) < len(drawn(scene))
 
     def test_a_bar_shows_failures_and_never_lies_about_the_end(self):
-        nearly = Scene(status(), Counts(done=998, failed=1, open=1), 5_000, 0)
+        nearly = Frame(status(), Counts(done=998, failed=1, open=1), 5_000, 0)
         bar = drawn(nearly)[1]
         assert "999/1,000  99 %" in bar
         spans = picture(nearly, Rows((), 0), 80, 24)[1]
@@ -160,15 +185,29 @@ class TestPicture:
 
 def test_amounts_read_well():
     assert [clock(ms) for ms in (-5, 999, 61_000, 3_599_000, 3_600_000)] == [
-        "0:00", "0:00", "1:01", "59:59", "1:00:00",
-    ]  # fmt: skip
+        "0:00",
+        "0:00",
+        "1:01",
+        "59:59",
+        "1:00:00",
+    ]
     assert [rate(r) for r in (None, 1234.5, 21, 2.04, 0.5, 0.01)] == [
-        "", "1,234/s", "21/s", "2.0/s", "30/min", "36/h",
-    ]  # fmt: skip
+        "",
+        "1,234/s",
+        "21/s",
+        "2.0/s",
+        "30/min",
+        "36/h",
+    ]
     sizes = (0, 300 << 10, 9 << 20, 64 << 20, 1000 << 20, 3 << 40)
     assert [memory_text(size) for size in sizes] == [
-        "0.0 MB", "0.3 MB", "9.0 MB", "64 MB", "1.0 GB", "3.0 TB",
-    ]  # fmt: skip
+        "0.0 MB",
+        "0.3 MB",
+        "9.0 MB",
+        "64 MB",
+        "1.0 GB",
+        "3.0 TB",
+    ]
 
 
 class TestHarmless:

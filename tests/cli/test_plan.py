@@ -7,7 +7,7 @@ import os
 import pytest
 
 import hypervisor
-from hypervisor.adapters.actions import ActionFiles
+from hypervisor.batches.plans.files import ActionFiles
 from tests.cli.conftest import assert_one_clear_line
 from tests.support.proposing import propose, result, tree
 
@@ -25,12 +25,23 @@ def tidy(project):
     with hypervisor.open(folder / ".hypervisor", relaxed=True) as hv:
         hv.actor = "tester"
         propose(
-            hv, "tidy", folder,
-            [result({"do": "edit", "path": "in/a.md", "set": {"status": "\x1b[31mdone"},
-                     "why": "it\x07 is"}, category="\x1b[2Jbills"),
-             result({"do": "move", "path": EVIL, "to": "old/c.md"}),
-             result({"do": "move", "path": "in/b.md", "to": "../b.md"})],
-        )  # fmt: skip
+            hv,
+            "tidy",
+            folder,
+            [
+                result(
+                    {
+                        "do": "edit",
+                        "path": "in/a.md",
+                        "set": {"status": "\x1b[31mdone"},
+                        "why": "it\x07 is",
+                    },
+                    category="\x1b[2Jbills",
+                ),
+                result({"do": "move", "path": EVIL, "to": "old/c.md"}),
+                result({"do": "move", "path": "in/b.md", "to": "../b.md"}),
+            ],
+        )
     return project
 
 
@@ -53,8 +64,9 @@ def test_plan_shows_counts_diffs_and_refusals(tidy):
     assert everything(tidy) == before
 
 
-@pytest.mark.parametrize("words", ["plan", "plan --full", "apply --dry-run", "apply --yes",
-                                   "undo --dry-run"])  # fmt: skip
+@pytest.mark.parametrize(
+    "words", ["plan", "plan --full", "apply --dry-run", "apply --yes", "undo --dry-run"]
+)
 def test_hostile_text_stays_text(tidy, words):
     command, *options = words.split()
     if command == "undo":

@@ -1,7 +1,16 @@
 """`hv report`: one file, made from a run that really was."""
 
 import json
+import os
+import resource
 import stat
+
+import pytest
+
+import hypervisor
+from hypervisor.batches.report import report
+from hypervisor.cli.commands.report import write
+from hypervisor.core.errors import InvalidInput
 
 
 def kept(project):
@@ -11,8 +20,20 @@ def kept(project):
 
 def test_a_report_of_a_real_run(project):
     script = 'echo "<b>working</b> on $1"; [ "$1" != b ]'
-    project("run", "-q", "--name", "pages", "--workers", "2", "--", "sh", "-c", script, "sh",
-            stdin="a\nb\nc\n")  # fmt: skip
+    project(
+        "run",
+        "-q",
+        "--name",
+        "pages",
+        "--workers",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        stdin="a\nb\nc\n",
+    )
     before = kept(project)
     path = project.ok("report", "pages").strip()
 
@@ -43,3 +64,36 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(hv):
     assert "it is a folder" in hv.refused(2, "report", "b", "--out", "folder")
     hv.refused(2, "report", "b", "--out", "no/such/folder/x.html")
     assert sorted(path.name for path in hv.folder.iterdir()) == [".hypervisor", "folder"]
+
+
+@pytest.mark.parametrize("out", [None, "page.html"])
+def test_a_page_that_does_not_fit_leaves_nothing_behind(hv, tmp_path, out):
+    hv.ok("add", "--batch", "b", "a task")
+    before = set(tmp_path.rglob("*"))
+    with hypervisor.open(hv.store) as opened:
+        found = report(opened, "b")
+        _ = opened.batch_files
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
+        try:
+            with pytest.raises((OSError, InvalidInput), match="File too large"):
+                write(opened, found, out and str(tmp_path / out))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    left = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert left <= before, left - before
+
+
+def test_what_is_kept_of_a_batch_is_private_whatever_the_umask(project):
+    before = os.umask(0)
+    try:
+        project(
+            "run", "-q", "--name", "pages", "--chunk-size", "2", "--", "echo", stdin="a\nb\nc\n"
+        )
+        project.ok("report", "pages")
+    finally:
+        os.umask(before)
+    data = project.folder / ".hypervisor"
+    ours = [path for path in data.rglob("*") if path.name not in ("config.toml", ".gitignore")]
+    assert data / "batches" in ours
+    assert [str(path) for path in ours if path.stat().st_mode & 0o077] == []

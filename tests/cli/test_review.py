@@ -9,11 +9,11 @@ import pytest
 from tests.cli.conftest import until
 
 SAY = (
-    'import json, os, sys; n = int(sys.argv[1]); '
+    "import json, os, sys; n = int(sys.argv[1]); "
     'print("working"); '
     'print(json.dumps({"category": "even" if n % 2 == 0 else "odd", '
     '"rationale": os.environ.get("HV_NOTE", "plain"), "receipts": ["saw %d" % n]}))'
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -24,9 +24,24 @@ def hv(project):
 def start(hv, *options, items=range(1, 7), code=10):
     given = "".join(f"{item}\n" for item in items)
     done = hv(
-        "run", "--name", "b", "--chunk-size", "2", "--gate", "each", "--result", "json",
-        "--workers", "2", *options, "--", "python3", "-c", SAY, stdin=given,
-    )  # fmt: skip
+        "run",
+        "--name",
+        "b",
+        "--chunk-size",
+        "2",
+        "--gate",
+        "each",
+        "--result",
+        "json",
+        "--workers",
+        "2",
+        *options,
+        "--",
+        "python3",
+        "-c",
+        SAY,
+        stdin=given,
+    )
     assert done.code == code, done
     return done.out
 
@@ -109,14 +124,29 @@ def test_half_a_character_in_what_a_worker_prints_stops_nobody(hv):
 
 def test_a_result_that_is_none_is_a_failure(hv):
     for text in ("no json", '{"n": NaN}', "", "[" * 5000):
-        done = hv("run", "--result", "json", "--quiet", "--retries", "0", "--name", f"b{len(text)}",
-                  "--", "echo", text, "#", stdin="1\n")  # fmt: skip
+        done = hv(
+            "run",
+            "--result",
+            "json",
+            "--quiet",
+            "--retries",
+            "0",
+            "--name",
+            f"b{len(text)}",
+            "--",
+            "echo",
+            text,
+            "#",
+            stdin="1\n",
+        )
         assert done.code == 9, (text, done)
 
 
 def test_a_dependency_on_a_later_chunk_is_refused(hv):
-    rows = [{"item": "a", "date": "2026-01-01", "id": "A", "depends_on": ["B"]},
-            {"item": "b", "date": "2026-02-01", "id": "B", "depends_on": []}]  # fmt: skip
+    rows = [
+        {"item": "a", "date": "2026-01-01", "id": "A", "depends_on": ["B"]},
+        {"item": "b", "date": "2026-02-01", "id": "B", "depends_on": []},
+    ]
     (hv.folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = hv("run", "--items", "t.jsonl", "--chunk", "month", "--gate", "each", "--", "true")
     assert (done.code, "later chunk" in done.err) == (2, True), done
@@ -139,8 +169,20 @@ def test_a_copy_is_made_once_and_nothing_else_is_touched(hv):
 def test_one_task_can_stand_for_a_whole_chunk(hv):
     given = "".join(f"{n}\n" for n in range(5))
     read = "import sys; print(sum(1 for _ in open(sys.argv[1])))"
-    args = ["run", "--name", "b", "--per", "chunk", "--chunk-size", "2", "--quiet", "--",
-            "python3", "-c", read]  # fmt: skip
+    args = [
+        "run",
+        "--name",
+        "b",
+        "--per",
+        "chunk",
+        "--chunk-size",
+        "2",
+        "--quiet",
+        "--",
+        "python3",
+        "-c",
+        read,
+    ]
     assert hv(*args, stdin=given).code == 0
     assert [hv.ok("logs", task["id"]) for task in hv.tasks("b")] == ["2\n", "2\n", "1\n"]
     assert "3 already done" in hv(*args, stdin=given).err

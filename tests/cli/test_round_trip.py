@@ -7,20 +7,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hypervisor
-from hypervisor.domain import checks
+from hypervisor.core import validate
 
 ANYTHING = st.text(st.characters(), max_size=60)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | ANYTHING,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANYTHING, inner, max_size=3),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 def can_be_kept(text, empty):
     try:
-        checks.text("it", text, checks.LONGEST_TITLE, empty)
+        validate.text("it", text, validate.LONGEST_TITLE, empty)
     except hypervisor.RequestError:
         return False
     return True

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +20,20 @@ def hv(project):
 class TestItems:
     def test_placeholders_are_put_in_and_no_shell_is_involved(self, hv):
         echo = ["sh", "-c", 'printf "%s|" "$@"', "sh"]
-        run(hv, "--name", "b", "--", *echo, "{}", "{.}", "{/}", "{//}", "{/.}", "{#}",
-            items=["a/b.tar.gz", "$(touch trap); 'x' \"y\""])  # fmt: skip
+        run(
+            hv,
+            "--name",
+            "b",
+            "--",
+            *echo,
+            "{}",
+            "{.}",
+            "{/}",
+            "{//}",
+            "{/.}",
+            "{#}",
+            items=["a/b.tar.gz", "$(touch trap); 'x' \"y\""],
+        )
 
         first, second = hv.tasks("b")[1], hv.tasks("b")[0]
         assert hv.ok("logs", first["id"]) == "a/b.tar.gz|a/b.tar|b.tar.gz|a|b.tar|1|"
@@ -43,11 +56,31 @@ class TestItems:
         rows = ['{"name": "Ann"}', "5", '{"age": 7}', "{", '{"name": "Bob"}']
         (hv.folder / "t.jsonl").write_text("\n".join(rows))
         done = hv("run", "--name", "b", "--items", "t.jsonl", "--", "echo", "hello {name}")
-        assert done.code == 0, done
+        assert done.code == 9, done
         assert done.err.count("Left out.") == 3 and "t.jsonl, line 4" in done.err
+        assert "3 items were left out" in done.err
         said = [hv.ok("logs", task["id"]) for task in hv.tasks("b")]
         assert sorted(said) == ["hello Ann\n", "hello Bob\n"]
         assert hv("run", "--items", "t.jsonl", "--", "echo", "{nobody}").code == 2
+
+    def test_an_item_that_is_too_long_makes_the_run_unsuccessful(self, hv):
+        items = f"one\n{'x' * 200_000}\ntwo\n"
+        done = hv("run", "--name", "b", "--", "echo", stdin=items)
+        assert done.code == 9, done
+        assert "1 item was left out" in done.err and "131,071" in done.err
+        assert [task["title"] for task in hv.tasks("b")] == ["one", "two"]
+        assert {task["state"] for task in hv.tasks("b")} == {"done"}
+        again = hv("run", "--name", "b", "--json", "--", "echo", stdin=items)
+        assert again.code == 9 and json.loads(again.out)["left_out"] == 1
+        detached = hv("run", "--name", "b", "--detach", "--json", "--", "echo", stdin=items)
+        assert detached.code == 9 and json.loads(detached.out)["left_out"] == 1
+
+    def test_a_name_that_is_not_utf8_makes_the_run_unsuccessful(self, hv):
+        (hv.folder / "good.txt").touch()
+        Path(os.fsdecode(os.fsencode(hv.folder) + b"/b\xff.txt")).touch()
+        done = hv("run", "--name", "b", "--items", "*.txt", "--", "echo")
+        assert done.code == 9 and "1 item was left out" in done.err, done
+        assert [task["title"] for task in hv.tasks("b")] == ["good.txt"]
 
     def test_files_of_a_pattern_and_single_items(self, hv):
         for name in ("b.txt", "a.txt", "c.md"):
@@ -123,18 +156,43 @@ class TestAgain:
 
 class TestFailing:
     def test_fail_fast_starts_nothing_more(self, hv):
-        told = run(hv, "--name", "b", "--fail-fast", "--workers", "1", "--batch", "1",
-                   "--", "sh", "-c", 'sleep 0.1; [ "$1" != a1 ]', "sh",
-                   items=[f"a{n}" for n in range(1, 40)], code=9)  # fmt: skip
+        told = run(
+            hv,
+            "--name",
+            "b",
+            "--fail-fast",
+            "--workers",
+            "1",
+            "--batch",
+            "1",
+            "--",
+            "sh",
+            "-c",
+            'sleep 0.1; [ "$1" != a1 ]',
+            "sh",
+            items=[f"a{n}" for n in range(1, 40)],
+            code=9,
+        )
         states = hv.json("summary", "b")["states"]
         assert states["failed"] == 1 and states["active"] >= 30
         assert "fail-fast" in told and "not finished" in told
         assert "paused: b (fail-fast" in hv.ok("status", "b")
 
     def test_a_retry_waits_its_time_and_is_no_failure_yet(self, hv):
-        run(hv, "--detach", "--name", "b", "--retries", "1",
-            "--", "sh", "-c", "echo try; [ -e once ] || { touch once; exit 5; }", "sh",
-            items="a")  # fmt: skip
+        run(
+            hv,
+            "--detach",
+            "--name",
+            "b",
+            "--retries",
+            "1",
+            "--",
+            "sh",
+            "-c",
+            "echo try; [ -e once ] || { touch once; exit 5; }",
+            "sh",
+            items="a",
+        )
         (task,) = hv.tasks("b")
         waiting = until(lambda: hv.state(task["id"]) == "waiting" and hv.task(task["id"]))
         assert (waiting["failures"], waiting["reason"]) == (1, "exit code 5")
@@ -145,8 +203,20 @@ class TestFailing:
         assert hv.ok("logs", task["id"], "--attempt", "1") == "try\n"
 
     def test_a_timeout_ends_the_attempt(self, hv):
-        told = run(hv, "--name", "b", "--timeout", "0.5s", "--", "sh", "-c",
-                   "echo $$ > pid-a; sleep 60", "sh", items="a", code=9)  # fmt: skip
+        told = run(
+            hv,
+            "--name",
+            "b",
+            "--timeout",
+            "0.5s",
+            "--",
+            "sh",
+            "-c",
+            "echo $$ > pid-a; sleep 60",
+            "sh",
+            items="a",
+            code=9,
+        )
         assert "time limit" in told
         assert not is_alive(hv, "a")
 
@@ -220,10 +290,12 @@ def test_a_mistake_is_one_clear_line_and_makes_no_store(bare, args):
 
 def test_the_same_on_postgresql(hv, postgres_url):
     hv.env["HYPERVISOR_STORE"] = postgres_url
-    told = run(hv, "--name", "b", "--", "sh", "-c", 'echo "$1"; [ $1 != b ]', "sh",
-               items="abc", code=9)  # fmt: skip
-    again = run(hv, "--name", "b", "--", "sh", "-c", 'echo "$1"; [ $1 != b ]', "sh",
-                items="abc", code=9)  # fmt: skip
+    told = run(
+        hv, "--name", "b", "--", "sh", "-c", 'echo "$1"; [ $1 != b ]', "sh", items="abc", code=9
+    )
+    again = run(
+        hv, "--name", "b", "--", "sh", "-c", 'echo "$1"; [ $1 != b ]', "sh", items="abc", code=9
+    )
     task = hv.tasks("b")[1]["id"]
     assert f"{task}  b: exit code 1" in told and "2 done · 1 failed" in told
     assert "2 already done, skipped; 1 failed before, tried again" in again

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.domain.settings import settings_from
+from hypervisor.runs.config import settings_from
 from tests.cli.conftest import assert_one_clear_line, until
 
 KEY = "sk-planted-in-the-environment-4711"
@@ -202,8 +202,18 @@ class TestLooking:
 
     def test_a_brake_is_shown_and_can_be_lifted(self, hv):
         (hv.folder / "agents" / "provider" / "limit").write_text("9999999999")
-        hv.ok("run", "--agent", "fake-claude", "--prompt", "act-ok", "--name", "b", "--detach",
-              "--item", "a")  # fmt: skip
+        hv.ok(
+            "run",
+            "--agent",
+            "fake-claude",
+            "--prompt",
+            "act-ok",
+            "--name",
+            "b",
+            "--detach",
+            "--item",
+            "a",
+        )
         until(lambda: hv.json("status", "b")["brakes"], "the account rests")
         (brake,) = hv.json("status", "b")["brakes"]
         assert f"{brake['account']} rests until" in hv.ok("status", "b")
@@ -244,8 +254,18 @@ class TestLooking:
         assert "no patch of" in hv.refused(4, "logs", hv.tasks("c")[0]["id"], "--patch")
 
     def test_a_running_agent_is_shown_with_what_it_does(self, hv):
-        hv.ok("run", "--agent", "fake-codex", "--prompt", "act-slow-1000", "--name", "b",
-              "--detach", "--item", "a")  # fmt: skip
+        hv.ok(
+            "run",
+            "--agent",
+            "fake-codex",
+            "--prompt",
+            "act-slow-1000",
+            "--name",
+            "b",
+            "--detach",
+            "--item",
+            "a",
+        )
         until(lambda: [a for a in hv.json("top") if a["last_line"] == "shell: x"], "a tool is used")
         (now,) = hv.json("top")
         assert now["agent"] == "fake-codex"
@@ -285,7 +305,7 @@ def test_the_settings_on_the_pages_are_valid(page):
 
 
 def test_every_key_of_a_profile_is_explained():
-    from hypervisor.domain.agents.configuring import PROFILE, ROUTE
+    from hypervisor.agents.config import PROFILE, ROUTE
 
     settings = (DOCS / "agent-settings.md").read_text()
     routing = (DOCS / "route-agents.md").read_text()

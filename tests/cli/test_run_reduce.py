@@ -58,13 +58,31 @@ class TestPatterns:
         (hv.folder / "rows.jsonl").write_text('{"item": "x", "n": 2}\n{"item": "y", "n": 3}\n')
         code = "import sys, json; print(json.dumps({'twice': 2 * int(sys.argv[1])}))"
         show = "sh -c 'echo {\\\"saw\\\": $1}' sh {result}"
-        total = "import json, sys; rows = map(json.loads, open(sys.argv[1])); " \
-                "print(sum(row['result']['saw']['twice'] for row in rows))"  # fmt: skip
+        total = (
+            "import json, sys; rows = map(json.loads, open(sys.argv[1])); "
+            "print(sum(row['result']['saw']['twice'] for row in rows))"
+        )
         done = hv(
-            "run", "--name", "b", "--quiet", "--items", "rows.jsonl", "--result", "json",
-            "--then", show, "--then", "cat {output}", "--reduce", f'python3 -c "{total}" {{}}',
-            "--", "python3", "-c", code, "{n}",
-        )  # fmt: skip
+            "run",
+            "--name",
+            "b",
+            "--quiet",
+            "--items",
+            "rows.jsonl",
+            "--result",
+            "json",
+            "--then",
+            show,
+            "--then",
+            "cat {output}",
+            "--reduce",
+            f'python3 -c "{total}" {{}}',
+            "--",
+            "python3",
+            "-c",
+            code,
+            "{n}",
+        )
         assert done.code == 0, done
         assert "\n10\n" in done.out
 

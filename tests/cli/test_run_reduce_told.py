@@ -27,9 +27,11 @@ class TestWords:
     def test_a_rehearsal_shows_what_follows(self, hv):
         out = hv.ok(*words("--dry-run", "--item", "x"))
         assert out.splitlines() == [
-            "./step one-x", f"stage 2: {TWO}", f"reduce: {MERGED}",
+            "./step one-x",
+            f"stage 2: {TWO}",
+            f"reduce: {MERGED}",
             "1 item (dry run: nothing was started)",
-        ]  # fmt: skip
+        ]
         found = json.loads(hv.ok(*words("--dry-run", "--json", "--item", "x")))
         assert found["then"] == [TWO.split()] and found["reduce"] == {"command": MERGED.split()}
 
@@ -87,9 +89,11 @@ class TestSeen:
 
     @pytest.mark.parametrize(
         ("options", "part"),
-        [({"reduce": "false {}", "then": ()}, "reduce (exit code 1)"),
-         ({"reduce": None, "then": ("false {result}",)}, "stage 2 (2 of 2)")],
-    )  # fmt: skip
+        [
+            ({"reduce": "false {}", "then": ()}, "reduce (exit code 1)"),
+            ({"reduce": None, "then": ("false {result}",)}, "stage 2 (2 of 2)"),
+        ],
+    )
     def test_what_follows_and_fails_is_told_wherever_the_whole_is(self, hv, options, part):
         run(hv, code=9, **options)
         assert json.loads(run(hv, "--json", code=9, **options).out)["succeeded"] is False
@@ -108,9 +112,24 @@ class TestAgents:
     def test_an_agent_puts_together_what_agents_found(self, agents):
         hv = agents
         (hv.folder / "sum.md").write_text("Put it all together. act-tells\n")
-        args = ["run", "--name", "b", "--quiet", "--agent", "fake-claude", "--prompt",
-                "Look at {item}. act-ok", "--reduce-prompt", "sum.md", "--reduce-agent",
-                "fake-codex", "--item", "a", "--item", "b"]  # fmt: skip
+        args = [
+            "run",
+            "--name",
+            "b",
+            "--quiet",
+            "--agent",
+            "fake-claude",
+            "--prompt",
+            "Look at {item}. act-ok",
+            "--reduce-prompt",
+            "sum.md",
+            "--reduce-agent",
+            "fake-codex",
+            "--item",
+            "a",
+            "--item",
+            "b",
+        ]
         done = hv(*args)
         assert done.code == 0 and "did tells" in done.out, done
         found = hv.json("summary", "b")["reduce"]
@@ -123,9 +142,17 @@ class TestAgents:
 
     def test_the_agent_of_the_run_is_the_one_of_the_reduce(self, agents):
         out = agents.ok(
-            "run", "--dry-run", "--agent", "fake-claude", "--prompt", "Look. act-ok",
-            "--reduce-prompt", "Sum it up. act-ok", "--item", "a",
-        )  # fmt: skip
+            "run",
+            "--dry-run",
+            "--agent",
+            "fake-claude",
+            "--prompt",
+            "Look. act-ok",
+            "--reduce-prompt",
+            "Sum it up. act-ok",
+            "--item",
+            "a",
+        )
         assert "reduce: agent fake-claude" in out
 
     @pytest.mark.parametrize(
@@ -138,8 +165,19 @@ class TestAgents:
         ],
     )
     def test_an_agent_behind_a_command_may_do_what_was_asked_for(self, agents, options, leave):
-        args = ("run", *options, "--name", "b", "--quiet", "--reduce-prompt", "Sum it up. act-ok",
-                "--reduce-agent", "fake-claude", "--item", "a")  # fmt: skip
+        args = (
+            "run",
+            *options,
+            "--name",
+            "b",
+            "--quiet",
+            "--reduce-prompt",
+            "Sum it up. act-ok",
+            "--reduce-agent",
+            "fake-claude",
+            "--item",
+            "a",
+        )
         found = json.loads(agents.ok(*args, "--dry-run", "--json", "--", "echo", "{}"))
         assert found["reduce"]["permissions"] == leave
         assert agents(*args, "--", "echo", "{}").code == 0
@@ -152,6 +190,17 @@ class TestAgents:
     def test_what_is_for_an_agent_needs_one_still(self, agents):
         done = agents("run", "--permissions", "read-only", "--item", "a", "--", "echo", "{}")
         assert done.code == 2 and "goes with an agent" in done.err
-        done = agents("run", "--scratch", "--item", "a", "--reduce-prompt", "Sum it up. act-ok",
-                      "--reduce-agent", "fake-claude", "--", "echo", "{}")  # fmt: skip
+        done = agents(
+            "run",
+            "--scratch",
+            "--item",
+            "a",
+            "--reduce-prompt",
+            "Sum it up. act-ok",
+            "--reduce-agent",
+            "fake-claude",
+            "--",
+            "echo",
+            "{}",
+        )
         assert done.code == 2 and "--scratch goes with an agent" in done.err

@@ -101,8 +101,20 @@ class TestSteering:
 
     def test_scale_sets_how_many_run(self, hv):
         items = ["a", "b", "c"]
-        run(hv, "--detach", "--name", "b", "--workers", "1", "--", "sh", "-c", HOLD, "sh",
-            items=items)  # fmt: skip
+        run(
+            hv,
+            "--detach",
+            "--name",
+            "b",
+            "--workers",
+            "1",
+            "--",
+            "sh",
+            "-c",
+            HOLD,
+            "sh",
+            items=items,
+        )
         until(lambda: len(list(hv.folder.glob("pid-*"))) == 1)
         assert hv.ok("scale", "3") == "this host: at most 3 workers\n"
         assert hv.ok("scale", "3", "b") == "batch b: at most 3 workers\n"
@@ -123,8 +135,21 @@ class TestSteering:
 class TestSignals:
     def start(self, hv, items, **more):
         (hv.folder / "items").write_text("".join(f"{item}\n" for item in items))
-        return hv.start("run", "--name", "b", "--workers", "2", "--items", "items",
-                        "--", "sh", "-c", HOLD, "sh", **more)  # fmt: skip
+        return hv.start(
+            "run",
+            "--name",
+            "b",
+            "--workers",
+            "2",
+            "--items",
+            "items",
+            "--",
+            "sh",
+            "-c",
+            HOLD,
+            "sh",
+            **more,
+        )
 
     def test_an_interrupt_drains(self, hv):
         process = self.start(hv, "abcd")

@@ -29,8 +29,21 @@ def text(hv, name):
 
 
 def test_task_files_are_worked_on_one_after_the_other_where_they_must_be(hv):
-    done = hv("run", "--items", "tasks", "--workers", "3", "--name", "b", "--",
-              "sh", "-c", WORK, "sh", "{id}")  # fmt: skip
+    done = hv(
+        "run",
+        "--items",
+        "tasks",
+        "--workers",
+        "3",
+        "--name",
+        "b",
+        "--",
+        "sh",
+        "-c",
+        WORK,
+        "sh",
+        "{id}",
+    )
     assert done.code == 0, done
     assert "3 to do, 1 skipped (already complete)" in done.out
     lines = (hv.folder / "log").read_text().split("\n")[:-1]
@@ -41,6 +54,19 @@ def test_task_files_are_worked_on_one_after_the_other_where_they_must_be(hv):
     for name in "abc":
         assert "status: done" in text(hv, name)
     assert "ann" in text(hv, "e") and "in_progress" in text(hv, "e")
-    again = hv("run", "--items", "tasks", "--workers", "3", "--name", "b", "--",
-               "sh", "-c", WORK, "sh", "{id}")  # fmt: skip
+    again = hv(
+        "run",
+        "--items",
+        "tasks",
+        "--workers",
+        "3",
+        "--name",
+        "b",
+        "--",
+        "sh",
+        "-c",
+        WORK,
+        "sh",
+        "{id}",
+    )
     assert again.code == 0 and len((hv.folder / "log").read_text().split("\n")) == 7, again

@@ -44,14 +44,17 @@ class TestCommands:
 
     def test_its_own_script_and_its_own_items_with_the_path(self, hv):
         skill(
-            hv, "find", 'run: {command: [./find.sh, "{what}", "{path}"]}\nitems: {file: l.jsonl}',
+            hv,
+            "find",
+            'run: {command: [./find.sh, "{what}", "{path}"]}\nitems: {file: l.jsonl}',
             find_sh='#!/bin/sh\necho "$1 in $2"\n',
             l_jsonl='{"item": "one", "what": "x"}\n{"item": "two", "what": "y"}\n',
-        )  # fmt: skip
+        )
         tasks, done = ran(hv, "find", "src")
         assert {name: output(hv, task) for name, task in tasks.items()} == {
-            "one": "x in src\n", "two": "y in src\n"
-        }  # fmt: skip
+            "one": "x in src\n",
+            "two": "y in src\n",
+        }
         here, again = ran(hv, "find")
         assert output(hv, here["one"]) == "x in .\n"
         assert spec_of(hv, done).command == spec_of(hv, again).command
@@ -80,9 +83,27 @@ limits: {timeout: 5m, memory: 1G}
         planned = hv("run", "s", *args)
         assert json.loads(planned.out)["commands"] == [["echo", "a"], ["echo", "b"]]
 
-        given = ("--type", "other", "--priority", "medium", "--workers", "1", "--strategy", "auto",
-                 "--retries", "0", "--requires", "tpu", "--chunk-by", "item", "--gate", "none",
-                 "--timeout", "7s", "--detach")  # fmt: skip
+        given = (
+            "--type",
+            "other",
+            "--priority",
+            "medium",
+            "--workers",
+            "1",
+            "--strategy",
+            "auto",
+            "--retries",
+            "0",
+            "--requires",
+            "tpu",
+            "--chunk-by",
+            "item",
+            "--gate",
+            "none",
+            "--timeout",
+            "7s",
+            "--detach",
+        )
         hv("run", "s", "--item", "a", *given, "--name", "given")
         spec = spec_of_batch(hv, "given")
         assert (spec.workers, spec.strategy, spec.gate, spec.time) == (1, "auto", "none", 7_000)
@@ -116,10 +137,12 @@ limits: {timeout: 5m, memory: 1G}
 
     def test_one_more_command_at_the_end(self, hv):
         skill(
-            hv, "s", 'run: {command: [echo, "{}"]}\nitems: {glob: "*.py"}\n'
+            hv,
+            "s",
+            'run: {command: [echo, "{}"]}\nitems: {glob: "*.py"}\n'
             'reduce: {command: [./count.sh, "{}"]}',
             count_sh="#!/bin/sh\nwc -l < $1 > counted\n",
-        )  # fmt: skip
+        )
         ran(hv, "s", "src")
         assert (hv.folder / "counted").read_text().strip() == "2"
 
@@ -158,8 +181,13 @@ class TestAgents:
         assert spec.prompt == "Look at {item}. act-ok\n"
 
     def test_any_agent_is_one_that_is_here_and_another_can_be_named(self, hv):
-        skill(hv, "s", "run: {agent: any}\nitems: {file: l.txt}\nprompt: p.md",
-              l_txt="one\n", p_md="Search {path} for {item}. act-ok")  # fmt: skip
+        skill(
+            hv,
+            "s",
+            "run: {agent: any}\nitems: {file: l.txt}\nprompt: p.md",
+            l_txt="one\n",
+            p_md="Search {path} for {item}. act-ok",
+        )
         _, done = ran(hv, "s", "src")
         assert spec_of(hv, done).agent == "auto"
         assert set(spec_of(hv, done).agents) <= {"fake-claude", "fake-codex", "fake-gemini"}
@@ -169,8 +197,13 @@ class TestAgents:
         assert "Search `src` for `one`" in shown
 
     def test_another_agent_gets_nothing_that_is_the_first_ones(self, hv):
-        skill(hv, "s", "run: {agent: fake-claude}\nmodel: opus\nfallback: fake-codex\n"
-              "allow: [Bash]\nitems: {file: l.txt}", l_txt="one\n")  # fmt: skip
+        skill(
+            hv,
+            "s",
+            "run: {agent: fake-claude}\nmodel: opus\nfallback: fake-codex\n"
+            "allow: [Bash]\nitems: {file: l.txt}",
+            l_txt="one\n",
+        )
         _, own = ran(hv, "s")
         assert spec_of(hv, own).model == "opus"
         _, done = ran(hv, "s", "--agent", "fake-codex", "--name", "other")
@@ -178,14 +211,25 @@ class TestAgents:
         assert (spec.agent, spec.model, spec.fallback, spec.allow) == ("fake-codex", "", "", ())
 
     def test_a_budget_holds_for_the_reduce_too(self, hv):
-        skill(hv, "s", "run: {agent: fake-claude}\nitems: {file: l.txt}\nlimits: {budget: 5}\n"
-              "reduce: {agent: any, prompt: sum.md}", sum_md="act-ok", l_txt="one\n")  # fmt: skip
+        skill(
+            hv,
+            "s",
+            "run: {agent: fake-claude}\nitems: {file: l.txt}\nlimits: {budget: 5}\n"
+            "reduce: {agent: any, prompt: sum.md}",
+            sum_md="act-ok",
+            l_txt="one\n",
+        )
         _, done = ran(hv, "s")
         assert spec_of_batch(hv, f"{batch_of(done)} reduce").budget == 5_000_000
 
     def test_an_agent_puts_the_results_together(self, hv):
-        skill(hv, "s", "run: {agent: fake-claude}\nitems: {glob: '*.py'}\n"
-              "reduce: {agent: fake-claude, prompt: sum.md}", sum_md="Sum up. act-ok")  # fmt: skip
+        skill(
+            hv,
+            "s",
+            "run: {agent: fake-claude}\nitems: {glob: '*.py'}\n"
+            "reduce: {agent: fake-claude, prompt: sum.md}",
+            sum_md="Sum up. act-ok",
+        )
         _, done = ran(hv, "s", "src")
         shown = hv.json("skills", "show", "s")
         assert shown["view"]["record"]["runs"] == 1
@@ -194,22 +238,37 @@ class TestAgents:
         assert spec_of(hv, done).skill == "s"
 
     def test_whoever_works_on_the_items_puts_them_together(self, hv):
-        skill(hv, "s", "run: {agent: any}\nitems: {file: l.txt}\n"
-              "reduce: {agent: any, prompt: sum.md}", sum_md="act-ok", l_txt="one\n")  # fmt: skip
+        skill(
+            hv,
+            "s",
+            "run: {agent: any}\nitems: {file: l.txt}\nreduce: {agent: any, prompt: sum.md}",
+            sum_md="act-ok",
+            l_txt="one\n",
+        )
         _, done = ran(hv, "s", "--agent", "fake-codex")
         assert spec_of(hv, done).agents == ("fake-codex",)
         assert spec_of_batch(hv, f"{batch_of(done)} reduce").agents == ("fake-codex",)
 
     def test_a_command_can_be_summed_up_by_any_agent(self, hv):
-        skill(hv, "s", "run: {command: [echo]}\nitems: {file: l.txt}\n"
-              "reduce: {agent: any, prompt: sum.md}", sum_md="act-ok", l_txt="one\n")  # fmt: skip
+        skill(
+            hv,
+            "s",
+            "run: {command: [echo]}\nitems: {file: l.txt}\nreduce: {agent: any, prompt: sum.md}",
+            sum_md="act-ok",
+            l_txt="one\n",
+        )
         _, done = ran(hv, "s")
         assert spec_of_batch(hv, f"{batch_of(done)} reduce").agent == "auto"
 
     def test_in_place_of_the_only_agent_its_options_are_not_meant(self, hv):
-        skill(hv, "s", "run: {command: [echo]}\nreduce: {agent: fake-claude, prompt: sum.md}\n"
-              "permissions: read-only\nmodel: sonnet\nallow: [Bash]\nfallback: fake-codex\n"
-              "limits: {budget: 5}", sum_md="act-ok")  # fmt: skip
+        skill(
+            hv,
+            "s",
+            "run: {command: [echo]}\nreduce: {agent: fake-claude, prompt: sum.md}\n"
+            "permissions: read-only\nmodel: sonnet\nallow: [Bash]\nfallback: fake-codex\n"
+            "limits: {budget: 5}",
+            sum_md="act-ok",
+        )
         _, done = ran(hv, "s", "--item", "a", "--name", "cat", "--reduce", "cat {}")
         assert spec_of_batch(hv, f"{batch_of(done)} reduce").command == ("cat", "{}")
         assert hv("run", "s", "--item", "a", "--reduce", "cat {}", "--budget", "1").code == 2

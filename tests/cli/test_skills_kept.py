@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from hypervisor.operations.git_view import NOTHING
+from hypervisor.core.gitignore import NOTHING
 from tests.support.skilled import (
     batch_of,
     output,
@@ -70,8 +70,9 @@ class TestFinding:
 
     def test_a_file_that_leads_out_of_the_folder_is_refused(self, hv):
         (hv.folder / "secret").write_text("secret: act-ok")
-        folder = skill(hv, "s", "run: {agent: fake-claude}\nprompt: p.md\nitems: {file: l.txt}",
-                       l_txt="a\n")  # fmt: skip
+        folder = skill(
+            hv, "s", "run: {agent: fake-claude}\nprompt: p.md\nitems: {file: l.txt}", l_txt="a\n"
+        )
         (folder / "p.md").symlink_to(hv.folder / "secret")
         assert "p.md leads out of the skill's folder" in hv.refused(2, "run", "s")
         (folder / "p.md").unlink()
@@ -141,9 +142,18 @@ class TestLooking:
         assert not (bare.folder / ".hypervisor").exists()
 
     @pytest.mark.parametrize(
-        "args", [["show"], ["new", "x"], ["new", "--from", "b"], ["--from", "b"], ["--user"],
-                 ["show", "triage", "--dry-run"], ["new", "X", "--from", "b"], ["x"]],
-    )  # fmt: skip
+        "args",
+        [
+            ["show"],
+            ["new", "x"],
+            ["new", "--from", "b"],
+            ["--from", "b"],
+            ["--user"],
+            ["show", "triage", "--dry-run"],
+            ["new", "X", "--from", "b"],
+            ["x"],
+        ],
+    )
     def test_what_makes_no_sense_is_said(self, hv, args):
         assert hv.refused(2, "skills", *args)
 
@@ -174,9 +184,24 @@ class TestMaking:
     def test_a_command_comes_out_the_same(self, hv):
         (hv.folder / "x.sh").write_text('#!/bin/sh\necho "$1" | tr a-z A-Z\n')
         (hv.folder / "x.sh").chmod(0o755)
-        before, done = ran(hv, "--items", "src/*.py", "--timeout", "90s", "--workers", "2",
-                           "--chunk-size", "1", "--type", "shout", "--retries", "1",
-                           "--", "./x.sh", "{}")  # fmt: skip
+        before, done = ran(
+            hv,
+            "--items",
+            "src/*.py",
+            "--timeout",
+            "90s",
+            "--workers",
+            "2",
+            "--chunk-size",
+            "1",
+            "--type",
+            "shout",
+            "--retries",
+            "1",
+            "--",
+            "./x.sh",
+            "{}",
+        )
         first, second, made, tasks = self.again(hv, done, "src")
         copied = str(hv.folder / ".hypervisor/skills/mine/x.sh")
         assert second._replace(command=()) == first._replace(command=())
@@ -194,8 +219,16 @@ class TestMaking:
         (hv.folder / "say.sh").write_text('#!/bin/sh\necho "$@"\n')
         (hv.folder / "say.sh").chmod(0o755)
         rows.write_text('{"item": "a", "kind": "x y"}\n{"item": "b", "kind": "z"}\n')
-        _, done = ran(hv, "--items", "rows.jsonl", "--shell", "--chunk-by", "kind",
-                      "--", "./say.sh {} {kind} | tr x X")  # fmt: skip
+        _, done = ran(
+            hv,
+            "--items",
+            "rows.jsonl",
+            "--shell",
+            "--chunk-by",
+            "kind",
+            "--",
+            "./say.sh {} {kind} | tr x X",
+        )
         first, second, made, tasks = self.again(hv, done, "rows.jsonl")
         assert second == first
         assert "chunk-by: kind" in made["files"]["SKILL.md"]
@@ -207,8 +240,9 @@ class TestMaking:
         for month in ("01", "02"):
             path = hv.folder / "inbox" / f"{month}.md"
             path.write_text(f"---\ntitle: T{month}\ndate: 2026-{month}-01\n---\n")
-        _, done = ran(hv, "--items", "inbox", "--fn", "own:f", "--chunk", "month",
-                      "--write-back", "receipts")  # fmt: skip
+        _, done = ran(
+            hv, "--items", "inbox", "--fn", "own:f", "--chunk", "month", "--write-back", "receipts"
+        )
         first, second, made, tasks = self.again(hv, done, "inbox")
         assert second == first
         text = made["files"]["SKILL.md"]
@@ -217,9 +251,25 @@ class TestMaking:
 
     def test_an_agent_with_its_prompt_budget_and_schema(self, hv):
         (hv.folder / "s.json").write_text('{"type": "object"}')
-        _, done = ran(hv, "--agent", "fake-claude", "--prompt", "Look at {item}: act-ok\n# \u00e9",
-                      "--items", "src/*.py", "--permissions", "read-only", "--budget", "5.25",
-                      "--schema", "s.json", "--allow", "Bash(ls:*)", "--model", "m")  # fmt: skip
+        _, done = ran(
+            hv,
+            "--agent",
+            "fake-claude",
+            "--prompt",
+            "Look at {item}: act-ok\n# \u00e9",
+            "--items",
+            "src/*.py",
+            "--permissions",
+            "read-only",
+            "--budget",
+            "5.25",
+            "--schema",
+            "s.json",
+            "--allow",
+            "Bash(ls:*)",
+            "--model",
+            "m",
+        )
         first, second, made, tasks = self.again(hv, done, "src")
         assert second == first
         assert set(made["files"]) == {"SKILL.md", "prompt.md", "schema.json"}
@@ -232,9 +282,13 @@ class TestMaking:
 
     def test_of_a_skills_batch_with_its_items_and_what_comes_at_the_end(self, hv):
         skill(
-            hv, "old", 'run: {command: [./x.sh, "{}", "{path}"]}\nitems: {file: l.txt}\n'
-            "reduce: {command: [wc, -l]}", x_sh='#!/bin/sh\necho "$@"\n', l_txt="one\ntwo\n",
-        )  # fmt: skip
+            hv,
+            "old",
+            'run: {command: [./x.sh, "{}", "{path}"]}\nitems: {file: l.txt}\n'
+            "reduce: {command: [wc, -l]}",
+            x_sh='#!/bin/sh\necho "$@"\n',
+            l_txt="one\ntwo\n",
+        )
         _, done = ran(hv, "old", "src")
         _, _, made, tasks = self.again(hv, done, "src")
         assert set(made["files"]) == {"SKILL.md", "x.sh", "l.txt"}
@@ -248,8 +302,19 @@ class TestMaking:
         for name in ("mid.sh", "end.sh"):
             (hv.folder / name).write_text("#!/bin/sh\necho $0\n")
             (hv.folder / name).chmod(0o755)
-        ran(hv, "--item", "a", "--name", "b", "--then", "./mid.sh {}", "--reduce", "./end.sh {}",
-            "--", "echo")  # fmt: skip
+        ran(
+            hv,
+            "--item",
+            "a",
+            "--name",
+            "b",
+            "--then",
+            "./mid.sh {}",
+            "--reduce",
+            "./end.sh {}",
+            "--",
+            "echo",
+        )
         made = hv.json("skills", "new", "mine", "--from", "b")
         assert set(made["files"]) == {"SKILL.md", "end.sh"}
         assert f"{hv.folder}/mid.sh" in made["files"]["SKILL.md"]
@@ -294,5 +359,8 @@ class TestMaking:
         asked = [git, "status", "--short", "-uall", "--", ".hypervisor"]
         seen = subprocess.run(asked, cwd=hv.folder, check=True, capture_output=True, text=True)
         assert seen.stdout.split() == [
-            "??", ".hypervisor/skills/mine/SKILL.md", "??", ".hypervisor/skills/mine/more/x.md"
-        ]  # fmt: skip
+            "??",
+            ".hypervisor/skills/mine/SKILL.md",
+            "??",
+            ".hypervisor/skills/mine/more/x.md",
+        ]

@@ -3,10 +3,12 @@
 import os
 import stat
 import subprocess
+import sys
 
 import pytest
 
 import hypervisor
+from hypervisor.core.errors import StoreUnavailable
 
 
 def test_the_first_add_makes_a_private_store(bare):
@@ -57,11 +59,23 @@ def test_it_is_found_upwards(bare):
 @pytest.mark.parametrize(
     "args",
     [
-        ["ls"], ["show", "x"], ["claim"], ["stats"], ["events"], ["doctor"], ["cancel", "x"],
-        ["receipt", "verify"], ["heartbeat", "0q13dmzm50c0.1.abcd"], ["branch"], ["recall", "x"],
-        ["hive"], ["remember", "--forget", "1q24bmmy5re9"], ["notify", "ls"], ["notify", "rm", "x"],
+        ["ls"],
+        ["show", "x"],
+        ["claim"],
+        ["stats"],
+        ["events"],
+        ["doctor"],
+        ["cancel", "x"],
+        ["receipt", "verify"],
+        ["heartbeat", "0q13dmzm50c0.1.abcd"],
+        ["branch"],
+        ["recall", "x"],
+        ["hive"],
+        ["remember", "--forget", "1q24bmmy5re9"],
+        ["notify", "ls"],
+        ["notify", "rm", "x"],
     ],
-)  # fmt: skip
+)
 def test_only_adding_makes_a_store(bare, args):
     line = bare.refused(4, *args)
     assert "`hv add` makes one" in line
@@ -117,10 +131,17 @@ def test_a_folder_may_be_named_instead_of_the_file(bare):
 @pytest.mark.parametrize(
     "code, where",
     [
-        (2, ""), (2, "  "), (2, "mysql://host/name"), (2, "sqlite:///x.db"), (2, "https://x"),
-        (7, "/dev/null/x.db"), (7, "/proc/x.db"), (7, "file/x.db"), (7, "folder.db"),
+        (2, ""),
+        (2, "  "),
+        (2, "mysql://host/name"),
+        (2, "sqlite:///x.db"),
+        (2, "https://x"),
+        (7, "/dev/null/x.db"),
+        (7, "/proc/x.db"),
+        (7, "file/x.db"),
+        (7, "folder.db"),
     ],
-)  # fmt: skip
+)
 def test_places_that_cannot_be_a_store(bare, code, where):
     (bare.folder / "file").write_text("a file")
     (bare.folder / "folder.db").mkdir()
@@ -176,3 +197,9 @@ def test_tokens_and_ids_of_one_store_mean_nothing_in_another(hv):
         more = ["why"] if "--" in args else []
         hv.refused(6, *args, lease.token, *more)
     hv.refused(4, "show", lease.task.id)
+
+
+def test_without_psycopg_the_library_is_named_and_no_package_of_a_stranger(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hypervisor.store.postgres", None)
+    with pytest.raises(StoreUnavailable, match=r"pip install 'psycopg\[binary\]' "):
+        hypervisor.open("postgresql://127.0.0.1:1/none")

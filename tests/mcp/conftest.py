@@ -21,8 +21,11 @@ from mcp.client.streamable_http import streamable_http_client
 import hypervisor
 
 PROGRAM = [
-    sys.executable, "-I", "-c", "import sys; from hypervisor.bootstrap import main; main()",
-]  # fmt: skip
+    sys.executable,
+    "-I",
+    "-c",
+    "import sys; from hypervisor.app import main; main()",
+]
 DEADLINE = 180.0
 
 
@@ -38,9 +41,11 @@ class Place:
         home = folder / "home"
         home.mkdir()
         self.env = {
-            **kept, "HYPERVISOR_STORE": self.path, "HOME": str(home),
+            **kept,
+            "HYPERVISOR_STORE": self.path,
+            "HOME": str(home),
             "XDG_RUNTIME_DIR": str(runtime),
-        }  # fmt: skip
+        }
 
     def open(self):
         return hypervisor.open(self.path)
@@ -51,17 +56,23 @@ class Place:
 
     def run(self, *words):
         return subprocess.run(
-            [*PROGRAM, *words], env=self.env, cwd=self.folder, capture_output=True, text=True,
+            [*PROGRAM, *words],
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
             timeout=DEADLINE,
-        )  # fmt: skip
+        )
 
     @asynccontextmanager
     async def client(self, tools="all", env=None, **options):
         """A client with a server of its own, over stdio."""
         parameters = StdioServerParameters(
-            command=PROGRAM[0], args=[*PROGRAM[1:], "mcp", "--tools", tools],
-            env={**self.env, **(env or {})}, cwd=self.folder,
-        )  # fmt: skip
+            command=PROGRAM[0],
+            args=[*PROGRAM[1:], "mcp", "--tools", tools],
+            env={**self.env, **(env or {})},
+            cwd=self.folder,
+        )
         with anyio.fail_after(DEADLINE):
             async with Client(stdio_client(parameters), **options) as client:
                 yield client
@@ -70,27 +81,31 @@ class Place:
 class Served:
     """`hv serve`, and how to get in."""
 
-    def __init__(self, place, *words):
+    def __init__(self, place, *words, **options):
         self.place = place
         self.process = place.start(
-            "serve", "--port", "0", "--json", *words, stdout=subprocess.PIPE, text=True
+            "serve", "--port", "0", "--json", *words, stdout=subprocess.PIPE, text=True, **options
         )
         told = json.loads(self.process.stdout.readline())
         self.url, self.token_file = told["url"], told["token_file"]
         self.token = Path(self.token_file).read_text().strip()
 
-    def post(self, body, **headers):
+    def post(self, body, within=DEADLINE, **headers):
         """One raw request; returns its status and text."""
         given = {
-            "Authorization": f"Bearer {self.token}", "Content-Type": "application/json",
-            "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18",
+            "Authorization": f"Bearer {self.token}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2025-06-18",
             **headers,
-        }  # fmt: skip
+        }
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         answer = httpx2.post(
-            self.url, content=content, headers={k: v for k, v in given.items() if v is not None},
-            timeout=DEADLINE,
-        )  # fmt: skip
+            self.url,
+            content=content,
+            headers={k: v for k, v in given.items() if v is not None},
+            timeout=within,
+        )
         return answer.status_code, answer.text
 
     @asynccontextmanager
@@ -129,8 +144,7 @@ def end_supervisor(place):
     """The supervisor that a test started; it would end by itself in some seconds."""
     if not os.path.exists(place.path):
         return
-    with pytest.MonkeyPatch.context() as patch, place.open() as hv:
-        patch.setenv("XDG_RUNTIME_DIR", place.env["XDG_RUNTIME_DIR"])
+    with place.open() as hv:
         pid = hv.launcher.supervisor()
         if pid:
             os.kill(pid, signal.SIGINT)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hypervisor.faces.mcp.http import Guard
+from hypervisor.mcp.http import Guard
 
 TOKEN = "correct-horse-battery"
 HOST, RIGHT = ("host", "127.0.0.1:8424"), ("authorization", f"Bearer {TOKEN}")

@@ -60,17 +60,26 @@ def test_strangers_are_refused(served, headers, status):
     assert served.post(LIST, **headers)[0] == status
 
 
-@pytest.mark.parametrize("headers", [{}, {"Origin": "http://127.0.0.1:3000"},
-                                     {"Host": "localhost:1"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "headers", [{}, {"Origin": "http://127.0.0.1:3000"}, {"Host": "localhost:1"}]
+)
 def test_who_has_the_token_is_let_in(served, headers):
     assert served.post(LIST, **headers)[0] == 200
 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"nonsense", b"\xff\xfe\x00", b'{"jsonrpc":"2.0"}', b"[" * 5000,
-     b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":7}'],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"nonsense",
+        b"\xff\xfe\x00",
+        b'{"jsonrpc":"2.0"}',
+        b"[" * 5000,
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":7}',
+    ],
+)
 def test_malformed_bodies_are_refused(served, body):
     status, text = served.post(body)
     assert status in (200, 202, 400) and "Traceback" not in text
@@ -156,9 +165,10 @@ def test_every_call_that_names_a_claim_renews_it(served):
                 token = found["tasks"][0]["token"]
                 ends = []
                 for name, arguments in (
-                    ("append_receipt", {"text": "looked"}), ("get_task", {"id": token}),
+                    ("append_receipt", {"text": "looked"}),
+                    ("get_task", {"id": token}),
                     ("heartbeat", {"tokens": [token]}),
-                ):  # fmt: skip
+                ):
                     ends.append(hv.show(task).detail.task.lease_until)
                     await anyio.sleep(0.01)
                     extra = {} if name in ("get_task", "heartbeat") else {"token": token}

@@ -9,7 +9,7 @@ import pytest
 from mcp_types import ElicitResult
 
 from hypervisor import NewTask
-from hypervisor.domain.run import RunSpec
+from hypervisor.runs.spec import RunSpec
 from tests.mcp.conftest import call, refused
 
 MANY = 20
@@ -120,10 +120,11 @@ def test_prompts_and_resources(place):
             task = (await call(client, "create_task", title="Look", batch="b"))["ids"][0]
             found = (await client.list_resource_templates()).resource_templates
             assert {each.uri_template for each in found} == {
-                "hypervisor://batches/{batch}/summary", "hypervisor://tasks/{task}",
+                "hypervisor://batches/{batch}/summary",
+                "hypervisor://tasks/{task}",
                 "hypervisor://tasks/{task}/output",
                 "hypervisor://branches/{branch}/findings",
-            }  # fmt: skip
+            }
             batches = json.loads(
                 (await client.read_resource("hypervisor://batches")).contents[0].text
             )
@@ -152,11 +153,14 @@ def gated(place):
     """A batch whose first chunk waits for a decision."""
     with place.open() as hv:
         spec = RunSpec(str(place.folder), ("true", "{}"), gate="each")
-        batch = hv.store.declare("gated", {"cwd": spec.cwd, "command": ["true"], "gate": "each"},
-                                 "me")  # fmt: skip
+        batch = hv.store.declare(
+            "gated", {"cwd": spec.cwd, "command": ["true"], "gate": "each"}, "me"
+        )
         chunks = hv.store.declare_chunks(batch.id, ["one", "two"], "each")
-        tasks = [NewTask(f"t{c.number}", key=str(c.number), chunk=c.number,
-                         data={"item": str(c.number)}) for c in chunks]  # fmt: skip
+        tasks = [
+            NewTask(f"t{c.number}", key=str(c.number), chunk=c.number, data={"item": str(c.number)})
+            for c in chunks
+        ]
         hv.add(tasks, "gated")
         hv.complete(hv.claim("w", batch="gated")[0].token, {"category": "fine"})
         yield hv

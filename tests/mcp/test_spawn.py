@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from hypervisor import NewTask
-from hypervisor.domain.errors import InvalidInput
+from hypervisor.core.errors import InvalidInput
 from tests.mcp.conftest import PROGRAM, call, refused, wait_for
 from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED
@@ -29,9 +29,14 @@ async def finished(client, made):
     last = 0
     while True:
         found = await call(
-            client, "wait_for_events", cursor=made["cursor"], batch=made["batch"],
-            until="finished", timeout=20, ack=last,
-        )  # fmt: skip
+            client,
+            "wait_for_events",
+            cursor=made["cursor"],
+            batch=made["batch"],
+            until="finished",
+            timeout=20,
+            ack=last,
+        )
         if found.get("finished"):
             return found
         last = found["last"]
@@ -41,9 +46,12 @@ def test_a_hundred_tasks_are_stored_at_once_and_run_without_the_caller(place, ca
     """The client is killed the moment it has its answer; all tasks finish."""
     program = CLIENT.format(program=PROGRAM)
     client = subprocess.Popen(
-        [sys.executable, "-c", program], env=place.env, cwd=place.folder, stdout=subprocess.PIPE,
+        [sys.executable, "-c", program],
+        env=place.env,
+        cwd=place.folder,
+        stdout=subprocess.PIPE,
         text=True,
-    )  # fmt: skip
+    )
     assert client.stdout is not None
     took, answer = client.stdout.readline().split(" ", 1)
     client.send_signal(signal.SIGKILL)
@@ -69,10 +77,15 @@ def test_dependencies_branches_and_a_reduce_command(place):
     async def work():
         async with place.client("supervisor") as client:
             made = await call(
-                client, "spawn_parallel_tasks", tasks=tasks, branch_id="audit", reduce=reduce,
+                client,
+                "spawn_parallel_tasks",
+                tasks=tasks,
+                branch_id="audit",
+                reduce=reduce,
                 command=[sys.executable, "-c", "import sys; print(int(sys.argv[1]) * 10)", "{}"],
-                json_results=True, name="sums",
-            )  # fmt: skip
+                json_results=True,
+                name="sums",
+            )
             assert "wait_for_events" in made["how_to_wait"]
             assert any("2 wait for others" in why for why in made["queued_because"])
             await finished(client, made)
@@ -81,17 +94,23 @@ def test_dependencies_branches_and_a_reduce_command(place):
             summary = await call(client, "get_summary", batch="sums")
             output = await call(client, "read_output", id=made["ids"][0])
             again = await call(
-                client, "spawn_parallel_tasks", tasks=tasks, branch_id="audit", name="sums",
+                client,
+                "spawn_parallel_tasks",
+                tasks=tasks,
+                branch_id="audit",
+                name="sums",
                 command=[sys.executable, "-c", "import sys; print(int(sys.argv[1]) * 10)", "{}"],
                 json_results=True,
-            )  # fmt: skip
+            )
             return made, task, summary, output, again
 
     made, task, summary, output, again = anyio.run(work)
     assert task["state"] == "done" and task["result"] == 60
     assert summary["succeeded"] and {row["outcome"] for row in summary["workers"]} == {
-        "10", "20", "30",
-    }  # fmt: skip
+        "10",
+        "20",
+        "30",
+    }
     assert [(stage["batch"], stage["states"]) for stage in summary["stages"]] == [
         ("sums", {"done": 3})
     ]
@@ -108,9 +127,13 @@ def test_what_is_spawned_is_not_told_what_the_server_was_given(place):
         hv.add([NewTask("Look")])
         token = hv.claim("w")[0].token
     env = {
-        "HV_TOKEN": token, "HV_KEEPER_PID": "4711", "HV_KEEPER_NAME": "keeper", "HV_PULL": "3",
-        "HV_CAPABILITIES": "net", "HV_HIDE": "00 6:abc",
-    }  # fmt: skip
+        "HV_TOKEN": token,
+        "HV_KEEPER_PID": "4711",
+        "HV_KEEPER_NAME": "keeper",
+        "HV_PULL": "3",
+        "HV_CAPABILITIES": "net",
+        "HV_HIDE": "00 6:abc",
+    }
 
     async def work():
         async with place.client("supervisor", env=env) as client:
@@ -131,9 +154,12 @@ def test_functions_run_and_failures_are_told(place):
     async def work():
         async with place.client("supervisor") as client:
             made = await call(
-                client, "spawn_parallel_tasks", tasks=["5", "0"], function="work:halve",
+                client,
+                "spawn_parallel_tasks",
+                tasks=["5", "0"],
+                function="work:halve",
                 strategy="sequential",
-            )  # fmt: skip
+            )
             found = await finished(client, made)
             assert [event["kind"] for event in found["events"]] == ["complete", "fail"]
             summary = await call(client, "get_summary", batch=made["batch"], states=["failed"])
@@ -151,10 +177,14 @@ def test_agents_run_and_one_puts_the_results_together(place):
     async def work():
         async with place.client("supervisor") as client:
             made = await call(
-                client, "spawn_parallel_tasks", agent="fake-claude", permissions="read-only",
-                tasks=["Look at a, act-ok", "Look at b, act-ok"], name="looks",
+                client,
+                "spawn_parallel_tasks",
+                agent="fake-claude",
+                permissions="read-only",
+                tasks=["Look at a, act-ok", "Look at b, act-ok"],
+                name="looks",
                 reduce={"description": "act-tells it all", "agent": "fake-codex"},
-            )  # fmt: skip
+            )
             await finished(client, made)
             await finished(client, {**made, "batch": "looks reduce"})
             summary = await call(client, "get_summary", batch="looks")
@@ -165,8 +195,10 @@ def test_agents_run_and_one_puts_the_results_together(place):
 
     results = Path(anyio.run(work))
     assert len(results.read_text().splitlines()) == 2
-    told = [json.loads(path.read_text())["prompt"]
-            for path in (place.folder / "agents/provider").glob("told-*")]  # fmt: skip
+    told = [
+        json.loads(path.read_text())["prompt"]
+        for path in (place.folder / "agents/provider").glob("told-*")
+    ]
     assert any(str(results) in prompt for prompt in told)
 
 
@@ -208,17 +240,24 @@ def test_a_reduce_whose_others_fail_says_so_and_can_be_let_go(place):
     async def work():
         async with place.client("supervisor") as client:
             made = await call(
-                client, "spawn_parallel_tasks", tasks=["0", "1"], name="half",
+                client,
+                "spawn_parallel_tasks",
+                tasks=["0", "1"],
+                name="half",
                 command=[sys.executable, "-c", "import sys; sys.exit(int(sys.argv[1]))", "{}"],
                 reduce={"command": ["cat", "{}"]},
-            )  # fmt: skip
+            )
             assert (await call(client, "get_task", id=made["reduce"]))["title"] == "reduce"
             assert "'half reduce'" in made["how_to_wait"]
             last = {**made, "batch": "half reduce"}
             found = await call(
-                client, "wait_for_events", cursor=made["cursor"], batch="half reduce",
-                until="finished", timeout=45,
-            )  # fmt: skip
+                client,
+                "wait_for_events",
+                cursor=made["cursor"],
+                batch="half reduce",
+                until="finished",
+                timeout=45,
+            )
             assert not found["finished"] and made["ids"][1] in found["stuck"]
             await call(client, "update_task", id=made["reduce"], after=[])
             await finished(client, last)
@@ -247,11 +286,14 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_stored(place):
         {"tasks": ["a"], "reduce": {"description": "r", "priority": "huge"}},
         {"tasks": [{"description": "a", "requires": 3}]},
         {"tasks": ["a"], "timeout_seconds": 1e300},
-        {"tasks": [{"description": "a", "after": [2]}, {"description": "b", "after": [1]}],
-         "command": ["true"], "name": "circle"},
+        {
+            "tasks": [{"description": "a", "after": [2]}, {"description": "b", "after": [1]}],
+            "command": ["true"],
+            "name": "circle",
+        },
         {"tasks": [{"description": "a", "after": [1]}], "name": "circle"},
         {"tasks": [{"description": "a", "after": ["no-such-task"]}], "command": ["true"]},
-    ]  # fmt: skip
+    ]
 
     async def work():
         async with place.client("supervisor") as client:
@@ -267,13 +309,19 @@ def test_what_was_learned_is_told_and_no_more(place):
     async def work():
         async with place.client("supervisor") as client:
             await call(
-                client, "learn_parallelization", task_type="search", parallel_benefit=0.85,
-                notes="saves 60 %", resource_cost={"cpu": 0.4, "ram": 0.2},
-            )  # fmt: skip
+                client,
+                "learn_parallelization",
+                task_type="search",
+                parallel_benefit=0.85,
+                notes="saves 60 %",
+                resource_cost={"cpu": 0.4, "ram": 0.2},
+            )
             made = await call(
-                client, "spawn_parallel_tasks", command=["true"],
+                client,
+                "spawn_parallel_tasks",
+                command=["true"],
                 tasks=[{"description": "x", "type": "search"}],
-            )  # fmt: skip
+            )
             assert any("0.85" in why for why in made["queued_because"])
             await refused(client, "learn_parallelization", task_type="x", parallel_benefit=2)
 

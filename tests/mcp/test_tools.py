@@ -9,35 +9,64 @@ import anyio
 import pytest
 from mcp.client import Client
 
-from hypervisor.faces.mcp.desk import Desk
-from hypervisor.faces.mcp.profiles import PROFILES
-from hypervisor.faces.mcp.server import build, offers_of
-from hypervisor.operations import look
-from hypervisor.operations.registry import VERBS
+from hypervisor.mcp.claims import ClaimRegistry
+from hypervisor.mcp.profiles import PROFILES
+from hypervisor.mcp.server import build, offers_of
+from hypervisor.queue import look
+from hypervisor.verbs import VERBS
 
 MOST = {"worker": 2_000, "supervisor": 6_000, "all": 6_000}
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "mcp.md"
 
 # Every verb has a tool, or a reason why it has none.
 TOOLS = {
-    "add": "create_task", "list_tasks": "list_tasks", "show": "get_task",
-    "claim": "claim_next_task", "heartbeat": "heartbeat", "complete": "complete_task",
-    "complete_and_claim": "complete_task", "block": "block_task", "fail": "fail_task",
-    "release": "release_task", "retry": "update_task", "cancel": "cancel_task",
-    "accept": "update_task", "take_back": "update_task", "update": "update_task",
-    "receipt": "append_receipt", "receipts": "get_task", "stats": "get_index_stats",
-    "batches": "get_index_stats", "events": "wait_for_events", "preflight": "preflight",
-    "run": "spawn_parallel_tasks", "supervise": "spawn_parallel_tasks",
-    "status": "get_task_stats", "attempts": "get_task_stats", "summary": "get_summary",
-    "output": "read_output", "pause": "steer_batch", "resume": "steer_batch",
-    "scale": "steer_batch", "stop_batch": "steer_batch", "kill": "cancel_task",
-    "chunks": "list_checkpoints", "awaiting": "list_checkpoints", "review": "list_checkpoints",
-    "decide": "decide_checkpoint", "retry_chunk": "decide_checkpoint",
-    "wait_for_events": "wait_for_events", "spawn_parallel_tasks": "spawn_parallel_tasks",
-    "learn_parallelization": "learn_parallelization", "propose": "propose_action",
-    "remember": "remember", "recall": "recall", "joined": "recall", "hive_report": "hive_report",
+    "add": "create_task",
+    "list_tasks": "list_tasks",
+    "show": "get_task",
+    "claim": "claim_next_task",
+    "heartbeat": "heartbeat",
+    "complete": "complete_task",
+    "complete_and_claim": "complete_task",
+    "block": "block_task",
+    "fail": "fail_task",
+    "release": "release_task",
+    "retry": "update_task",
+    "cancel": "cancel_task",
+    "accept": "update_task",
+    "take_back": "update_task",
+    "update": "update_task",
+    "receipt": "append_receipt",
+    "receipts": "get_task",
+    "stats": "get_index_stats",
+    "batches": "get_index_stats",
+    "events": "wait_for_events",
+    "preflight": "preflight",
+    "run": "spawn_parallel_tasks",
+    "supervise": "spawn_parallel_tasks",
+    "status": "get_task_stats",
+    "attempts": "get_task_stats",
+    "summary": "get_summary",
+    "output": "read_output",
+    "pause": "steer_batch",
+    "resume": "steer_batch",
+    "scale": "steer_batch",
+    "stop_batch": "steer_batch",
+    "kill": "cancel_task",
+    "chunks": "list_checkpoints",
+    "awaiting": "list_checkpoints",
+    "review": "list_checkpoints",
+    "decide": "decide_checkpoint",
+    "retry_chunk": "decide_checkpoint",
+    "wait_for_events": "wait_for_events",
+    "spawn_parallel_tasks": "spawn_parallel_tasks",
+    "learn_parallelization": "learn_parallelization",
+    "propose": "propose_action",
+    "remember": "remember",
+    "recall": "recall",
+    "joined": "recall",
+    "hive_report": "hive_report",
     "branches": "hive_report",
-}  # fmt: skip
+}
 NO_TOOL = {
     "verify": "an auditor's check, by a person who does not ask the audited",
     "write_receipts": "repairs task files, by hand after trouble",
@@ -50,8 +79,16 @@ NO_TOOL = {
     "sweep": "every claim and the supervisor do it",
     "doctor": "about the installation",
     **dict.fromkeys(
-        ("add_rule", "rules", "remove_rule", "try_rule", "send_notices", "dead_letters",
-         "retry_notices", "drop_notices"),
+        (
+            "add_rule",
+            "rules",
+            "remove_rule",
+            "try_rule",
+            "send_notices",
+            "dead_letters",
+            "retry_notices",
+            "drop_notices",
+        ),
         "a rule may run a command: a person says who is told, and how",
     ),
     **dict.fromkeys(
@@ -69,12 +106,12 @@ NO_TOOL = {
     **dict.fromkeys(
         ("install", "uninstall", "clients"), "changes the configuration of clients, by a person"
     ),
-}  # fmt: skip
+}
 
 
 def listed(profile, hv):
     async def ask():
-        async with Client(build(profile, Desk(hv))) as client:
+        async with Client(build(profile, ClaimRegistry(hv))) as client:
             return (await client.list_tools()).tools
 
     return [tool.model_dump(by_alias=True, exclude_none=True) for tool in anyio.run(ask)]
@@ -91,7 +128,7 @@ def test_what_fails_unexpectedly_tells_nothing_of_the_inside(hv, monkeypatch):
         raise RuntimeError("at /home/ann/private.py")
 
     async def ask():
-        async with Client(build("all", Desk(hv))) as client:
+        async with Client(build("all", ClaimRegistry(hv))) as client:
             return await client.call_tool("get_index_stats", {})
 
     monkeypatch.setattr(look, "stats", broken)
@@ -124,13 +161,23 @@ def test_every_tool_is_annotated_and_has_schemas(hv):
 def test_reading_tools_change_nothing_and_say_so(hv):
     reading = {tool["name"] for tool in listed("all", hv) if tool["annotations"]["readOnlyHint"]}
     assert reading == {
-        "get_task", "list_tasks", "get_task_stats", "get_index_stats", "get_summary",
-        "read_output", "preflight", "list_checkpoints", "recall", "hive_report",
-    }  # fmt: skip
+        "get_task",
+        "list_tasks",
+        "get_task_stats",
+        "get_index_stats",
+        "get_summary",
+        "read_output",
+        "preflight",
+        "list_checkpoints",
+        "recall",
+        "hive_report",
+    }
 
 
 def test_profiles_add_up(hv):
-    names = {p: [offer.function.__name__ for offer in offers_of(p, Desk(hv))] for p in PROFILES}
+    names = {
+        p: [offer.function.__name__ for offer in offers_of(p, ClaimRegistry(hv))] for p in PROFILES
+    }
     assert len(set(names["all"])) == len(names["all"])
     assert set(names["worker"]) | set(names["supervisor"]) == set(names["all"])
     assert "claim_next_task" not in names["supervisor"]
@@ -139,10 +186,17 @@ def test_profiles_add_up(hv):
 def test_the_founding_names_are_there(hv):
     names = {tool["name"] for tool in listed("all", hv)}
     assert names >= {
-        "list_tasks", "get_task", "create_task", "update_task", "claim_next_task",
-        "complete_task", "get_index_stats", "spawn_parallel_tasks", "get_task_stats",
+        "list_tasks",
+        "get_task",
+        "create_task",
+        "update_task",
+        "claim_next_task",
+        "complete_task",
+        "get_index_stats",
+        "spawn_parallel_tasks",
+        "get_task_stats",
         "learn_parallelization",
-    }  # fmt: skip
+    }
 
 
 def test_every_verb_has_a_tool_or_a_reason(hv):

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from hypervisor import NewTask
-from hypervisor.domain.errors import InvalidInput
+from hypervisor.core.errors import InvalidInput
 from tests.mcp.conftest import call, refused, wait_for
 
 COMPLETIONS = 1_000
@@ -59,8 +59,15 @@ class Subscriber:
     """A process that waits for events and writes down what it got."""
 
     def __init__(self, served, journal):
-        self._words = [sys.executable, "-I", "-c", SUBSCRIBER, served.url, served.token_file,
-                       str(journal)]  # fmt: skip
+        self._words = [
+            sys.executable,
+            "-I",
+            "-c",
+            SUBSCRIBER,
+            served.url,
+            served.token_file,
+            str(journal),
+        ]
         self._journal, self.lives = journal, 0
         journal.touch()
         self.start()
@@ -211,8 +218,10 @@ class TestCursor:
         found = hv.wait_for_events("c", "finished", 0.1, batch="b")
         assert found.finished is False and len(found.events) == 5
 
-    @pytest.mark.parametrize("wrong", [{"until": "x"}, {"until": "finished"}, {"timeout": 46},
-                                       {"cursor": "a b"}, {"limit": 0}])  # fmt: skip
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"until": "x"}, {"until": "finished"}, {"timeout": 46}, {"cursor": "a b"}, {"limit": 0}],
+    )
     def test_what_makes_no_sense_is_refused(self, hv, wrong):
         with pytest.raises(InvalidInput):
             hv.wait_for_events(**{"cursor": "c", "timeout": 0, **wrong})

@@ -39,17 +39,26 @@ def test_a_task_from_claim_to_done(place):
             beat = await call(client, "heartbeat", tokens=[token])
             assert beat == {"alive": [token], "lost": []}
             done = await call(
-                client, "complete_task", summary="fine", result={"n": 2}, receipts=["sum: 2"],
-                claim_next=True, token=token,
-            )  # fmt: skip
+                client,
+                "complete_task",
+                summary="fine",
+                result={"n": 2},
+                receipts=["sum: 2"],
+                claim_next=True,
+                token=token,
+            )
             assert done["state"] == "done" and not done["repeated"]
             assert done["tasks"][0]["title"] == "Listen"
             again = await call(client, "complete_task", summary="fine", token=token)
             assert again["repeated"]
             blocked = await call(
-                client, "block_task", reason="no ears", evidence="ls ears: none",
-                next_step="grow some", token=done["tasks"][0]["token"],
-            )  # fmt: skip
+                client,
+                "block_task",
+                reason="no ears",
+                evidence="ls ears: none",
+                next_step="grow some",
+                token=done["tasks"][0]["token"],
+            )
             assert blocked["state"] == "blocked"
             nothing = await call(client, "claim_next_task")
             assert nothing["tasks"] == [] and "QUEUE EMPTY" in nothing["note"]
@@ -59,8 +68,10 @@ def test_a_task_from_claim_to_done(place):
     with place.open() as hv:
         looked = hv.show(token.split(".")[0])
         assert looked.detail.task.result == {
-            "n": 2, "summary": "fine", "actions": [{"do": "delete", "path": "old.txt"}],
-        }  # fmt: skip
+            "n": 2,
+            "summary": "fine",
+            "actions": [{"do": "delete", "path": "old.txt"}],
+        }
         assert [line.text for line in looked.receipts] == ["looked at it", "sum: 2"]
         assert looked.detail.attempts[0].worker.startswith("gemini@")
         blocked = hv.show(listened).detail.task
@@ -82,9 +93,10 @@ def test_a_stale_token_changes_nothing_and_says_what_to_do(place):
                 await refused(client, "append_receipt", text="late", token=token),
                 await refused(client, "block_task", reason="late", token=token),
                 await refused(client, "fail_task", reason="late", token=token),
-                await refused(client, "propose_action", action={"do": "task", "title": "x"},
-                              token=token),
-            ]  # fmt: skip
+                await refused(
+                    client, "propose_action", action={"do": "task", "title": "x"}, token=token
+                ),
+            ]
             assert all(text.startswith("the claim has ended:") for text in said), said
             assert all("claim_next_task" in text for text in said)
             assert (await call(client, "heartbeat", tokens=[token]))["lost"] == [token]
@@ -198,9 +210,12 @@ def test_a_keepers_agent_claims_in_its_name_up_to_a_number(place):
         hv.add([NewTask("other")], "other")
         hv.add([NewTask("net", requires=("net",))], "mine")
         env = {
-            "HV_KEEPER_PID": str(os.getpid()), "HV_KEEPER_NAME": "keeper-1", "HV_PULL": "3",
-            "HV_BATCH": "mine", "HV_CAPABILITIES": "net, agent:claude",
-        }  # fmt: skip
+            "HV_KEEPER_PID": str(os.getpid()),
+            "HV_KEEPER_NAME": "keeper-1",
+            "HV_PULL": "3",
+            "HV_BATCH": "mine",
+            "HV_CAPABILITIES": "net, agent:claude",
+        }
 
         async def work():
             async with place.client("worker", env=env) as client:
@@ -227,9 +242,12 @@ def test_claims_come_back_when_the_client_is_killed(place):
         task = hv.add([NewTask("Look")]).ids[0]
         program = CLIENT.format(program=PROGRAM)
         client = subprocess.Popen(
-            [sys.executable, "-c", program], env=place.env, cwd=place.folder,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [sys.executable, "-c", program],
+            env=place.env,
+            cwd=place.folder,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert client.stdout is not None
         assert client.stdout.readline().strip() == task
         assert hv.show(task).detail.task.state == "in_progress"

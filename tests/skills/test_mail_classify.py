@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.domain.action import checked
-from hypervisor.domain.errors import InvalidInput
-from hypervisor.operations.mail import maildir_items, mbox_items
-from hypervisor.skills import mail_classify, mail_classify_text
+from hypervisor.batches.plans.action import checked
+from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs.mail import maildir_items, mbox_items
+from hypervisor.skills.builtin import mail_classify, mail_classify_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mail" / "inbox.mbox"
 PERSON = "Ann <ann@home.example>"
@@ -87,7 +87,7 @@ def test_half_a_character_does_not_get_into_the_text(kind):
         ("Subject: lonely", "", "personal"),
         ("X: y", "", "empty"),
     ],
-)  # fmt: skip
+)
 def test_by_rules(header, body, wanted):
     assert category(header, body) == wanted
 
@@ -172,12 +172,24 @@ class TestProposals:
         found = [mail_classify.run(item).get("actions", []) for item in items]
         assert sorted(Path().rglob("*")) == before
         assert found == [
-            [{"do": "move", "path": "mail/cur/1.x:2,S", "to": "mail/.invoice/cur/1.x:2,S",
-              "why": "invoice"}],
+            [
+                {
+                    "do": "move",
+                    "path": "mail/cur/1.x:2,S",
+                    "to": "mail/.invoice/cur/1.x:2,S",
+                    "why": "invoice",
+                }
+            ],
             [],
-            [{"do": "move", "path": "mail/new/3.x", "to": "mail/.newsletter/new/3.x",
-              "why": "newsletter"}],
-        ]  # fmt: skip
+            [
+                {
+                    "do": "move",
+                    "path": "mail/new/3.x",
+                    "to": "mail/.newsletter/new/3.x",
+                    "why": "newsletter",
+                }
+            ],
+        ]
         for actions in found:
             for action in actions:
                 assert checked(action) == action

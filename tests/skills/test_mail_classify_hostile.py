@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypervisor.operations.mail import mbox_items
-from hypervisor.skills import mail_classify, mail_classify_text
-from hypervisor.skills.mail_classify_text import LARGEST, MOST_PARTS, plain, read
+from hypervisor.inputs.mail import mbox_items
+from hypervisor.skills.builtin import mail_classify, mail_classify_text
+from hypervisor.skills.builtin.mail_classify_text import LARGEST, MOST_PARTS, plain, read
 
 LINES = b"From: a@b.example\nSubject: Invoice\n"
 MULTI = LINES + b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
@@ -45,14 +45,14 @@ def answer(raw):
         MULTI.replace(b"; boundary=b", b""),
         MULTI.replace(b"boundary=b", b"boundary*0*=%ff; boundary*1*=\xff"),
         LINES + b"Content-Type: text/plain; charset=no-such-charset\n\nB\xe4r\n",
-        LINES + b"Content-Type: text/plain; charset=\"utf-8\xff\"\n\nB\xe4r\n",
+        LINES + b'Content-Type: text/plain; charset="utf-8\xff"\n\nB\xe4r\n',
         LINES + b"Content-Type: text/plain; charset=utf-16\n\nabc\n",
         LINES + b"Content-Type: text/plain; charset=unicode_escape\n\n\\x\n",
         LINES + b"Content-Type: text/plain; charset*0*=x'y'%ff\n\nabc\n",
         LINES + b"Content-Type: text/plain; charset=idna\n\n" + b"a." * 1000,
         LINES + b"Content-Type: text/plain; charset=hex\n\nabc\n",
         LINES + b"Content-Type: /\n\nabc\n",
-        LINES + b"Content-Type: text/plain/html; ;;==;\"\n\nabc\n",
+        LINES + b'Content-Type: text/plain/html; ;;==;"\n\nabc\n',
         LINES + b"Content-Transfer-Encoding: base64\n\n!!!!===\xff\n",
         LINES + b"Content-Transfer-Encoding: x-uuencode\n\nbegin 644 x\nZZZZ\n",
         LINES + b"Content-Transfer-Encoding: quoted-printable\n\n=ZZ==\n=\n",
@@ -63,7 +63,7 @@ def answer(raw):
         LINES + b": no name\nno colon\n\nabc\n",
         LINES,
     ],
-)  # fmt: skip
+)
 def test_broken_mails_are_judged_by_what_is_whole(raw):
     assert answer(raw)["category"] == "invoice"
 

@@ -7,10 +7,10 @@ import tomllib
 
 import pytest
 
-from hypervisor.domain.errors import InvalidInput
-from hypervisor.skills.mail_classify import decide
-from hypervisor.skills.mail_classify_rules import SHIPPED, Glob, HeaderRules, rules_for
-from hypervisor.skills.mail_classify_text import Mail
+from hypervisor.core.errors import InvalidInput
+from hypervisor.skills.builtin.mail_classify import decide
+from hypervisor.skills.builtin.mail_classify_rules import SHIPPED, Glob, HeaderRules, rules_for
+from hypervisor.skills.builtin.mail_classify_text import Mail
 
 NAME = "mail-classify.toml"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.domain import markdown
-from hypervisor.domain.action import checked
-from hypervisor.domain.errors import InvalidInput
-from hypervisor.operations import plan
-from hypervisor.skills import triage
-from hypervisor.skills.triage_decide import read_note
+from hypervisor.batches.plans import plan
+from hypervisor.batches.plans.action import checked
+from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs.task_files import markdown
+from hypervisor.skills.builtin import triage
+from hypervisor.skills.builtin.triage_decide import read_note
 
 BODY = "Please look at it.\n"
 
@@ -309,7 +309,7 @@ def test_a_file_that_cannot_be_written_is_an_error(monkeypatch):
     def refuse(*_):
         raise InvalidInput("task.md: Permission denied")
 
-    monkeypatch.setattr("hypervisor.adapters.taskfiles.TaskFiles.change", refuse)
+    monkeypatch.setattr("hypervisor.inputs.task_files.files.TaskFiles.change", refuse)
     with pytest.raises(InvalidInput, match="Permission"):
         triage.run(task())
 

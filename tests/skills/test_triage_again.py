@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypervisor.domain import markdown
-from hypervisor.domain.errors import InvalidInput
-from hypervisor.skills import triage
-from hypervisor.skills.triage_decide import Note
-from hypervisor.skills.triage_rules import rules_for
+from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs.task_files import markdown
+from hypervisor.skills.builtin import triage
+from hypervisor.skills.builtin.triage_decide import Note
+from hypervisor.skills.builtin.triage_rules import rules_for
 
 RULES = rules_for("/nonexistent")
 NO_NOTE = Note()
@@ -24,27 +24,97 @@ INBOX = Path(__file__).resolve().parents[2] / "examples" / "inbox"
 EDITED = re.compile(rb"'?(status|complexity|assignee)'?[ \t]*:")
 
 FIELDS = [
-    "title: Rename the modules", "title: 'Review: the contract'  # quoted", 'title: "Zoë\\tx"',
-    "title: >\n  Decide\n  it", "title: |-\n  regenerate\n\n  all", "title:", "title: 2026-01-01",
-    "status: inbox", "status: Done # so", "status:   closed", "status: 'cancelled'", "status:",
-    "status: |\n  done\n", "status: !!str done", "status: &s done", "'status': open", "status : x",
-    "assignee:", "assignee: ann", "assignee: ''", "assignee: [a, b]", "assignee: # later",
-    "assignee: ~", "assignee: >-\n  ann\n  lee", "complexity:", "complexity: &c simple\nc2: *c",
-    "complexity: {a: b}", "project: Review board", "project: [[Web]]", "project: [A, 'B']",
-    "project: *s", "project: x-->y", "project: '```'", "project: Ärger", "project:\n- a\n- b",
-    "project: null", "project: ' '", "# a comment", "", "   # indented comment", "\t# tab",
-    "tags: [ a ,b,  'c' ]", "tags:\n  - a\n  -  b", "depends_on: [t-1, t-2]",
-    "x: {a: [1, {b: 2}], c: }", "n: 0x1F", "t: 12:30:45", "y: yes",
-    "merge: &m {a: 1}\nuse:\n  <<: *m", "long: " + "w" * 300, "emoji: 🎉", "title: again",
-    "? complex\n: v", "...", "--- # no", "quoted: \"a\\\n  b\"", "colon: a: b", "open: [", "%TAG",
-]  # fmt: skip
+    "title: Rename the modules",
+    "title: 'Review: the contract'  # quoted",
+    'title: "Zoë\\tx"',
+    "title: >\n  Decide\n  it",
+    "title: |-\n  regenerate\n\n  all",
+    "title:",
+    "title: 2026-01-01",
+    "status: inbox",
+    "status: Done # so",
+    "status:   closed",
+    "status: 'cancelled'",
+    "status:",
+    "status: |\n  done\n",
+    "status: !!str done",
+    "status: &s done",
+    "'status': open",
+    "status : x",
+    "assignee:",
+    "assignee: ann",
+    "assignee: ''",
+    "assignee: [a, b]",
+    "assignee: # later",
+    "assignee: ~",
+    "assignee: >-\n  ann\n  lee",
+    "complexity:",
+    "complexity: &c simple\nc2: *c",
+    "complexity: {a: b}",
+    "project: Review board",
+    "project: [[Web]]",
+    "project: [A, 'B']",
+    "project: *s",
+    "project: x-->y",
+    "project: '```'",
+    "project: Ärger",
+    "project:\n- a\n- b",
+    "project: null",
+    "project: ' '",
+    "# a comment",
+    "",
+    "   # indented comment",
+    "\t# tab",
+    "tags: [ a ,b,  'c' ]",
+    "tags:\n  - a\n  -  b",
+    "depends_on: [t-1, t-2]",
+    "x: {a: [1, {b: 2}], c: }",
+    "n: 0x1F",
+    "t: 12:30:45",
+    "y: yes",
+    "merge: &m {a: 1}\nuse:\n  <<: *m",
+    "long: " + "w" * 300,
+    "emoji: 🎉",
+    "title: again",
+    "? complex\n: v",
+    "...",
+    "--- # no",
+    'quoted: "a\\\n  b"',
+    "colon: a: b",
+    "open: [",
+    "%TAG",
+]
 BODY = [
-    "", "text", "# Heading", "## Close Reason", "## Receipts",
-    "- 2026 · w · triaged: review · #1 ab", "- [ ] open", "- [x] shut", "  * [X] shut", "```",
-    "~~~~", "````md", "<!--", "-->", "[[Web]]", "[[", "Talk to Ann and decide.",
-    "rename it, regenerate it", "[[Review board|x]]", "---", "    code", "word " * 130,
-    "naïve Straße", "\u2028", "a\x0bb", "\x0c", "> - [ ] q", "| a | b |", "## After",
-]  # fmt: skip
+    "",
+    "text",
+    "# Heading",
+    "## Close Reason",
+    "## Receipts",
+    "- 2026 · w · triaged: review · #1 ab",
+    "- [ ] open",
+    "- [x] shut",
+    "  * [X] shut",
+    "```",
+    "~~~~",
+    "````md",
+    "<!--",
+    "-->",
+    "[[Web]]",
+    "[[",
+    "Talk to Ann and decide.",
+    "rename it, regenerate it",
+    "[[Review board|x]]",
+    "---",
+    "    code",
+    "word " * 130,
+    "naïve Straße",
+    "\u2028",
+    "a\x0bb",
+    "\x0c",
+    "> - [ ] q",
+    "| a | b |",
+    "## After",
+]
 
 
 @st.composite
@@ -125,7 +195,7 @@ def folder(tmp_path, monkeypatch):
 
 SAME_FILE = """
 import sys
-from hypervisor.skills import triage
+from hypervisor.skills.builtin import triage
 sys.stdin.readline()
 for path in sys.argv[1:]:
     print(len(triage.run(path)["changed"]), flush=True)
@@ -140,10 +210,12 @@ def test_four_processes_at_the_same_files(folder):
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", SAME_FILE, *names],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(4)
-    ]  # fmt: skip
+    ]
     for worker in workers:  # all have started before one of them begins
         assert worker.stdin is not None
         worker.stdin.write("go\n")
@@ -179,8 +251,13 @@ class TestExampleInbox:
     def test_shows_every_category(self, copy):
         found = {path.name: triage.run(str(path))["category"] for path in copy.iterdir()}
         assert set(found.values()) == {
-            "closed", "assigned", "judgement", "automatable", "unclear", "unreadable",
-        }  # fmt: skip
+            "closed",
+            "assigned",
+            "judgement",
+            "automatable",
+            "unclear",
+            "unreadable",
+        }
         unreadable = {name for name, category in found.items() if category == "unreadable"}
         assert unreadable == {"broken-yaml.md", "hotel-brest.md", "notes-from-tuesday.md"}
         assert found["rename-station-codes.md"] == found["labor-pc-aktualisieren.md"]

@@ -7,9 +7,9 @@ import tomllib
 
 import pytest
 
-from hypervisor.domain.errors import InvalidInput
-from hypervisor.skills.triage_rules import SHIPPED, rules_for
-from hypervisor.skills.triage_text import Spoken
+from hypervisor.core.errors import InvalidInput
+from hypervisor.skills.builtin.triage_rules import SHIPPED, rules_for
+from hypervisor.skills.builtin.triage_text import Spoken
 
 
 def override(folder, text, name="triage.toml"):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hypervisor.skills.triage_text import Spoken, WordList, read
+from hypervisor.skills.builtin.triage_text import Spoken, WordList, read
 
 
 def found(rules, text):
@@ -82,9 +82,29 @@ def test_line_ends_do_not_matter(end):
 
 @pytest.mark.parametrize(
     "piece",
-    ["<!--", "[[", "- [", "```\n", "## Close Reason" + " " * 50, "#", "\t", "> ", "`", "~~~x\n",
-     "[[a", "-->", "a*", "talk ", "\u0301", "## Receipts\n", "1. [ ", "\r", "- [x]\n", "😀"],
-)  # fmt: skip
+    [
+        "<!--",
+        "[[",
+        "- [",
+        "```\n",
+        "## Close Reason" + " " * 50,
+        "#",
+        "\t",
+        "> ",
+        "`",
+        "~~~x\n",
+        "[[a",
+        "-->",
+        "a*",
+        "talk ",
+        "\u0301",
+        "## Receipts\n",
+        "1. [ ",
+        "\r",
+        "- [x]\n",
+        "😀",
+    ],
+)
 def test_hostile_text_takes_time_in_proportion(piece):
     """The rules are quick at a megabyte of anything; a quadratic one would take minutes."""
     text = piece * (1_000_000 // len(piece.encode()))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from hypervisor.domain.lease import Verdict, parse_token
+from hypervisor.queue.lease import Verdict, parse_token
+from hypervisor.queue.sql.postgres_fast_path import BELIEVED
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import PostgresDatabase
-from hypervisor.store.postgres_turn import BELIEVED
-from tests.store.test_turn import NOW, add, claim, go_on, titles
+from tests.queue.test_fast_path import NOW, add, claim, go_on, titles
 
 READ = "SELECT idx_blks_hit + idx_blks_read FROM pg_statio_user_indexes WHERE indexrelname = %s"
 

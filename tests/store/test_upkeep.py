@@ -7,8 +7,8 @@ import os
 import apsw
 import pytest
 
-from hypervisor.domain.lease import ClaimRequest, Verdict, Worker, parse_token
-from hypervisor.domain.task import NewTask
+from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
+from hypervisor.queue.task import NewTask
 from hypervisor.store.postgres_checks import CHECKS
 from tests.support.databases import Postgres, Sqlite
 
@@ -79,10 +79,16 @@ def postgres(postgres_url):
 
 
 BROKEN = {
-    "tasks": {"state = 'asleep'", "attempt = -1", "open_deps = -1", "deadline = 5",
-              "state = 'blocked'", "start_at = 5"},
+    "tasks": {
+        "state = 'asleep'",
+        "attempt = -1",
+        "open_deps = -1",
+        "deadline = 5",
+        "state = 'blocked'",
+        "start_at = 5",
+    },
     "attempts": {"number = 0", "outcome = 'done'"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hypervisor.domain.errors import StoreUnavailable
+from hypervisor.core.errors import StoreUnavailable
 from hypervisor.store import write_lock
 from hypervisor.store.write_lock import WriteLock
 
@@ -99,6 +99,9 @@ def test_what_is_not_ours_to_use_is_left_alone(lock, tmp_path, monkeypatch, whos
 def test_an_alarm_of_somebody_else_means_what_it_would_without_us(tmp_path):
     told = subprocess.run(
         [sys.executable, "-c", STRAY, tmp_path / "store.db"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (told.stdout, told.returncode) == ("taken (0.0, 0.0)\n", -signal.SIGALRM)

@@ -13,18 +13,41 @@ from typing import Any
 import apsw
 import psycopg
 
-from hypervisor.store import postgres_checks, schema
+from hypervisor.store import migrations, postgres_checks
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import SCHEMA, PostgresDatabase, PostgresSession
 from hypervisor.store.sqlite import SqliteDatabase
 
 DATABASES = ("sqlite", "postgres")
 TABLES = (
-    "batches", "lanes", "tasks", "details", "dependencies", "task_keys", "key_holds", "workers",
-    "attempts", "receipt_chains", "receipts", "events", "pauses", "stops", "settings",
-    "chunks", "actions", "sessions", "brakes", "cursors", "rules", "notices",
-    "branches", "findings", "doubts",
-)  # fmt: skip
+    "batches",
+    "lanes",
+    "tasks",
+    "details",
+    "dependencies",
+    "task_keys",
+    "key_holds",
+    "workers",
+    "attempts",
+    "receipt_chains",
+    "receipts",
+    "events",
+    "pauses",
+    "stops",
+    "settings",
+    "chunks",
+    "actions",
+    "sessions",
+    "brakes",
+    "cursors",
+    "rules",
+    "notices",
+    "branches",
+    "findings",
+    "doubts",
+    "proposals",
+    "agent_claims",
+)
 
 # What only a power cut would need. The tests of crashes have a server of their own.
 FAST = ("fsync", "full_page_writes", "synchronous_commit")
@@ -164,7 +187,7 @@ Store = Sqlite | Postgres
 
 def dump(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, to see that nothing changed (but not the events' late numbers)."""
-    events = ", ".join(name for name, _ in schema.COLUMNS["events"])
+    events = ", ".join(name for name, _ in migrations.COLUMNS["events"])
     statements = [
         f"SELECT id, {events} FROM events ORDER BY id"
         if table == "events"

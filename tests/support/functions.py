@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hypervisor.domain.attempt import Ended
+from hypervisor.queue.attempt import Ended
 
 PATIENCE = 60_000
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and pidfd")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hypervisor.adapters.journal import remains
-from hypervisor.domain.lease import Token, Worker
-from hypervisor.domain.run import Remains
+from hypervisor.queue.lease import Token, Worker
+from hypervisor.runs.processes.journal import remains
+from hypervisor.runs.spec import Leftovers
 
 WORKER = Worker("w", "worker-7", "here", "boot", 7, 700)
 ONE, TWO = Token("000000000001", 1, "aaaa"), Token("000000000002", 3, "bbbb")
@@ -12,10 +12,10 @@ ONE, TWO = Token("000000000001", 1, "aaaa"), Token("000000000002", 3, "bbbb")
 
 def left(verdicts=(), running=None, leader=None):
     token = None if running is None else str(running)
-    return Remains(tuple(verdicts), token, leader, "/sys/fs/cgroup/seven")
+    return Leftovers(tuple(verdicts), token, leader, "/sys/fs/cgroup/seven")
 
 
-def told(runtime) -> Remains:
+def told(runtime) -> Leftovers:
     found = remains(runtime, WORKER)
     assert found is not None
     return found

@@ -8,18 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hypervisor.domain.run import RunSpec, spec_data
-from hypervisor.domain.task import NewTask
-from hypervisor.operations.context import Context
+from hypervisor.queue.context import Context
+from hypervisor.queue.task import NewTask
+from hypervisor.runs.spec import RunSpec, spec_data
+from hypervisor.store.ledger import Ledger
 
 Tree = dict[str, tuple[int, bytes | None, int]]
+
+
+def left_over(store: Ledger) -> list[tuple[Any, ...]]:
+    """Proposals that are in no result."""
+    return store._db.read(lambda s: s.rows("SELECT * FROM proposals"))
 
 
 def propose(
     hv: Context, batch: str, folder: Path | str, results: Sequence[Any], **more: Any
 ) -> tuple[str, ...]:
     """Tasks of a batch run in `folder` that are done with these results."""
-    from hypervisor.operations.claim import claim, complete
+    from hypervisor.queue.claim import claim, complete
 
     hv.store.declare(batch, spec_data(RunSpec(str(folder), ("true",), **more)), hv.actor)
     known = len(results)

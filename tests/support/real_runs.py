@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from math import inf
 
-from hypervisor.domain.scaling import Evidence, followed
+from hypervisor.learning.estimator import Evidence, followed
 from tests.support.workloads import CORES, Law, Policy, fixed
 
 STARTING = 0.12  # of an attempt alone, as with 0.3 s of work: a process …
@@ -64,9 +64,11 @@ class _Run:
     def _step(self) -> None:
         paces = {each: self._pace(each) for each in self.running}
         step = min(
-            self.look_at - self.now, *self.coming[:1] and [self.coming[0] - self.now],
-            *(each.left / pace if pace else inf for each, pace in paces.items()), inf,
-        )  # fmt: skip
+            self.look_at - self.now,
+            *self.coming[:1] and [self.coming[0] - self.now],
+            *(each.left / pace if pace else inf for each, pace in paces.items()),
+            inf,
+        )
         self.now += step
         for each, pace in paces.items():
             each.shared += step / len(paces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import hypervisor
-from hypervisor.domain.run import spec_from
+from hypervisor.runs.spec import spec_from
 
 KEY = "sk-planted-in-the-environment-4711"
 

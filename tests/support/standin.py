@@ -4,7 +4,8 @@ what the real ones do, the bad things too.
 What it does is told by its prompt: `act-NAME` or `act-NAME-ARGUMENT` anywhere in it. A session is
 kept in its HOME, so that a resumed one knows what it was at. Its provider is a folder
 (STANDIN_PROVIDER): every request is a line in `requests`, and while the time in `limit` is not
-over, the answer is 429. The programs are in standins/; this puts them where they are wanted.
+over, the answer is 429; while there is a file `down`, it cannot be reached. The programs are in
+standins/; this puts them where they are wanted.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hypervisor.domain.receipt import GENESIS, ChainHead, seal
+from hypervisor.queue.receipt import GENESIS, ChainHead, seal
 
 
 def chain(*texts):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from math import exp, inf
 from typing import NamedTuple
 
-from hypervisor.domain.adapting import choose, favourite
-from hypervisor.domain.scaling import Claimed, Evidence, believed, followed
+from hypervisor.learning.estimator import Claimed, Evidence, believed, followed
+from hypervisor.learning.policy import choose, favourite
 
 LIMIT = 8
 CORES = 2
@@ -59,9 +59,14 @@ class _Attempt:
 
 
 def simulated(
-    world: Law, tasks: int, policy: Policy, seed: int, spread: float = 0.2,
-    later: Law | None = None, evidence: Evidence | None = None,
-) -> Run:  # fmt: skip
+    world: Law,
+    tasks: int,
+    policy: Policy,
+    seed: int,
+    spread: float = 0.2,
+    later: Law | None = None,
+    evidence: Evidence | None = None,
+) -> Run:
     """So many tasks one after the other, as many at once as the policy says; halfway the world
     becomes `later`."""
     rnd, now, begun = random.Random(seed), 0.0, 0

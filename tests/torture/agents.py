@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hypervisor.domain.agents.session import AgentSession
-from hypervisor.domain.task import Task
+from hypervisor.agents.session import AgentSession
+from hypervisor.queue.task import Task
 from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED
 from tests.torture.fleet import Ended, Project, wait_for
@@ -74,7 +75,13 @@ class Agents:
 
     def files(self) -> list[Path]:
         """All that is kept of the project, but for what the stand-ins noted."""
-        return [path for path in self.project.folder.rglob("*") if path.is_file()]
+        # os.walk passes over folders that are removed meanwhile.
+        every = (
+            Path(folder, name)
+            for folder, _, names in os.walk(self.project.folder)
+            for name in names
+        )
+        return [path for path in every if path.is_file()]
 
 
 def numbered(acts: Iterable[str]) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.torture.fleet import Project
-from tests.torture.nursery import Nursery
+from tests.torture.nursery import ForkServer
 
 
 @pytest.fixture(scope="session")
 def shared_nursery():
-    made = Nursery()
+    made = ForkServer()
     yield made
     made.close()
 

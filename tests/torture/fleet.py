@@ -15,20 +15,24 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import hypervisor
-from hypervisor.adapters.cgroup import own_path
-from hypervisor.adapters.host import LocalHost
-from hypervisor.adapters.processes import Process, environment, look, snapshot
-from hypervisor.domain.task import Changes
+from hypervisor.queue.lease import Worker
+from hypervisor.queue.task import Changes
+from hypervisor.resources.cgroup import Group
+from hypervisor.resources.host import LocalHost
+from hypervisor.resources.process_table import Process, environment, look, snapshot
+from hypervisor.runs.processes.launcher import LocalLauncher, group_of
 from tests.support.ungoverned import UNGOVERNED
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (
-    sys.executable, "-I", "-c",
-    'import sys; sys.argv[0] = "hv"; from hypervisor.bootstrap import main; main()',
-)  # fmt: skip
+    sys.executable,
+    "-I",
+    "-c",
+    'import sys; sys.argv[0] = "hv"; from hypervisor.app import main; main()',
+)
 DEADLINE = 180.0
 
 Rows = list[tuple[Any, ...]]
@@ -47,9 +51,12 @@ class Project:
         self.runtime.mkdir(mode=0o700)
         self.folder.mkdir()
         self.env = {
-            "PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), "LC_ALL": "C.UTF-8",
-            "HV_ACTOR": "tester", "XDG_RUNTIME_DIR": str(self.runtime),
-        }  # fmt: skip
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(folder),
+            "LC_ALL": "C.UTF-8",
+            "HV_ACTOR": "tester",
+            "XDG_RUNTIME_DIR": str(self.runtime),
+        }
         data = self.folder / ".hypervisor"
         hypervisor.open(data).close()
         self.store = str(data / "store.db")
@@ -73,9 +80,14 @@ class Project:
             open(self.folder / f"client{number}.err", "wb") as err,
         ):
             client = subprocess.Popen(
-                [*PROGRAM, *args], cwd=self.folder, env=self.env, stdin=stdin, stdout=out,
-                stderr=err, start_new_session=True,
-            )  # fmt: skip
+                [*PROGRAM, *args],
+                cwd=self.folder,
+                env=self.env,
+                stdin=stdin,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
         self._clients.append(client)
         return client
 
@@ -112,18 +124,9 @@ class Project:
 
     def open(self) -> hypervisor.Hypervisor:
         """The project through the Python API, seen from this process."""
-        before = os.environ.get("XDG_RUNTIME_DIR")
-        os.environ["XDG_RUNTIME_DIR"] = str(self.runtime)
-        try:
-            hv = hypervisor.open(self.store)
-            hv.actor = self.env["HV_ACTOR"]
-            _ = hv.equipment  # finds its places now
-            return hv
-        finally:
-            if before is None:
-                del os.environ["XDG_RUNTIME_DIR"]
-            else:
-                os.environ["XDG_RUNTIME_DIR"] = before
+        hv = hypervisor.open(self.store)
+        hv.actor = self.env["HV_ACTOR"]
+        return hv
 
     def query(self, *statements: str) -> list[Rows]:
         with closing(hypervisor.open(self.store)) as hv:
@@ -161,11 +164,16 @@ class Project:
         folder = str(self.folder)
         own = {os.getpid(), *_above(os.getpid())}
         found = [
-            process for process in snapshot().values()
-            if process.lives and process.pid not in own
-            and (not marks.isdisjoint(environment(process.pid)) or folder in _place(process.pid)
-                 or folder in command_line(process.pid))
-        ]  # fmt: skip
+            process
+            for process in snapshot().values()
+            if process.lives
+            and process.pid not in own
+            and (
+                not marks.isdisjoint(environment(process.pid))
+                or folder in _place(process.pid)
+                or folder in command_line(process.pid)
+            )
+        ]
         return found
 
     def role(self, process: Process) -> str:
@@ -174,7 +182,7 @@ class Project:
         if line == command_line(process.parent):
             return "child"  # just spawned, it still looks like the one that did it
         words = line.split("\n")
-        if words[:3] == [sys.executable, "-I", "-c"] and "bootstrap" in words[3]:
+        if words[:3] == [sys.executable, "-I", "-c"] and "hypervisor.app" in words[3]:
             return {"supervise": "supervisor", "work": "worker", "nursery": "nursery"}.get(
                 words[4] if len(words) > 4 else "", "client"
             )
@@ -196,18 +204,17 @@ class Project:
 
     def kept(self) -> list[Path]:
         """What lies in the runtime folder, but for the locks, which stay."""
-        files = self.runtime.glob("hypervisor/*/*")
+        with self.open() as hv:
+            folder = Path(cast("LocalLauncher", hv.launcher).places.runtime)
         locks = ("supervisor.lock", "submitting.lock", "next.lock")
-        return [file for file in files if file.name not in locks]
+        return [file for file in folder.glob("*") if file.name not in locks]
 
     def groups(self) -> list[str]:
         """The control groups that workers of the project made and nobody removed."""
-        home = own_path()
-        if home is None:
-            return []
-        (workers,) = self.query("SELECT pid FROM workers WHERE batch IS NOT NULL")
-        paths = {os.path.join(home, f"hypervisor-{pid}") for (pid,) in workers}
-        return sorted(path for path in paths if os.path.exists(path))
+        fields = ", ".join(Worker._fields)
+        (workers,) = self.query(f"SELECT {fields} FROM workers WHERE batch IS NOT NULL")
+        found = [Group.find(group_of(Worker(*row))) for row in workers]
+        return sorted(group.path for group in found if group is not None)
 
     def close(self) -> None:
         """End whatever is left, whoever it hangs below."""
@@ -224,14 +231,26 @@ class Project:
                 os.rmdir(group)
 
 
-STORY = ("governor", "overseer", "trouble", "leftovers", "pause", "resume", "crash", "poison",
-         "fail", "stop")  # fmt: skip
+STORY = (
+    "governor",
+    "overseer",
+    "trouble",
+    "leftovers",
+    "pause",
+    "resume",
+    "crash",
+    "poison",
+    "fail",
+    "stop",
+)
 
 
 def wait_for(
-    condition: Callable[[], object], what: str, seconds: float = DEADLINE,
+    condition: Callable[[], object],
+    what: str,
+    seconds: float = DEADLINE,
     story: Callable[[], str] = lambda: "",
-) -> None:  # fmt: skip
+) -> None:
     until = time.monotonic() + seconds
     while True:
         began = time.monotonic()

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import hypervisor
-from hypervisor.domain.errors import HypervisorError, StoreUnavailable
+from hypervisor.core.errors import HypervisorError, StoreUnavailable
 
 
 def say(message: Any) -> None:
@@ -31,6 +31,15 @@ def puppet(where: str, relaxed: bool | None = None) -> None:
                 say({"answer": plain(getattr(hv, verb)(*args, **named))})
             except HypervisorError as error:
                 say({"error": error.code, "message": str(error)})
+
+
+def add_and_stay(where: str, tasks: int) -> None:
+    """Add some and stay with an open store until somebody comes and kills."""
+    hv = hypervisor.open(where)
+    for number in range(tasks):
+        hv.add([hypervisor.NewTask(f"later {number}")])
+    say("added")
+    sys.stdin.readline()
 
 
 def claim_and_exit(where: str, lease: int) -> None:
@@ -191,6 +200,33 @@ def full_disk(folder: str, size: int, completing: bool) -> None:
     say(_until_full(os.path.join(folder, "store.db"), completing, lambda: os.unlink(ballast)))
 
 
+def opened_on_a_full_disk(folder: str, size: int) -> None:
+    """Fill a small disk to the last byte, then open a store that is there and one that is not."""
+    from tests.torture import private
+
+    problem = private.mount_small(folder, size)
+    if problem:
+        say({"skip": problem})
+        return
+    there = os.path.join(folder, "there", "store.db")
+    with hypervisor.open(there) as hv:
+        hv.add([hypervisor.NewTask("kept")])
+    private.fill(os.path.join(folder, "ballast"))
+    say([_refusal(where) for where in (there, os.path.join(folder, "new", "store.db"))])
+    os.unlink(os.path.join(folder, "ballast"))
+    with hypervisor.open(there) as hv:
+        say(hv.stats().total)
+
+
+def _refusal(where: str) -> dict[str, Any]:
+    try:
+        with hypervisor.open(where) as hv:
+            hv.add([hypervisor.NewTask("no room for this")])
+    except HypervisorError as error:
+        return {"code": error.code, "message": str(error)}
+    return {"code": None}
+
+
 def short_files(folder: str, size: int, completing: bool) -> None:
     """The same with a limit on the size of a file, lifted later."""
     import resource
@@ -202,7 +238,7 @@ def short_files(folder: str, size: int, completing: bool) -> None:
 
 
 def _until_full(where: str, completing: bool, make_room: Any) -> dict[str, Any]:
-    from hypervisor.domain.errors import StoreError
+    from hypervisor.core.errors import StoreError
     from tests.torture.lookout import check_invariants, everything
 
     hv = hypervisor.open(where)
@@ -228,8 +264,13 @@ def _until_full(where: str, completing: bool, make_room: Any) -> dict[str, Any]:
     with hypervisor.open(where) as again:
         integrity = again.store.facts()["integrity"]
         assert check_invariants(again) == after
-    return {**told, "before": checked, "after": dict(after), "integrity": integrity,
-            "acknowledged": len(acknowledged)}  # fmt: skip
+    return {
+        **told,
+        "before": checked,
+        "after": dict(after),
+        "integrity": integrity,
+        "acknowledged": len(acknowledged),
+    }
 
 
 def _additions(hv: Any) -> Any:

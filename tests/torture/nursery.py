@@ -29,7 +29,7 @@ DEADLINE = 180.0
 class Child:
     """A running job; lines of JSON go to it and come back."""
 
-    def __init__(self, nursery: Nursery, pid: int, line: socket.socket) -> None:
+    def __init__(self, nursery: ForkServer, pid: int, line: socket.socket) -> None:
         self.pid = pid
         self._nursery = nursery
         self._line = line
@@ -89,14 +89,16 @@ class Refused(Exception):
         self.message = message
 
 
-class Nursery:
+class ForkServer:
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.torture.nursery", str(theirs.fileno())],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, pass_fds=[theirs.fileno()],
-        )  # fmt: skip
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            pass_fds=[theirs.fileno()],
+        )
         theirs.close()
         self._ended: dict[int, int] = {}
         self._children: list[Child] = []
@@ -145,7 +147,7 @@ class Nursery:
 
 
 def _main(control: socket.socket) -> None:
-    for module in ("api", "store.sqlite", "store.postgres", "adapters.host"):
+    for module in ("api", "store.sqlite", "store.postgres", "resources.host"):
         importlib.import_module(f"hypervisor.{module}")
     jobs = importlib.import_module("tests.torture.jobs")
     while True:

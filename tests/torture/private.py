@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
+MNT_DETACH = 2
 MS_REC = 0x4000
 MS_PRIVATE = 1 << 18
 
@@ -20,8 +26,10 @@ def mount_small(folder: str, size: int) -> str | None:
         return f"no mount namespace of our own: {os.strerror(ctypes.get_errno())}"
     if user:
         for name, text in (
-            ("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1"),
-        ):  # fmt: skip
+            ("setgroups", "deny"),
+            ("uid_map", f"0 {user} 1"),
+            ("gid_map", f"0 {group} 1"),
+        ):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
     if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None):
@@ -29,3 +37,29 @@ def mount_small(folder: str, size: int) -> str | None:
     if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={size}".encode()):
         return f"no small file system: {os.strerror(ctypes.get_errno())}"
     return None
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Path]:
+    """A RAM disk of `size` bytes that every process sees; skips the test where none is allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    folder.mkdir(exist_ok=True)
+    where = os.fsencode(folder)
+    if libc.mount(b"tmpfs", where, b"tmpfs", 0, f"size={size},mode=0700".encode()):
+        pytest.skip(f"cannot mount a small file system: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield folder
+    finally:
+        libc.umount2(where, MNT_DETACH)
+
+
+def fill(path: str) -> None:
+    """Write a file until not one more byte fits on its disk."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        for size in (1 << 16, 1 << 10, 1):
+            with suppress(OSError):
+                while os.write(file, b"x" * size):
+                    pass
+    finally:
+        os.close(file)

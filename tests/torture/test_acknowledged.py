@@ -133,9 +133,13 @@ class Cluster:
         server = self._server
         command = [str(server.bin_path / "pg_ctl"), "-D", str(server.pgdata), *args]
         return subprocess.run(
-            command, user=server.system_user, cwd="/", check=check, stdout=subprocess.DEVNULL,
+            command,
+            user=server.system_user,
+            cwd="/",
+            check=check,
+            stdout=subprocess.DEVNULL,
             timeout=180,
-        ).returncode  # fmt: skip
+        ).returncode
 
 
 def _until_unavailable(child):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.adapters.processes import look
+from hypervisor.resources.process_table import look
 from tests.torture.agents import Agents
 from tests.torture.fleet import kill, wait_for
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hypervisor.adapters.processes import look
+from hypervisor.resources.process_table import look
 from tests.torture.agents import Agents
 from tests.torture.fleet import kill, wait_for
 

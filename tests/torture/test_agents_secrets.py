@@ -7,11 +7,13 @@ import re
 
 import pytest
 
-from hypervisor.domain.agents.builtin import BUILTIN
+from hypervisor.agents.builtin_profiles import BUILTIN
+from hypervisor.resources.process_table import Process, look
 from tests.torture.agents import KEY, Agents
+from tests.torture.fleet import kill, wait_for
 
 SECOND = 'another "key" / with\\odd=signs+1234567890'
-TOKEN = re.compile(rb"\b[0-9a-hjkmnp-tv-z]{12}\.[0-9]+\.[0-9a-hjkmnp-tv-z]{4}\b")
+TOKEN = re.compile(rb"\b[0-9a-hjkmnp-tv-z]{12}\.[0-9]+\.[0-9a-hjkmnp-tv-z]{4,}\b")
 
 
 @pytest.mark.parametrize("kind", ["claude", "codex", "gemini"])
@@ -34,11 +36,76 @@ def test_no_secret_is_kept(project, kind):
     assert KEY not in kept and "with\\\\odd" not in kept
 
 
+@pytest.mark.parametrize("ending", ["blocked", "crash"])
+def test_no_secret_stays_in_the_home_of_an_unfinished_task(project, ending):
+    agents = Agents(project)
+    options = ("--retries", "5") if ending == "crash" else ()
+    agents.start("codex", *options, acts=[f"hoards-{ending}"])
+    wait_for(lambda: _has_ended(agents), "the end of the attempt", story=project.story)
+    assert agents.homes(), "its session may go on"
+    assert _kept(agents) == []
+
+
+def test_nor_of_one_that_was_killed_with_its_worker(project):
+    """Whoever finds the dead worker takes the key out before anybody goes on with the task."""
+    agents = Agents(project)
+    agents.start("codex", acts=["hoards-waits"])
+    wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
+    assert len(_kept(agents)) == 2
+    with project.open() as hv:
+        hv.pause("b", reason="look at what is left")
+    (worker,) = project.workers()
+    kill(_process(worker))
+    wait_for(lambda: project.states() == {"active": 1}, "the task back", story=project.story)
+    agents.wait_until_told()
+    assert agents.homes() and _kept(agents) == []
+
+
+def test_nor_of_one_that_was_killed_with_everything(project):
+    """Nobody is left who could tidy up: the next run does."""
+    agents = Agents(project)
+    agents.start("codex", acts=["hoards-waits"])
+    wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
+    for pid in [*project.supervisors(), *project.workers(), int(agents.notes("waiting")[0][1])]:
+        kill(_process(pid))
+    assert len(_kept(agents)) == 2
+    agents.start("codex", acts=["hoards-waits"])
+    wait_for(lambda: project.states() == {"done": 1}, "the end of the task", story=project.story)
+    assert [seen[-1] for seen in agents.notes("seen")] == ["False", "False"]
+    assert _kept(agents) == []
+
+
+def _kept(agents: Agents) -> list[str]:
+    """Files with the key, in homes and elsewhere."""
+    found = []
+    for path in agents.files():
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        found += [str(path)] if KEY.encode() in content else []
+    return found
+
+
+def _has_ended(agents: Agents) -> bool:
+    return any(run.outcome for run in agents.sessions())
+
+
+def _process(pid: int) -> Process:
+    found = look(pid)
+    assert found is not None
+    return found
+
+
 def test_it_is_given_what_it_needs_and_nothing_else(project, tmp_path):
     project.env |= {
-        "OTHER_SECRET": "not for agents", "PGPASSWORD": "nor this", "HTTPS_PROXY": "http://p:1",
-        "LC_TIME": "C", "EDITOR": "vi", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
-    }  # fmt: skip
+        "OTHER_SECRET": "not for agents",
+        "PGPASSWORD": "nor this",
+        "HTTPS_PROXY": "http://p:1",
+        "LC_TIME": "C",
+        "EDITOR": "vi",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
+    }
     login = tmp_path / ".claude"
     login.mkdir()
     (login / ".credentials.json").write_text('{"kept": "as it was"}')
@@ -51,10 +118,21 @@ def test_it_is_given_what_it_needs_and_nothing_else(project, tmp_path):
     told = json.loads((agents.provider / f"told-{task.id}").read_text())
     env = told["env"]
     assert set(env) - {"PWD", "SHLVL", "_", "OLDPWD"} == {
-        "PATH", "LC_ALL", "LC_TIME", "HTTPS_PROXY", "ANTHROPIC_BASE_URL", "STANDIN_KEY",
-        "STANDIN_PROVIDER", "HOME", "TMPDIR", "HV_BATCH", "HV_TASK", "HV_ATTEMPT", "HV_LOCKS",
+        "PATH",
+        "LC_ALL",
+        "LC_TIME",
+        "HTTPS_PROXY",
+        "ANTHROPIC_BASE_URL",
+        "STANDIN_KEY",
+        "STANDIN_PROVIDER",
+        "HOME",
+        "TMPDIR",
+        "HV_BATCH",
+        "HV_TASK",
+        "HV_ATTEMPT",
+        "HV_LOCKS",
         *BUILTIN["claude"].env,
-    }  # fmt: skip
+    }
     home = str(project.folder / ".hypervisor" / "agents" / task.id)
     assert env["HOME"] == f"{home}/home" and env["TMPDIR"] == f"{home}/tmp"
     assert ".claude/.credentials.json" in told["home"]

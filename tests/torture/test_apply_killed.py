@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 import hypervisor
-from hypervisor.adapters import renames
-from hypervisor.adapters.renameat2 import renameat2
-from hypervisor.bootstrap import connect
-from hypervisor.faces.cli.main import run
-from hypervisor.store import log
+from hypervisor.app import connect
+from hypervisor.batches.plans import renames
+from hypervisor.cli.main import run
+from hypervisor.core.renameat2 import renameat2
+from hypervisor.queue.sql import event_log
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.proposing import propose, result, tree
 from tests.torture.fleet import PROGRAM
@@ -144,7 +144,11 @@ def _be_killed(folder: Folder, args: tuple[str, ...], kill_at: int) -> None:
         _write_down(trace)
         for name in CALLS:
             setattr(os, name, killing(getattr(os, name)))
-        for owner, name in ((renames, "renameat2"), (log, "flush"), (SqliteDatabase, "write")):
+        for owner, name in (
+            (renames, "renameat2"),
+            (event_log, "flush"),
+            (SqliteDatabase, "write"),
+        ):
             setattr(owner, name, killing(getattr(owner, name)))
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         os.chdir(folder.path)

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 import hypervisor
-from hypervisor.domain import errors
-from hypervisor.store import schema
+from hypervisor.core import errors
+from hypervisor.store import migrations
 from hypervisor.store.mounts import network_file_system
 
 
@@ -150,7 +150,7 @@ def test_store_with_overwritten_pages(made):
 
 def test_newer_store(made):
     direct = apsw.Connection(str(made))
-    direct.pragma("user_version", schema.VERSION + 1)
+    direct.pragma("user_version", migrations.VERSION + 1)
     direct.pragma("wal_checkpoint(truncate)")
     direct.close()
     before = _contents(made.parent)
@@ -238,6 +238,17 @@ def test_no_space_left(nursery, tmp_path, limit, completing):
     assert told["kept"], "the refused change left something behind"
     assert told["acknowledged"] > 3 and told["integrity"] == "ok"
     assert sum(told["after"].values()) == sum(told["before"].values()) + 1
+
+
+def test_opening_on_a_full_disk_says_that_it_is_full(nursery, tmp_path):
+    child = nursery.start("opened_on_a_full_disk", str(tmp_path), 1_000_000)
+    told = child.hear()
+    if "skip" in told:
+        pytest.skip(told["skip"])
+    for refusal in told:
+        assert refusal["code"] == "store_full", refusal
+        _clear(refusal["message"])
+    assert child.hear() == 1, "the store that was there"
 
 
 # Network file systems
@@ -429,4 +440,18 @@ def test_text_that_is_none_is_damage(made):
     connection.close()
     with hypervisor.open(made) as hv, pytest.raises(errors.StoreBroken) as caught:
         hv.list_tasks()
+    _clear(str(caught.value))
+
+
+@pytest.mark.parametrize(
+    "damage", ["data = '{\"half\": '", "data = x'00ff'", "at = 'noon'", "kind = x'00'"]
+)
+def test_an_event_that_makes_no_sense_is_damage(made, damage):
+    connection = apsw.Connection(str(made))
+    connection.execute(f"UPDATE events SET {damage} WHERE id = 7")
+    connection.close()
+    with hypervisor.open(made) as hv:
+        assert len(hv.events(limit=6)) == 6, "what is whole can be read"
+        with pytest.raises(errors.StoreBroken) as caught:
+            hv.events(limit=100)
     _clear(str(caught.value))

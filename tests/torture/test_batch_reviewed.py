@@ -11,7 +11,7 @@ import json
 
 import pytest
 
-from hypervisor.domain.errors import EXIT_CHECKPOINT
+from hypervisor.core.errors import EXIT_CHECKPOINT
 from tests.torture.fleet import Project, kill, wait_for
 
 WORKER = """
@@ -65,8 +65,23 @@ def test_a_batch_is_reviewed_carried_out_and_undone(project):
         text = f"---{ending}# mine{ending}status: open{ending}---{ending}Body {number} é"
         (project.folder / name).write_bytes(text.encode())
     before = contents(project)
-    run = ["--name", "b", "--chunk-size", "4", "--gate", "each", "--result", "json",
-           "--workers", "2", "--quiet", "--", "python3", "worker.py", "{}"]  # fmt: skip
+    run = [
+        "--name",
+        "b",
+        "--chunk-size",
+        "4",
+        "--gate",
+        "each",
+        "--result",
+        "json",
+        "--workers",
+        "2",
+        "--quiet",
+        "--",
+        "python3",
+        "worker.py",
+        "{}",
+    ]
 
     # Killed in the middle of the first chunk: client, supervisor, workers, commands.
     project.env["SLOW"] = "1"
@@ -101,8 +116,12 @@ def test_a_batch_is_reviewed_carried_out_and_undone(project):
     hv(project, "review", "b", "--approve")
     chunks = json.loads(hv(project, "review", "b", "--list", "--json"))
     assert [each["state"] for each in chunks] == [
-        "approved", "rejected", "approved", "approved", "approved",
-    ]  # fmt: skip
+        "approved",
+        "rejected",
+        "approved",
+        "approved",
+        "approved",
+    ]
 
     summaries = [
         json.loads((project.folder / f".hypervisor/batches/b/chunk-0{n}-summary.json").read_text())
@@ -127,7 +146,10 @@ def test_a_batch_is_reviewed_carried_out_and_undone(project):
     receipts = json.loads(hv(project, "receipt", "ls", "b", "--json"))
     decisions = [each["text"] for each in receipts if each["text"].startswith("chunk ")]
     assert decisions == [
-        "chunk 1 approved: good", "chunk 2 rejected: not these",
-        "chunk 3 to be tried again: leave them alone", "chunk 3 approved", "chunk 4 approved",
+        "chunk 1 approved: good",
+        "chunk 2 rejected: not these",
+        "chunk 3 to be tried again: leave them alone",
+        "chunk 3 approved",
+        "chunk 4 approved",
         "chunk 5 approved",
-    ]  # fmt: skip
+    ]

@@ -35,8 +35,10 @@ def test_kill_storm(store, nursery, k):
     assert len(storm.killed) >= 100
     assert all(report.problem is None for report in reports) and reports[0].receipts > 0
     crashes = _account(store.where, storm.killed, k, {task.id for task in poisoned})
-    print(f"{store.kind} k={k}: {len(storm.killed)} kills, {crashes} reruns, "
-          f"{len(poisoned)} poisoned, {storm.looks} looks")  # fmt: skip
+    print(
+        f"{store.kind} k={k}: {len(storm.killed)} kills, {crashes} reruns, "
+        f"{len(poisoned)} poisoned, {storm.looks} looks"
+    )
 
 
 def _tangle(count, dice):
@@ -49,10 +51,14 @@ def _tangle(count, dice):
             exclusive.add(f"file{dice.randrange(20)}")
         tasks.append(
             hypervisor.NewTask(
-                f"task {n}", key=f"t{n}", after=tuple(after), exclusive=tuple(exclusive),
-                type=dice.choice(("code", "test")), priority=dice.choice(("high", "medium")),
+                f"task {n}",
+                key=f"t{n}",
+                after=tuple(after),
+                exclusive=tuple(exclusive),
+                type=dice.choice(("code", "test")),
+                priority=dice.choice(("high", "medium")),
             )
-        )  # fmt: skip
+        )
     return tasks
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.adapters.processes import snapshot
-from hypervisor.operations.learn import learnings, records
+from hypervisor.learning.learn import learnings, records
+from hypervisor.resources.process_table import snapshot
 from tests.torture.fleet import kill, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -20,9 +20,17 @@ NAP = ("sh", "-c", "sleep 0.1", "{}")
 def test_each_attempt_counts_at_most_once_whoever_dies(project):
     """Two supervisors are killed; what the others learned is there, and nothing twice."""
     client = project.start(
-        "run", "--strategy", "adaptive", "--workers", "3", "--type", "nap", "--", *NAP,
+        "run",
+        "--strategy",
+        "adaptive",
+        "--workers",
+        "3",
+        "--type",
+        "nap",
+        "--",
+        *NAP,
         items=[str(n) for n in range(150)],  # what runs while the number changes teaches nothing
-    )  # fmt: skip
+    )
     killed: set[int] = set()
     for samples in (5, 20):
         wait_for(partial(_has_samples, project, samples), "samples", story=project.story)

@@ -21,19 +21,21 @@ from tests.support.receiver import Receiver
 
 TASKS = 200
 DEADLINE = 300.0
-PROGRAM = (sys.executable, "-I", "-c", "from hypervisor.bootstrap import serve; serve()", "notify")
+PROGRAM = (sys.executable, "-I", "-c", "from hypervisor.app import serve; serve()", "notify")
 
 
-class Scene:
+class Frame:
     """A store whose tasks are done, and processes that deliver the news of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "runtime").mkdir(mode=0o700)
         self.env = {
-            "PATH": os.defpath, "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder / "runtime"),
+            "PATH": os.defpath,
+            "HOME": str(folder),
+            "XDG_RUNTIME_DIR": str(folder / "runtime"),
             "HYPERVISOR_STORE": str(folder / "store"),
-        }  # fmt: skip
+        }
         self.hv = hypervisor.open(folder / "store", relaxed=True)
         self.kills = 0
 
@@ -66,7 +68,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path):
-    made = Scene(tmp_path)
+    made = Frame(tmp_path)
     yield made
     made.hv.close()
 

@@ -29,10 +29,11 @@ def worked(nursery, tmp_path):
         where, log = tmp_path / "live" / "store.db", tmp_path / "disk.log"
         for shift in range(shifts):
             crew = [
-                nursery.start("recorded", str(where), str(log), f"w{shift}{n}",
-                              1000 * shift + n, TURNS, sync)
+                nursery.start(
+                    "recorded", str(where), str(log), f"w{shift}{n}", 1000 * shift + n, TURNS, sync
+                )
                 for n in range(processes)
-            ]  # fmt: skip
+            ]
             assert [child.wait() for child in crew] == [0] * processes
         return where, read_log(log)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import hypervisor
-from hypervisor.adapters.taskfiles import TaskFiles
-from hypervisor.domain.markdown import parse, receipt_line, receipt_problems, with_fields
+from hypervisor.inputs.task_files.files import TaskFiles
+from hypervisor.inputs.task_files.markdown import parse, receipt_line, receipt_problems, with_fields
 
 CREW = 8
 STORM = 3.0  # seconds

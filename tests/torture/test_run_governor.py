@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.adapters.processes import descendants, proportional, snapshot
+from hypervisor.resources.process_table import descendants, proportional, snapshot
 from tests.torture.fleet import Project, wait_for
 
 MB = 1 << 20

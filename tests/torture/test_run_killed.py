@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from hypervisor.adapters.processes import snapshot
-from hypervisor.domain.errors import EXIT_UNSUCCESSFUL
+from hypervisor.core.errors import EXIT_UNSUCCESSFUL
+from hypervisor.resources.process_table import snapshot
 from tests.torture.fleet import kill, wait_for
 
 # Some take long enough to be watched, and some leave a process behind that must not stay.
@@ -112,11 +112,15 @@ class Storm:
         """What lives on in a session of the run, unless the session's number was given away."""
         all = snapshot()
         return [
-            process for process in all.values()
-            if process.lives and process.session in self._sessions
-            and (process.session not in all
-                 or all[process.session].start == self._sessions[process.session])
-        ]  # fmt: skip
+            process
+            for process in all.values()
+            if process.lives
+            and process.session in self._sessions
+            and (
+                process.session not in all
+                or all[process.session].start == self._sessions[process.session]
+            )
+        ]
 
     def hits(self):
         return Counter(self.killed.values())

@@ -11,8 +11,9 @@ from tests.torture.fleet import DEADLINE, PROGRAM
 # and relies on it.
 SUBMITTED_LATE = """
 import subprocess, sys
-from hypervisor.adapters.launch import LocalLauncher
-from hypervisor.bootstrap import background, serve
+from hypervisor.runs.processes.launcher import LocalLauncher
+from hypervisor import background
+from hypervisor.app import serve
 
 leave, client = LocalLauncher.leave, sys.argv[3:]
 
@@ -28,9 +29,9 @@ serve()
 # The host cannot start anything at first.
 STARTS_NOTHING = """
 import errno, subprocess, sys
-from hypervisor.adapters.launch import LocalLauncher
-from hypervisor.bootstrap import serve
-from hypervisor.services.supervisor import Supervisor
+from hypervisor.runs.processes.launcher import LocalLauncher
+from hypervisor.app import serve
+from hypervisor.runs.supervisor import Supervisor
 
 start, troubles = LocalLauncher.start_worker, [OSError(errno.EAGAIN, "not now")] * 3
 hold, stays = LocalLauncher.hold, Supervisor._has_reason_to_stay
@@ -61,9 +62,14 @@ def supervise(project, script):
     client = ["env", "MARKED=yes", *PROGRAM, "run", "--detach", "--items", str(listed)]
     return subprocess.run(
         [sys.executable, "-I", "-c", script, "supervise", "--detached", *client, "--", *command],
-        cwd=project.folder, env={**project.env, "HYPERVISOR_STORE": project.store},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        cwd=project.folder,
+        env={**project.env, "HYPERVISOR_STORE": project.store},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
 
 
 def ran(project):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import time
 
 import pytest
 
-from hypervisor.domain.run import RunSpec
-from hypervisor.domain.task import NewTask
+from hypervisor.queue.task import NewTask
+from hypervisor.runs.spec import RunSpec
 from tests.support.ungoverned import UNGOVERNED
-from tests.torture.fleet import wait_for
+from tests.torture.fleet import kill, wait_for
 
 SLACK = 30.0  # seconds: some to look, some to end what will not, and the machine may be slow
 HEALTHY = 20
@@ -72,9 +74,18 @@ def test_runaways_are_stopped_and_neighbours_are_not(project, behave):
     healthy = ["busy", "writing", *(f"chatty{n}" for n in range(HEALTHY - 2))]
     limits = ("--timeout", "16s", "--memory", "200M", "--max-output", "5M", "--silence", "4s")
     ended = project.run(
-        *limits, "--workers", "24", "--batch", "1", "--name", "mixed", "--", *behave,
-        items=[*runaways, *healthy], seconds=180,
-    )  # fmt: skip
+        *limits,
+        "--workers",
+        "24",
+        "--batch",
+        "1",
+        "--name",
+        "mixed",
+        "--",
+        *behave,
+        items=[*runaways, *healthy],
+        seconds=180,
+    )
     assert ended.code == 9, (ended, project.story())
 
     tasks = reports(project, "mixed")
@@ -137,6 +148,36 @@ def test_limits_of_task_over_batch_over_type_over_all(project):
         assert reason.startswith("time limit: ran for") and reason.endswith(f", limit {limit}")
     assert not stops
     assert project.events("crash") == [], "a worker died of bad limits"
+
+
+SUSPENDED = 16  # seconds
+
+
+def test_time_spent_suspended_does_not_count(project):
+    """Everything stands still for longer than the limit, and goes on: nothing is to blame."""
+    command = ("sh", "-c", "touch started; while ! [ -e go ]; do sleep 0.1; done")
+    client = project.start("run", "--timeout", f"{SUSPENDED}s", "--item", "x", "--", *command)
+    wait_for((project.folder / "started").exists, "the start", story=project.story)
+    (worker,) = project.workers()
+    frozen = project.processes()
+    for process in frozen:
+        kill(process, signal.SIGSTOP)
+    until = time.monotonic() + SUSPENDED + 2
+    wait_for(lambda: time.monotonic() > until, "the time to pass", story=project.story)
+    seen = sleeps(worker)
+    for process in frozen:
+        kill(process, signal.SIGCONT)
+    wait_for(lambda: sleeps(worker) > seen + 2, "some looks", story=project.story)
+    (project.folder / "go").touch()
+    ended = project.ended(client)
+    assert ended.code == 0, (ended, project.story())
+    assert project.events("overseer") == []
+
+
+def sleeps(pid):
+    """How often a process has gone to sleep."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt"))
 
 
 def task(title, type="run", time=None):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.adapters.launch import LocalLauncher
-from hypervisor.adapters.places import Places
-from hypervisor.adapters.processes import snapshot
+from hypervisor.core.places import Places
+from hypervisor.resources.process_table import snapshot
+from hypervisor.runs.processes.launcher import LocalLauncher
 from tests.torture.fleet import DEADLINE, kill, wait_for
 
 INTERRUPTED = 130
@@ -29,8 +29,8 @@ echo "end $1" >> noted
 # Looks for a supervisor again and again.
 LOOK = """
 import sys, time
-from hypervisor.adapters.launch import LocalLauncher
-from hypervisor.adapters.places import Places
+from hypervisor.runs.processes.launcher import LocalLauncher
+from hypervisor.core.places import Places
 launcher = LocalLauncher("store.db", Places(*sys.argv[1:]))
 end = time.monotonic() + 1
 seen = set()

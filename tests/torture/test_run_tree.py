@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.adapters.processes import snapshot
-from tests.adapters.forest import ATTEMPT, BARE, GROWN, MIX
+from hypervisor.resources.process_table import snapshot
+from tests.runs.processes.forest import ATTEMPT, BARE, GROWN, MIX
 from tests.support.ungoverned import UNGOVERNED
 from tests.torture.fleet import kill, lives, wait_for
 
@@ -105,9 +105,10 @@ class Run:
             else:
                 self._strike(attempt.pid)
             wait_for(
-                lambda: not self.ground.identities(self.victim) & self.tree, "the end of the tree",
+                lambda: not self.ground.identities(self.victim) & self.tree,
+                "the end of the tree",
                 story=self.project.story,
-            )  # fmt: skip
+            )
             took = time.time() - began
             self.task = task.id
         assert took < LIMIT, f"it took {took:.1f} s"

@@ -6,7 +6,7 @@ import pytest
 
 import hypervisor
 from hypervisor import NewTask
-from hypervisor.domain.errors import StoreUnavailable
+from hypervisor.core.errors import StoreUnavailable
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What the core needs from the outside world, as Protocols.
 
-`store/` and `adapters/` implement them; `bootstrap` puts them together.
+The rooms implement them, and `app.py` puts them together.
 """
 
 from hypervisor.ports.agents import AgentAdapter, AgentHomes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from hypervisor.domain.agents.found import Found, Preview, Probed
-from hypervisor.domain.agents.profile import AgentProfile
-from hypervisor.domain.run import RunSpec
-from hypervisor.domain.task import Task
-from hypervisor.domain.template import Item
+from hypervisor.agents.installed import Found, Preview, Probed
+from hypervisor.agents.profile import AgentProfile
+from hypervisor.inputs.template import Item
+from hypervisor.queue.task import Task
+from hypervisor.runs.spec import RunSpec
 
 
 class AgentAdapter(Protocol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from hypervisor.domain.attempt import Ended
-from hypervisor.domain.lease import Verdict
-from hypervisor.domain.run import Output, Vital
-from hypervisor.domain.template import Item
+from hypervisor.inputs.template import Item
+from hypervisor.queue.attempt import Ended
+from hypervisor.queue.lease import Verdict
+from hypervisor.runs.spec import Output, Vital
 
 
 class Runner(Protocol):
@@ -97,6 +97,10 @@ class Outputs(Protocol):
 
     def as_file(self, task: str, attempt: int) -> str:
         """The path of the whole output, for a program that wants a file."""
+        ...
+
+    def room(self) -> int:
+        """How many bytes more their disk takes, which is the store's as well if that is a file."""
         ...
 
     def path(self, task: str, attempt: int) -> str: ...

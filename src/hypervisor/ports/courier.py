@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hypervisor.domain.notice import Notice, Rule
+from hypervisor.notifications.notice import Notice, Rule
 
 
 class Courier(Protocol):

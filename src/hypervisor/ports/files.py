@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from hypervisor.domain.action import Standing, Step
-from hypervisor.domain.receipt import Receipt
+from hypervisor.batches.plans.action import Standing, Step
+from hypervisor.queue.receipt import Receipt
 
 
 class TaskFiles(Protocol):

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from hypervisor.domain.agents.profile import AgentProfile
-from hypervisor.domain.lease import Worker
-from hypervisor.domain.run import Remains
+from hypervisor.agents.profile import AgentProfile
+from hypervisor.queue.lease import Worker
+from hypervisor.runs.spec import Leftovers
 
 
 class HostProbe(Protocol):
@@ -64,21 +64,30 @@ class Launcher(Protocol):
         """While a run is being added: no supervisor leaves, and no environment is removed."""
         ...
 
-    def keep_environment(self, batch: str) -> None:
-        """Hand our environment to the workers of a batch, without it reaching the disk."""
+    def keep_environment(self, batch: str) -> bool:
+        """Hand our environment to the workers of a batch, without it reaching the disk. False if
+        that cannot be done here: then they get their supervisor's."""
         ...
 
     def forget_environment(self, batch: str) -> None: ...
-    def remains(self, worker: Worker) -> Remains | None:
+    def remains(self, worker: Worker) -> Leftovers | None:
         """What a dead worker left behind, None if it left no word."""
         ...
 
-    def end_leftovers(self, worker: Worker, remains: Remains) -> int | None:
-        """End the processes that a dead worker left running. Returns how many there were,
-        None if one of them cannot be ended."""
+    def end_leftovers(
+        self, worker: Worker, remains: Leftovers | None, held: Collection[str]
+    ) -> int | None:
+        """End the processes that a dead worker left running. `held` are the attempts it may have
+        been at (TASK.NUMBER), for when it left no word. Returns how many there were, None if one
+        of them cannot be ended."""
         ...
 
-    def forget_remains(self, worker: Worker, remains: Remains) -> None: ...
+    def scrub_home(self, worker: Worker, batch: str, task: str, profile: AgentProfile) -> None:
+        """Take the secrets of a run out of the home of an agent that died with its worker. The
+        home of one that claimed by itself, which has no task, is removed."""
+        ...
+
+    def forget_leftovers(self, worker: Worker, remains: Leftovers) -> None: ...
     def ask(self, worker: Worker, what: str) -> None:
         """Ask a worker to "drain" (finish what it runs, then end) or to "stop" at once."""
         ...

@@ -6,12 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hypervisor.domain.event import Event
-from hypervisor.domain.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
-from hypervisor.domain.receipt import ChainReport, Receipt
-from hypervisor.domain.report import AttemptLine, Experience
-from hypervisor.domain.run import AtWork, Pause, Ready, Running, Stop, TaskReport
-from hypervisor.domain.task import (
+from hypervisor.ports.store_agents import AgentStore
+from hypervisor.ports.store_hive import HiveStore
+from hypervisor.ports.store_learning import LearningStore
+from hypervisor.ports.store_notices import NoticeStore
+from hypervisor.ports.store_reviews import ReviewStore
+from hypervisor.queue.event import Event
+from hypervisor.queue.history import AttemptLine, Experience
+from hypervisor.queue.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
+from hypervisor.queue.receipt import ChainReport, Receipt
+from hypervisor.queue.task import (
     Added,
     Batch,
     Changes,
@@ -22,11 +26,7 @@ from hypervisor.domain.task import (
     TaskDetail,
     TaskFilter,
 )
-from hypervisor.ports.store_agents import AgentStore
-from hypervisor.ports.store_hive import HiveStore
-from hypervisor.ports.store_learning import LearningStore
-from hypervisor.ports.store_notices import NoticeStore
-from hypervisor.ports.store_reviews import ReviewStore
+from hypervisor.runs.spec import AtWork, Pause, Ready, Running, Stop, TaskReport
 
 
 class Store(ReviewStore, AgentStore, NoticeStore, HiveStore, LearningStore, Protocol):
@@ -37,9 +37,16 @@ class Store(ReviewStore, AgentStore, NoticeStore, HiveStore, LearningStore, Prot
 
     where: str
 
+    def check_present(self) -> None:
+        """Raise StoreGone if the store was deleted, moved or replaced since it was opened."""
+        ...
+
     def now(self) -> int: ...
     def close(self) -> None: ...
     def facts(self) -> dict[str, Any]: ...
+    def identity(self) -> str:
+        """Tells this store from all others, whatever path or URL it was opened by."""
+        ...
 
     # Adding and changing
 
@@ -52,9 +59,13 @@ class Store(ReviewStore, AgentStore, NoticeStore, HiveStore, LearningStore, Prot
 
     def cancel(self, task: str, reason: str, actor: str, now: int | None = None) -> str: ...
     def reopen(
-        self, task: str, reason: str, actor: str, now: int | None = None,
+        self,
+        task: str,
+        reason: str,
+        actor: str,
+        now: int | None = None,
         attempts: int | None = None,
-    ) -> str: ...  # fmt: skip
+    ) -> str: ...
     def accept(self, task: str, actor: str, now: int | None = None) -> str: ...
     def take_back(self, task: str, reason: str, actor: str, now: int | None = None) -> str: ...
     def update(self, task: str, changes: Changes, actor: str, now: int | None = None) -> str: ...
@@ -69,7 +80,12 @@ class Store(ReviewStore, AgentStore, NoticeStore, HiveStore, LearningStore, Prot
     def heartbeat(
         self, tokens: Sequence[Token], lease: int, now: int | None = None
     ) -> set[Token]: ...
+    def propose(
+        self, token: Token, proposal: dict[str, Any], lease: int, now: int | None = None
+    ) -> int: ...
+    def forget_proposals(self, token: Token) -> None: ...
     def claims_of(self, worker: str) -> list[Lease]: ...
+    def batch_spec(self, token: Token) -> str: ...
     def ended_claim(self, token: Token) -> str | None: ...
     def holders(self, boot: str, now: int | None = None) -> list[Holder]: ...
     def reclaim(
@@ -98,14 +114,30 @@ class Store(ReviewStore, AgentStore, NoticeStore, HiveStore, LearningStore, Prot
     def running(self, batch: str | None, limit: int) -> list[Running]: ...
     def setting(self, name: str) -> str | None: ...
     def set(self, name: str, value: str | None) -> None: ...
+    def set_under_claim(self, token: Token, name: str, value: str) -> bool: ...
     def unset(self, name: str, value: str) -> bool: ...
     def scale(
         self, workers: int | None, batch: str | None, actor: str, now: int | None = None
     ) -> None: ...
     def note(
-        self, kind: str, data: Json, actor: str, task: str = "", batch: str = "",
+        self,
+        kind: str,
+        data: Json,
+        actor: str,
+        task: str = "",
+        batch: str = "",
         now: int | None = None,
-    ) -> None: ...  # fmt: skip
+    ) -> None: ...
+    def note_once(
+        self,
+        name: str,
+        value: str,
+        kind: str,
+        data: Json,
+        actor: str,
+        batch: str = "",
+        now: int | None = None,
+    ) -> None: ...
     def report(
         self, batch: str, after: str, limit: int, now: int | None = None
     ) -> list[TaskReport]: ...
@@ -134,7 +166,7 @@ class Store(ReviewStore, AgentStore, NoticeStore, HiveStore, LearningStore, Prot
     ) -> tuple[str, list[AttemptLine]]: ...
     def experience(self, kind: str, batch: str | None) -> Experience: ...
     def last_receipts(self, chain: str, limit: int) -> tuple[int, list[Receipt]]: ...
-    def notes(self, kind: str, batch: str, since: int) -> int: ...
+    def noted(self, kind: str, batch: str, since: int) -> dict[str, Any]: ...
 
     # Looking
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hypervisor.domain.hive import Branch, BranchReport, Known, NewFinding, Remembered, Wanted
-from hypervisor.domain.lease import Token
+from hypervisor.hive.finding import Branch, BranchReport, Known, NewFinding, Remembered, Wanted
+from hypervisor.queue.lease import Token
 
 
 class HiveStore(Protocol):
     def remember(
-        self, new: NewFinding, actor: str, token: Token | None = None, task: str = "",
+        self,
+        new: NewFinding,
+        actor: str,
+        token: Token | None = None,
+        task: str = "",
         now: int | None = None,
-    ) -> Remembered: ...  # fmt: skip
+    ) -> Remembered: ...
     def forget(self, finding: str, actor: str, now: int | None = None) -> str: ...
     def recall(self, wanted: Wanted, limit: int) -> list[Known]: ...
     def joined(self, finding: str) -> list[Known]: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from hypervisor.domain.report import EndedAttempt
+from hypervisor.queue.history import EndedAttempt
 
 
 class LearningStore(Protocol):

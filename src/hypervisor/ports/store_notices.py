@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hypervisor.domain.notice import Ending, Notice, Rule
-from hypervisor.domain.task import Task
+from hypervisor.notifications.notice import Ending, Notice, Rule
+from hypervisor.queue.task import Task
 
 
 class NoticeStore(Protocol):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hypervisor.domain.action import Action, Proposals
-from hypervisor.domain.chunk import Chunk
-from hypervisor.domain.report import Totals
-from hypervisor.domain.run import TaskReport
-from hypervisor.domain.task import Json, NewTask, Task
+from hypervisor.batches.chunk import Chunk
+from hypervisor.batches.plans.action import Action, Proposals
+from hypervisor.queue.history import Totals
+from hypervisor.queue.task import Json, NewTask, Task
+from hypervisor.runs.spec import TaskReport
 
 
 class ReviewStore(Protocol):
@@ -19,16 +19,28 @@ class ReviewStore(Protocol):
     def chunk_report(self, batch: str, number: int, now: int | None = None) -> list[TaskReport]: ...
     def batches_with_open_chunks(self) -> list[str]: ...
     def amend(
-        self, task: str, result: Json, said: str, actor: str, now: int | None = None
-    ) -> None: ...
+        self, task: str, changes: dict[str, Any], actor: str, now: int | None = None
+    ) -> Json: ...
     def decide_chunk(
-        self, batch: str, number: int, decision: str, note: str, opens: Collection[int],
-        actor: str, now: int | None = None, in_advance: bool = False,
-    ) -> list[int]: ...  # fmt: skip
-    def retry_chunk(
-        self, batch: str, number: int, tasks: Sequence[str], note: str, actor: str,
+        self,
+        batch: str,
+        number: int,
+        decision: str,
+        note: str,
+        actor: str,
         now: int | None = None,
-    ) -> int: ...  # fmt: skip
+        in_advance: bool = False,
+        may_change: bool = True,
+    ) -> list[int]: ...
+    def retry_chunk(
+        self,
+        batch: str,
+        number: int,
+        tasks: Sequence[str],
+        note: str,
+        actor: str,
+        now: int | None = None,
+    ) -> int: ...
 
     def totals(self, batch: str, now: int | None = None) -> Totals: ...
     def any_running(self, batch: str) -> bool: ...
@@ -39,13 +51,23 @@ class ReviewStore(Protocol):
     def held_back(self, batch: str) -> dict[str, int]: ...
     def actions(self, batch: str) -> list[Action]: ...
     def approve_actions(
-        self, batch: str, new: Sequence[tuple[str, str, dict[str, Any]]], text: str, actor: str,
+        self,
+        batch: str,
+        new: Sequence[tuple[str, str, dict[str, Any]]],
+        text: str,
+        actor: str,
         now: int | None = None,
-    ) -> list[Action]: ...  # fmt: skip
+        after: int | None = None,
+    ) -> list[Action]: ...
     def move_action(
-        self, action: Action, state: str, reason: str | None, receipt: str, actor: str,
+        self,
+        action: Action,
+        state: str,
+        reason: str | None,
+        receipt: str,
+        actor: str,
         now: int | None = None,
-    ) -> Action: ...  # fmt: skip
+    ) -> Action: ...
     def apply_task(
         self, action: Action, new: NewTask, receipt: str, actor: str, now: int | None = None
     ) -> Action: ...

@@ -9,10 +9,18 @@ STATE_IN_LIST = """state IN ('inbox', 'waiting', 'active', 'in_progress',
 STATE_IS_ONE = " OR ".join(
     f"state = '{state}'"
     for state in (
-        "in_progress", "done", "active", "waiting", "inbox", "failed", "blocked", "cancelled",
-        "review", "merging",
+        "in_progress",
+        "done",
+        "active",
+        "waiting",
+        "inbox",
+        "failed",
+        "blocked",
+        "cancelled",
+        "review",
+        "merging",
     )
-)  # fmt: skip
+)
 
 
 def quoted(text: str) -> str:
@@ -27,6 +35,7 @@ SQLITE_WORDS = {
     "event_index": "",
     "finding_words": "CREATE VIRTUAL TABLE finding_words USING fts5(words, content='', "
     "contentless_delete=1, detail=none, tokenize=\"ascii tokenchars ':'\")",
+    "random_id": "lower(hex(randomblob(16)))",
     "unchecked": "",
     # The way SQLite's documentation has for a CHECK: it is nowhere but in the table's text.
     "cheaper": f"""
@@ -47,6 +56,7 @@ POSTGRES_WORDS = {
     "finding_words": "CREATE TABLE finding_words (number BIGINT PRIMARY KEY, words TSVECTOR "
     "NOT NULL); CREATE INDEX finding_words_found ON finding_words USING gin (words) "
     "WITH (fastupdate = off)",
+    "random_id": "replace(gen_random_uuid()::text, '-', '')",
     # What they were about: see postgres_checks.py. The names are those PostgreSQL gave them.
     "unchecked": "".join(
         f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_{name};"

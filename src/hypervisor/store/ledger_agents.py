@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypervisor.domain.agents.brake import Brake
-from hypervisor.domain.agents.heard import Tokens
-from hypervisor.domain.agents.session import AgentSession, NewSession, Spent
-from hypervisor.domain.event import Cursor
-from hypervisor.store import agent_sessions, braking, cursors
+from hypervisor.agents.cooldown import Cooldown
+from hypervisor.agents.session import AgentSession, NewSession, Spent
+from hypervisor.agents.sql import cooldowns
+from hypervisor.agents.sql import sessions as agent_sessions
+from hypervisor.agents.stream_state import Tokens
+from hypervisor.notifications.sql import cursors
+from hypervisor.queue.event import Cursor
+from hypervisor.queue.lease import Token, Usage
+from hypervisor.queue.sql import settlement
 from hypervisor.store.ledger_core import LedgerCore
 
 
@@ -20,9 +24,15 @@ class AgentLedger(LedgerCore):
         return self._write(lambda s: agent_sessions.open_session(s, new, at), durable=False)
 
     def hear_session(
-        self, id: str, session: str, tokens: Tokens, cost_micros: int | None, estimated: bool,
-        turns: int, now: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        id: str,
+        session: str,
+        tokens: Tokens,
+        cost_micros: int | None,
+        estimated: bool,
+        turns: int,
+        now: int | None = None,
+    ) -> None:
         """What the stream has told so far. Once the session is closed this changes nothing."""
         self._write(
             lambda s: agent_sessions.hear(s, id, session, tokens, cost_micros, estimated, turns),
@@ -30,21 +40,35 @@ class AgentLedger(LedgerCore):
         )
 
     def close_session(
-        self, id: str, outcome: str, tokens: Tokens, cost_micros: int | None, estimated: bool,
-        turns: int, now: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        id: str,
+        outcome: str,
+        tokens: Tokens,
+        cost_micros: int | None,
+        estimated: bool,
+        turns: int,
+        now: int | None = None,
+        denied: Sequence[str] = (),
+    ) -> None:
         """How it ended; the first word on that stays."""
         at = self._at(now)
         self._write(
             lambda s: agent_sessions.close(
-                s, id, outcome, tokens, cost_micros, estimated, turns, at
+                s, id, outcome, tokens, cost_micros, estimated, turns, denied, at
             )
         )
 
+    def record_usage(self, token: Token, usage: Usage) -> None:
+        """What an attempt cost whose claim the agent had ended itself."""
+        self._write(lambda s: settlement.set_usage(s, token, usage), durable=False)
+
     def sessions(
-        self, batch: str | None = None, task: str | None = None, worker: str | None = None,
+        self,
+        batch: str | None = None,
+        task: str | None = None,
+        worker: str | None = None,
         limit: int = 100,
-    ) -> list[AgentSession]:  # fmt: skip
+    ) -> list[AgentSession]:
         return self._db.read(lambda s: agent_sessions.sessions(s, batch, task, worker, limit))
 
     def settled_sessions(self, ids: Sequence[str]) -> frozenset[str]:
@@ -56,17 +80,20 @@ class AgentLedger(LedgerCore):
 
     # Brakes
 
-    def set_brake(self, brake: Brake, actor: str, now: int | None = None) -> None:
+    def set_brake(self, brake: Cooldown, actor: str, now: int | None = None) -> None:
         """Let an account rest. One that rests for longer already goes on doing so."""
         at = self._at(now)
-        self._write(lambda s: braking.set_brake(s, brake, actor, at))
+        self._write(lambda s: cooldowns.set_brake(s, brake, actor, at))
 
-    def lift_brake(self, account: str, actor: str, now: int | None = None) -> bool:
+    def lift_brake(
+        self, account: str, actor: str, now: int | None = None, ended: bool = False
+    ) -> bool:
+        """With `ended`, only if its time is over: another agent may just have set a new one."""
         at = self._at(now)
-        return self._write(lambda s: braking.lift_brake(s, account, actor, at))
+        return self._write(lambda s: cooldowns.lift_brake(s, account, actor, at, ended))
 
-    def brakes(self) -> list[Brake]:
-        return self._db.read(braking.brakes)
+    def brakes(self) -> list[Cooldown]:
+        return self._db.read(cooldowns.brakes)
 
     # Cursors
 

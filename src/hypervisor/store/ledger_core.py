@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypervisor.store.lanes import LaneBook
-from hypervisor.store.session import Answer, Database, Session
+from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.store.database import Answer, Database, Session
 
 
 class LedgerCore:

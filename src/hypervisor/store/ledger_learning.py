@@ -9,24 +9,24 @@ from hypervisor.store.ledger_core import LedgerCore
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hypervisor.domain.report import EndedAttempt
+    from hypervisor.queue.history import EndedAttempt
 
 
 class LearningLedger(LedgerCore):
     def ended_attempts(self, which: Sequence[tuple[str, int]]) -> list[EndedAttempt]:
         """Those of these attempts that have ended, by task and number."""
-        from hypervisor.store import learning
+        from hypervisor.learning import sql
 
-        return self._db.read(lambda s: learning.ended(s, self._book, which)) if which else []
+        return self._db.read(lambda s: sql.ended(s, self._book, which)) if which else []
 
     def settings_like(self, prefix: str) -> dict[str, str]:
         """The settings whose names begin so."""
-        from hypervisor.store import learning
+        from hypervisor.learning import sql
 
-        return self._db.read(lambda s: learning.kept(s, prefix))
+        return self._db.read(lambda s: sql.kept(s, prefix))
 
     def keep_settings(self, values: Mapping[str, str]) -> None:
         """Set all of these, or none."""
-        from hypervisor.store import learning
+        from hypervisor.learning import sql
 
-        self._write(lambda s: learning.keep(s, values), durable=False)
+        self._write(lambda s: sql.keep(s, values), durable=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypervisor.domain.notice import Ending, Notice, Rule
-from hypervisor.domain.task import Task
-from hypervisor.store import notices, reading
+from hypervisor.notifications.notice import Ending, Notice, Rule
+from hypervisor.notifications.sql import notices
+from hypervisor.queue.sql import queries
+from hypervisor.queue.task import Task
 from hypervisor.store.ledger_core import LedgerCore
 
 
@@ -56,4 +57,4 @@ class NoticeLedger(LedgerCore):
         return self._db.read(lambda s: notices.ending(s, batch, chunk))
 
     def tasks(self, ids: Sequence[str]) -> list[Task]:
-        return self._db.read(lambda s: reading.tasks(s, self._book, ids)) if ids else []
+        return self._db.read(lambda s: queries.tasks(s, self._book, ids)) if ids else []

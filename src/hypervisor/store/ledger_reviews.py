@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hypervisor.domain.action import Action, Proposals
-from hypervisor.domain.chunk import Chunk
-from hypervisor.domain.errors import StoreUnavailable
-from hypervisor.domain.report import Totals
-from hypervisor.domain.run import TaskReport
-from hypervisor.domain.task import Json, NewTask, Task
-from hypervisor.store import actions, chunking, reading, running, summing
+from hypervisor.batches.chunk import Chunk
+from hypervisor.batches.plans.action import Action, Proposals
+from hypervisor.batches.sql import actions, summary
+from hypervisor.batches.sql import chunks as chunking
+from hypervisor.core.errors import StoreUnavailable
+from hypervisor.queue.history import Totals
+from hypervisor.queue.sql import queries
+from hypervisor.queue.task import Json, NewTask, Task
+from hypervisor.runs import sql
+from hypervisor.runs.spec import TaskReport
+from hypervisor.store.database import Conflict, Session
 from hypervisor.store.ledger_core import LedgerCore
-from hypervisor.store.session import Conflict, Session
 
 
 class ReviewLedger(LedgerCore):
@@ -29,36 +32,48 @@ class ReviewLedger(LedgerCore):
     def chunk_tasks(self, batch: str, number: int) -> list[Task]:
         def read(session: Session) -> list[Task]:
             found = chunking.tasks(session, batch, number)
-            return reading.tasks(session, self._book, found) if found else []
+            return queries.tasks(session, self._book, found) if found else []
 
         return self._db.read(read)
 
     def chunk_report(self, batch: str, number: int, now: int | None = None) -> list[TaskReport]:
         at = self._at(now)
-        return self._db.read(lambda s: running.report_chunk(s, batch, number, at))
+        return self._db.read(lambda s: sql.report_chunk(s, batch, number, at))
 
     def batches_with_open_chunks(self) -> list[str]:
         return self._db.read(chunking.batches_with_open)
 
-    def amend(self, task: str, result: Json, said: str, actor: str, now: int | None = None) -> None:
+    def amend(self, task: str, changes: dict[str, Any], actor: str, now: int | None = None) -> Json:
         at = self._at(now)
-        self._write(lambda s: chunking.amend(s, task, result, said, actor, at))
+        return self._write(lambda s: chunking.amend(s, task, changes, actor, at))
 
     def decide_chunk(
-        self, batch: str, number: int, decision: str, note: str, opens: Collection[int],
-        actor: str, now: int | None = None, in_advance: bool = False,
-    ) -> list[int]:  # fmt: skip
+        self,
+        batch: str,
+        number: int,
+        decision: str,
+        note: str,
+        actor: str,
+        now: int | None = None,
+        in_advance: bool = False,
+        may_change: bool = True,
+    ) -> list[int]:
         at = self._at(now)
         return self._write(
             lambda s: chunking.decide(
-                s, self._book, batch, number, decision, note, opens, in_advance, actor, at
+                s, self._book, batch, number, decision, note, in_advance, may_change, actor, at
             )
         )
 
     def retry_chunk(
-        self, batch: str, number: int, tasks: Sequence[str], note: str, actor: str,
+        self,
+        batch: str,
+        number: int,
+        tasks: Sequence[str],
+        note: str,
+        actor: str,
         now: int | None = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Put tasks of a chunk back into the queue with a note for whoever works on them."""
         at = self._at(now)
         return self._write(
@@ -69,18 +84,18 @@ class ReviewLedger(LedgerCore):
 
     def totals(self, batch: str, now: int | None = None) -> Totals:
         at = self._at(now)
-        return self._db.read(lambda s: summing.totals(s, batch, at))
+        return self._db.read(lambda s: summary.totals(s, batch, at))
 
     def any_running(self, batch: str) -> bool:
         """Whether anything of a batch is in progress: a quick look."""
-        return self._db.read(lambda s: summing.any_running(s, batch))
+        return self._db.read(lambda s: summary.any_running(s, batch))
 
     def changed_among(self, tasks: Sequence[str], since: int) -> int:
-        return self._db.read(lambda s: summing.changed_among(s, tasks, since)) if tasks else 0
+        return self._db.read(lambda s: summary.changed_among(s, tasks, since)) if tasks else 0
 
     def results(self, batch: str, after: str, limit: int) -> list[tuple[str, Json]]:
         """A page of what done tasks brought: their ids, and what was more than nothing."""
-        return self._db.read(lambda s: summing.results(s, batch, after, limit))
+        return self._db.read(lambda s: summary.results(s, batch, after, limit))
 
     # Plans
 
@@ -95,16 +110,26 @@ class ReviewLedger(LedgerCore):
         return self._db.read(lambda s: actions.every(s, batch))
 
     def approve_actions(
-        self, batch: str, new: Sequence[tuple[str, str, dict[str, Any]]], text: str, actor: str,
+        self,
+        batch: str,
+        new: Sequence[tuple[str, str, dict[str, Any]]],
+        text: str,
+        actor: str,
         now: int | None = None,
-    ) -> list[Action]:  # fmt: skip
+        after: int | None = None,
+    ) -> list[Action]:
         at = self._at(now)
-        return self._write(lambda s: actions.approve(s, batch, new, text, actor, at))
+        return self._write(lambda s: actions.approve(s, batch, new, text, actor, at, after))
 
     def move_action(
-        self, action: Action, state: str, reason: str | None, receipt: str, actor: str,
+        self,
+        action: Action,
+        state: str,
+        reason: str | None,
+        receipt: str,
+        actor: str,
         now: int | None = None,
-    ) -> Action:  # fmt: skip
+    ) -> Action:
         at = self._at(now)
         return self._write(lambda s: actions.move(s, action, state, reason, receipt, actor, at))
 
@@ -115,9 +140,16 @@ class ReviewLedger(LedgerCore):
         for later in range(20):
             try:
                 return self._write(
-                    partial(actions.add_task, book=self._book, action=action, new=new,
-                            receipt=receipt, actor=actor, now=at + later)
-                )  # fmt: skip
+                    partial(
+                        actions.add_task,
+                        book=self._book,
+                        action=action,
+                        new=new,
+                        receipt=receipt,
+                        actor=actor,
+                        now=at + later,
+                    )
+                )
             except Conflict:  # as in `add`
                 continue
         raise StoreUnavailable("no free id could be found; nothing was added. Try again.")

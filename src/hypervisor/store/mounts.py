@@ -5,10 +5,31 @@ from __future__ import annotations
 import os
 
 NETWORK = {
-    "nfs", "nfs3", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "coda", "9p", "ceph",
-    "glusterfs", "lustre", "beegfs", "gpfs", "ocfs2", "gfs2", "davfs", "fuse.sshfs",
-    "fuse.glusterfs", "fuse.cephfs", "fuse.s3fs", "fuse.rclone", "fuse.davfs2",
-}  # fmt: skip
+    "nfs",
+    "nfs3",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "ncpfs",
+    "afs",
+    "coda",
+    "9p",
+    "ceph",
+    "glusterfs",
+    "lustre",
+    "beegfs",
+    "gpfs",
+    "ocfs2",
+    "gfs2",
+    "davfs",
+    "fuse.sshfs",
+    "fuse.glusterfs",
+    "fuse.cephfs",
+    "fuse.s3fs",
+    "fuse.rclone",
+    "fuse.davfs2",
+}
 
 
 def network_file_system(path: str, table: str | None = None) -> str | None:

@@ -20,13 +20,12 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.types.numeric import Int8Dumper
 
-from hypervisor.domain.errors import (
-    StoreBroken,
-    StoreNewer,
-    StoreReadOnly,
-    StoreUnavailable,
-)
-from hypervisor.store import log, postgres_checks, schema
+from hypervisor.core.errors import StoreBroken, StoreNewer, StoreReadOnly, StoreUnavailable
+from hypervisor.queue.sql import event_log
+from hypervisor.queue.sql.fast_path import Plain
+from hypervisor.queue.sql.postgres_fast_path import LANE, LOWEST, Floors, Turns, teach
+from hypervisor.store import migrations, postgres_checks
+from hypervisor.store.database import Answer, Row, Session, Statement, refuse_after_fork
 from hypervisor.store.dialect import (
     POSTGRES_BITMAPS,
     POSTGRES_HEADS,
@@ -36,9 +35,6 @@ from hypervisor.store.dialect import (
     POSTGRES_WORDS,
 )
 from hypervisor.store.postgres_errors import translated, without_secrets
-from hypervisor.store.postgres_turn import LANE, LOWEST, Floors, Turns, teach
-from hypervisor.store.session import Answer, Row, Session, Statement, refuse_after_fork
-from hypervisor.store.turn import Plain
 
 # A lost connection is told by our own error; unless an application wants to
 # know more, psycopg shall not write a second line about it.
@@ -61,6 +57,9 @@ UPDATE events SET seq = fresh.number FROM (
     FROM (SELECT id FROM events WHERE seq IS NULL ORDER BY id LIMIT ?) AS unnumbered) AS fresh
 WHERE events.id = fresh.id RETURNING 1
 """
+MAY_ASK_SERVER = "SELECT has_function_privilege('pg_control_system()', 'execute')"
+SERVER = "SELECT system_identifier FROM pg_control_system()"
+DATABASE = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
 EVENTS = """
 SELECT seq, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE seq > ? ORDER BY seq LIMIT ?
@@ -70,7 +69,7 @@ MOST_NUMBERED = 10_000
 FEW = 20
 FROM_ARRAYS = {
     table: f"SELECT * FROM unnest({', '.join(f'?::{kind}[]' for _, kind in columns)})"
-    for table, columns in schema.COLUMNS.items()
+    for table, columns in migrations.COLUMNS.items()
 }
 
 
@@ -117,7 +116,7 @@ class PostgresSession:
 
     def lock(self, name: str) -> None:
         self._execute(
-            "SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (schema.APPLICATION_ID, name)
+            "SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (migrations.APPLICATION_ID, name)
         )
 
     def heads(self, lanes: Sequence[int]) -> list[Row]:
@@ -143,10 +142,10 @@ class PostgresSession:
 def _insertion(table: str, rows: Sequence[Sequence[Any]]) -> Statement:
     if len(rows) > FEW:
         columns = [list(column) for column in zip(*rows, strict=True)]
-        return f"{schema.INTO[table]} {FROM_ARRAYS[table]}", columns
+        return f"{migrations.INTO[table]} {FROM_ARRAYS[table]}", columns
     # plain values are cheaper to send than arrays
     row = f"({', '.join('?' * len(rows[0]))})"
-    return f"{schema.INTO[table]} VALUES {', '.join([row] * len(rows))}", [
+    return f"{migrations.INTO[table]} VALUES {', '.join([row] * len(rows))}", [
         v for each in rows for v in each
     ]
 
@@ -200,6 +199,9 @@ class PostgresDatabase:
             return self.write(work)
         return self.read(lambda s: s.rows(EVENTS, (since, limit)))
 
+    def check_present(self) -> None:
+        """A server answers for itself."""
+
     def now(self) -> int:
         """The database's time, carried forward by this host's steady clock for some seconds."""
         with self._mutex:
@@ -212,6 +214,15 @@ class PostgresDatabase:
                 offset = database - (before + steady) / 2
                 self._clock = (offset, steady)
             return int((steady + offset) * 1000)
+
+    def location(self) -> str:
+        """The server and the database in it, as far as we may ask."""
+
+        def work(session: Session) -> str:
+            known = session.rows(MAY_ASK_SERVER)[0][0] and session.rows(SERVER)[0][0]
+            return f"{known or ''}:{session.rows(DATABASE)[0][0]}"
+
+        return self.read(work)
 
     def facts(self) -> dict[str, Any]:
         def work(session: Session) -> dict[str, Any]:
@@ -255,7 +266,7 @@ class PostgresDatabase:
                         connection.execute(f"BEGIN {mode}")
                     session = PostgresSession(connection)
                     answer = work(session)
-                    log.flush(session)
+                    event_log.flush(session)
                     if mode:
                         connection.execute("COMMIT")
                 except BaseException:
@@ -331,12 +342,12 @@ class PostgresDatabase:
         version = self._transaction(_version)
         if version == 0:
             self._refuse_encoding()
-        if 0 <= version < schema.VERSION:
+        if 0 <= version < migrations.VERSION:
             version = self._transaction(_migrate)
-        if version > schema.VERSION:
+        if version > migrations.VERSION:
             raise StoreNewer(
                 f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
-                f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
+                f"knows {migrations.VERSION}). Nothing was changed; upgrade Hypervisor."
             )
         if version == -1:
             raise StoreBroken(
@@ -377,13 +388,13 @@ def _migrate(session: Session) -> int:
     session.lock("migrate")
     session.run(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     version = _version(session)
-    if not 0 <= version < schema.VERSION:
+    if not 0 <= version < migrations.VERSION:
         return version
     if version == 0:
         session.run(VERSION_TABLE)
         session.run("INSERT INTO schema_version (version) VALUES (0)")
-    for number in range(version + 1, schema.VERSION + 1):
-        for statement in schema.statements(number, POSTGRES_WORDS):
+    for number in range(version + 1, migrations.VERSION + 1):
+        for statement in migrations.statements(number, POSTGRES_WORDS):
             session.run(statement)
-    session.run("UPDATE schema_version SET version = ?", (schema.VERSION,))
-    return schema.VERSION
+    session.run("UPDATE schema_version SET version = ?", (migrations.VERSION,))
+    return migrations.VERSION

@@ -7,8 +7,8 @@ them still; here `hv doctor` does, and the tests do at the end of each.
 
 from __future__ import annotations
 
+from hypervisor.store.database import Session
 from hypervisor.store.dialect import STATE_IS_ONE
-from hypervisor.store.session import Session
 
 CHECKS = {
     "tasks": (

@@ -6,8 +6,8 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
-from hypervisor.domain.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
-from hypervisor.store.session import Conflict
+from hypervisor.core.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from hypervisor.store.database import Conflict
 
 
 def translated(error: BaseException, where: str) -> BaseException:

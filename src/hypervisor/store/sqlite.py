@@ -10,25 +10,27 @@ docs/decisions/0003.
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import apsw
 
-from hypervisor.domain.errors import (
+from hypervisor.core.errors import (
     StoreBroken,
     StoreError,
     StoreFull,
+    StoreGone,
     StoreNewer,
     StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.store import log, schema, turn
+from hypervisor.queue.sql import event_log, fast_path
+from hypervisor.store import migrations
+from hypervisor.store.clock import Clocks, HostClocks, StoreClock
+from hypervisor.store.database import Answer, Conflict, Row, Session, Statement, refuse_after_fork
 from hypervisor.store.dialect import (
     SQLITE_HEAD,
     SQLITE_INDEX_WORDS,
@@ -37,21 +39,20 @@ from hypervisor.store.dialect import (
     SQLITE_WORDS,
 )
 from hypervisor.store.mounts import network_file_system
-from hypervisor.store.session import Answer, Conflict, Row, Session, Statement, refuse_after_fork
-from hypervisor.store.write_lock import WriteLock
+from hypervisor.store.restored import Notes, refuse_foreign_log
+from hypervisor.store.write_lock import NO_ROOM, WriteLock
 
 BUSY_TIMEOUT = 30_000
 LOG_PAGES = 4000  # so many in the write-ahead log are copied into the database file
 KEPT_MEMORY = 1 << 20
 DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EVENTS = """
 SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE id > ? ORDER BY id LIMIT ?
 """
 INSERT = {
-    table: f"{schema.INTO[table]} VALUES ({', '.join('?' * len(columns))})"
-    for table, columns in schema.COLUMNS.items()
+    table: f"{migrations.INTO[table]} VALUES ({', '.join('?' * len(columns))})"
+    for table, columns in migrations.COLUMNS.items()
 }
 
 
@@ -112,7 +113,7 @@ def _any_of(words: Sequence[str]) -> str:
 class SqliteDatabase:
     """A store file, opened for this process."""
 
-    def __init__(self, path: str, relaxed: bool = False) -> None:
+    def __init__(self, path: str, relaxed: bool = False, clocks: Clocks | None = None) -> None:
         self.where = path
         self._relaxed = relaxed
         self._mutex = threading.RLock()
@@ -122,25 +123,31 @@ class SqliteDatabase:
         self._log_limit = LOG_PAGES
         self._log_tried = 0
         self._log = _Log()
+        self._notes = Notes(path)
         self._programmed = False
+        self._clock = StoreClock(self, clocks or HostClocks())
         _keep_freed_memory()
         _refuse_network_file_system(path)
         _refuse_second_name(path)
+        refuse_foreign_log(path)
         with _Errors(path):
             self._connection = apsw.Connection(path)
+            self._file = _file_at(path)
             self._errors = _Errors(path, self._connection)
             self._connection.set_busy_timeout(BUSY_TIMEOUT)
             # One plan per statement: otherwise it is planned anew for every LIMIT.
             self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         try:
-            with _Errors(path):
+            with self._errors:
                 version = self._check_identity()
                 self._connection.pragma("journal_mode", "wal")
                 self._connection.pragma("synchronous", "normal")
                 self._connection.set_wal_hook(self._log)
+            file = os.stat(path)
+            self._location = f"{file.st_dev}:{file.st_ino}"
             self._lock.open()
             self._session = SqliteSession(self._connection)
-            if version < schema.VERSION:
+            if version < migrations.VERSION:
                 self.write(self._migrate)
         except BaseException:
             self.close()
@@ -152,37 +159,42 @@ class SqliteDatabase:
             self._lock.take()
             try:
                 answer = self._transaction(work)
+                self._note_log()
             finally:
                 self._lock.release()
             if durable and not self._relaxed:
                 self._sync()
+            self.check_present()  # last: a change to a file that is gone is not kept
             self._empty_log()
             return answer
 
-    def turn(self, plain: turn.Plain) -> Row | None:
+    def turn(self, plain: fast_path.Plain) -> Row | None:
         """As a statement of its own, a turn holds the lock no longer than it takes to run."""
         refuse_after_fork(self._process)
-        sql = turn.sqlite_turn(len(plain.lanes))
+        sql = fast_path.sqlite_turn(len(plain.lanes))
         given, lanes, held, latest = plain
         values = (*given, *lanes, *held, *lanes, held.task, latest)
         with self._mutex, self._errors:
             if not self._programmed:
-                for statement in turn.SQLITE_PROGRAM:
+                for statement in fast_path.SQLITE_PROGRAM:
                     self._connection.execute(statement)
                 self._programmed = True
             self._lock.take()
             try:
                 rows = self._session.rows(sql, values)
+                self._note_log()
             finally:
                 self._lock.release()
             if rows and not self._relaxed:
                 self._sync()
+            self.check_present()
             self._empty_log()
         return rows[0] if rows else None
 
     def read(self, work: Callable[[Session], Answer]) -> Answer:
         refuse_after_fork(self._process)
-        with self._mutex, _Errors(self.where):
+        with self._mutex, self._errors:
+            self.check_present()
             self._connection.execute("BEGIN")
             try:
                 return work(self._session)
@@ -192,14 +204,31 @@ class SqliteDatabase:
     def events(self, since: int, limit: int) -> list[Row]:
         return self.read(lambda s: s.rows(EVENTS, (since, limit)))
 
+    def check_present(self) -> None:
+        """A file that was deleted stays readable and writable for who has it open: only its name
+        tells. Nobody else would ever see what is written to it."""
+        self._open_log()
+        log_deleted = self._log_file >= 0 and not os.fstat(self._log_file).st_nlink
+        if log_deleted or _file_at(self.where) != self._file:
+            raise StoreGone(
+                f"{self.where} was deleted, moved or replaced while it was in use. Nothing more is "
+                "started, and nothing new can be kept; put it back, or run the command again to "
+                "begin a new store."
+            )
+
     def now(self) -> int:
-        return time.time_ns() // 1_000_000
+        return self._clock.now()
+
+    def location(self) -> str:
+        return self._location
 
     def facts(self) -> dict[str, Any]:
-        with self._mutex, _Errors(self.where):
+        with self._mutex, self._errors:
             found = self._connection.execute("PRAGMA quick_check").fetchall()
             there = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_schema")}
-            missing = [f"table {name} is missing" for name in schema.tables() if name not in there]
+            missing = [
+                f"table {name} is missing" for name in migrations.tables() if name not in there
+            ]
             return {
                 "database": f"SQLite {apsw.sqlite_lib_version()}",
                 "where": self.where,
@@ -214,6 +243,7 @@ class SqliteDatabase:
             return  # after a fork, all of it is the other process's
         with self._mutex:
             self._connection.close()
+            self._notes.forget(self._lock.handle)
             self._lock.close()
             if self._log_file >= 0:
                 os.close(self._log_file)
@@ -223,7 +253,7 @@ class SqliteDatabase:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             answer = work(self._session)
-            log.flush(self._session)
+            event_log.flush(self._session)
             self._connection.execute("COMMIT")
             return answer
         except BaseException:
@@ -232,11 +262,15 @@ class SqliteDatabase:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _sync(self) -> None:
+    def _open_log(self) -> None:
+        """Stays open as long as the connection does; while it is open, the log cannot be the
+        file of another, later store."""
         if self._log_file < 0:
-            # Stays open as long as the connection does; while it is open, the
-            # log cannot be the file of another, later store.
-            self._log_file = os.open(self.where + "-wal", os.O_RDONLY | os.O_CLOEXEC)
+            with suppress(FileNotFoundError):  # nothing was read or written yet, or it is gone
+                self._log_file = os.open(self.where + "-wal", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _sync(self) -> None:
+        self._open_log()
         try:
             os.fdatasync(self._log_file)
         except OSError as error:
@@ -259,22 +293,32 @@ class SqliteDatabase:
             return
         self._log_tried = self._log.pages
         with suppress(apsw.Error, StoreUnavailable):
+            self._lock.take()
+            self._notes.checkpoint(self._lock.handle)
+            self._lock.release()
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             self._lock.take()
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if self._log_file >= 0:
+                    self._notes.write(self._lock.handle, self._log_file)
             finally:
                 self._lock.release()
+
+    def _note_log(self) -> None:
+        self._open_log()
+        if self._log_file >= 0:
+            self._notes.refresh(self._lock.handle, self._log_file)
 
     def _check_identity(self) -> int:
         """The schema version, 0 for a new file; refuses what is not ours, untouched."""
         ours = self._connection.pragma("application_id")
         version = self._connection.pragma("user_version")
-        if ours == schema.APPLICATION_ID:
-            if version > schema.VERSION:
+        if ours == migrations.APPLICATION_ID:
+            if version > migrations.VERSION:
                 raise StoreNewer(
                     f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
-                    f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
+                    f"knows {migrations.VERSION}). Nothing was changed; upgrade Hypervisor."
                 )
             return int(version)
         if self._connection.execute("SELECT count(*) FROM sqlite_schema").get or ours or version:
@@ -287,13 +331,13 @@ class SqliteDatabase:
     def _migrate(self, session: Session) -> None:
         """Bring an empty or older file up to date, whoever comes first."""
         version = self._check_identity()  # once more: now nobody else can be quicker
-        if version == schema.VERSION:
+        if version == migrations.VERSION:
             return
-        for number in range(version + 1, schema.VERSION + 1):
-            for statement in schema.statements(number, SQLITE_WORDS):
+        for number in range(version + 1, migrations.VERSION + 1):
+            for statement in migrations.statements(number, SQLITE_WORDS):
                 session.run(statement)
-        self._connection.pragma("application_id", schema.APPLICATION_ID)
-        self._connection.pragma("user_version", schema.VERSION)
+        self._connection.pragma("application_id", migrations.APPLICATION_ID)
+        self._connection.pragma("user_version", migrations.VERSION)
         # Others shall read the tables' definitions anew, also those that were only rewritten.
         self._connection.pragma("schema_version", self._connection.pragma("schema_version") + 1)
 
@@ -350,6 +394,14 @@ def _damaged(where: str, how: str) -> StoreBroken:
         f"{where} is damaged or not a Hypervisor store ({how}). Nothing was changed; "
         "restore a copy or name another path with --store."
     )
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _keep_freed_memory() -> None:

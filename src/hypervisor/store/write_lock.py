@@ -7,14 +7,16 @@ wait is a signal. Where that is not ours to use (a thread, a program with its ow
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
 
-from hypervisor.domain.errors import StoreReadOnly, StoreUnavailable
+from hypervisor.core.errors import StoreFull, StoreReadOnly, StoreUnavailable
 
 LOOKS_BEFORE_SLEEP = 50
 LONGEST_WAIT = 30  # seconds
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _waiting_for = ""  # the store for whose lock this process's main thread waits
 
@@ -24,10 +26,19 @@ class WriteLock:
         self._path = path
         self._file = -1
 
+    @property
+    def handle(self) -> int:
+        return self._file
+
     def open(self) -> None:
         try:
             self._file = os.open(self._path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise StoreFull(
+                    f"no space left for {self._path}.lock. Nothing was changed; "
+                    "free some space and try again."
+                ) from error
             raise StoreReadOnly(
                 f"{self._path}.lock cannot be opened ({error.strerror}). Nothing was changed; "
                 "the folder of a store must be writable."

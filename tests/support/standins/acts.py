@@ -133,6 +133,31 @@ def hangsilent(run: Run) -> None:
 
 
 @act
+def waits(run: Run) -> None:
+    """Its model hangs. The program burns some CPU meanwhile, as the real ones do."""
+    run.voice.begin()
+    run.ask()
+    with Mcp(mcp_access(run)):
+        run.voice.tool()
+        until = time.monotonic() + FOR_EVER
+        while time.monotonic() < until:
+            burn(0.02)
+            time.sleep(0.2)
+
+
+@act
+def works(run: Run) -> None:
+    """A tool is at work for so many seconds, without a word."""
+    run.voice.begin()
+    run.ask()
+    code = f"import time\nuntil = time.monotonic() + {run.argument}\n"
+    code += "while time.monotonic() < until: pass"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+    run.voice.tool()
+    run.report()
+
+
+@act
 def auth(run: Run) -> int:
     run.voice.begin()
     run.note("requests", "-", 401)
@@ -267,12 +292,40 @@ def leaks(run: Run) -> None:
 
 
 @act
+def hoards(run: Run) -> int | None:
+    """It writes its key into its home, then ends as told. Resumed, it looks for it there."""
+    run.voice.begin()
+    run.ask()
+    key = os.environ["STANDIN_KEY"]
+    for folder in (run.home / ".cache", Path(os.environ["TMPDIR"])):
+        path = folder / "snapshot.sh"
+        if run.kept.get("resumed"):
+            run.note("seen", path.name, path.exists() and key in path.read_text())
+        else:
+            folder.mkdir(exist_ok=True)
+            path.write_text(f"export KEY={key}\n")
+    run.voice.tool()
+    if run.argument == "waits" and not run.kept.get("resumed"):
+        run.note("waiting", os.environ.get("HV_TASK", "-"), run.voice.session)
+        time.sleep(FOR_EVER)
+    if run.argument == "crash":
+        return 3
+    run.report("blocked" if run.argument == "blocked" else "completed", reason="no key")
+    return None
+
+
+@act
 def tells(run: Run) -> None:
     """What it was given: its environment, its words, its folders."""
     run.voice.begin()
     run.ask()
-    told = {"env": dict(os.environ), "argv": run.argv, "cwd": os.getcwd(), "prompt": run.prompt,
-            "home": sorted(str(p.relative_to(run.home)) for p in run.home.rglob("*"))}  # fmt: skip
+    told = {
+        "env": dict(os.environ),
+        "argv": run.argv,
+        "cwd": os.getcwd(),
+        "prompt": run.prompt,
+        "home": sorted(str(p.relative_to(run.home)) for p in run.home.rglob("*")),
+    }
     (run.provider / f"told-{os.environ.get('HV_TASK', 'none')}").write_text(json.dumps(told))
     run.voice.tool()
     run.report()
@@ -290,6 +343,36 @@ def flood(run: Run) -> None:
         _write_all(1, b"y" * 100_000)
     _write_all(1, b"\n")
     run.report()
+
+
+@act
+def misfits(run: Run) -> None:
+    """Its data does not fit; resumed, it does so only if it is told to correct it ("twice": never).
+    With "mcp" in its argument it completes the task over MCP."""
+    run.voice.begin()
+    run.ask()
+    run.voice.tool()
+    good, bad = {"count": 3}, {"count": "three"}
+    if run.argument.startswith("mcp"):
+        tries = (bad, bad) if run.argument == "mcptwice" else (bad, good)
+        with Mcp(mcp_access(run)) as server:
+            for data in tries:
+                answer = server.call("complete_task", {"result": {"data": data}})
+                run.note("answers", json.dumps(answer).replace(" ", "_"))
+        run.voice.end("I looked.\nCOMPLETED")
+        return
+    corrects = run.argument != "twice" and "data.count: 'three' is not" in run.prompt
+    report = {"status": "completed", "summary": "counted", "data": good if corrects else bad}
+    run.voice.end(json.dumps(report))
+
+
+@act
+def novel(run: Run) -> None:
+    """An answer of 5 MB, whose last line is the report."""
+    run.voice.begin()
+    run.ask()
+    run.voice.tool()
+    run.voice.end("It was a dark and stormy night.\n" * 160_000 + "COMPLETED: read it")
 
 
 @act
@@ -338,6 +421,22 @@ def mcp(run: Run) -> None:
 
 
 @act
+def goeson(run: Run) -> None:
+    """It blocks its task over MCP, burns some time, and works on as if nothing had happened."""
+    run.voice.begin()
+    run.ask()
+    with Mcp(mcp_access(run)) as server:
+        server.call("block_task", {"reason": "no key"})
+    until = time.process_time() + 0.2
+    while time.process_time() < until:
+        pass
+    for number in range(6_000):
+        run.voice.tool("Write")
+        run.note("wrote", number)
+        time.sleep(0.1)
+
+
+@act
 def pull(run: Run) -> int | None:
     """It claims and completes task after task."""
     run.voice.begin()
@@ -345,7 +444,7 @@ def pull(run: Run) -> int | None:
         while True:
             run.ask()
             answer = server.call("claim_next_task", {"caller": "standin"})
-            token = re.search(r"\b[0-9a-z]{12}\.\d+\.[0-9a-z]{4}\b", json.dumps(answer))
+            token = re.search(r"\b[0-9a-z]{12}\.\d+\.[0-9a-z]{16}\b", json.dumps(answer))
             if token is None:
                 break
             run.note("claimed", token[0])
@@ -358,6 +457,12 @@ def pull(run: Run) -> int | None:
             run.note("done", token[0])
     run.voice.end("QUEUE EMPTY: all done")
     return None
+
+
+def burn(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:

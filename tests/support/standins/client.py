@@ -16,9 +16,11 @@ class Mcp:
 
     def __init__(self, access: dict[str, Any]) -> None:
         self._server = subprocess.Popen(
-            [access["command"], *access["args"]], env=access["env"], stdin=subprocess.PIPE,
+            [access["command"], *access["args"]],
+            env=access["env"],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-        )  # fmt: skip
+        )
         self._number = 0
 
     def __enter__(self) -> Mcp:

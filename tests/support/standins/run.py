@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 
 from tests.support.standins.voices import VOICES
 
+SPAN = re.MULTILINE | re.DOTALL
+
 
 class Run:
     def __init__(self, kind: str, argv: list[str]) -> None:
@@ -51,6 +53,10 @@ class Run:
 
     def ask(self) -> None:
         """One request to the provider. A limit ends the run as the real ones do: late."""
+        if (self.provider / "down").exists():
+            self.note("unreached", os.environ.get("HV_TASK", "-"))
+            self.keep()
+            sys.exit(self.voice.unreachable())
         limit = self.provider / "limit"
         until = float(limit.read_text() or 0) if limit.exists() else 0.0
         answer = 429 if time.time() < until else 200
@@ -81,8 +87,14 @@ class Run:
             sys.exit(42)
         else:
             text = f"No conversation found with session ID: {self.resumes}"
-            event = {"type": "result", "subtype": "error_during_execution", "is_error": True,
-                     "num_turns": 0, "session_id": self.resumes, "errors": [text]}  # fmt: skip
+            event = {
+                "type": "result",
+                "subtype": "error_during_execution",
+                "is_error": True,
+                "num_turns": 0,
+                "session_id": self.resumes,
+                "errors": [text],
+            }
             os.write(1, json.dumps(event).encode() + b"\n")
             os.write(2, text.encode() + b"\n")
         sys.exit(1)
@@ -90,13 +102,29 @@ class Run:
     def report(self, status: str = "completed", **more: Any) -> None:
         """In the way the program was asked to: by the schema, or as a last line."""
         report = {"status": status, "summary": f"did {self.act}", **more}
+        schema = re.search(r"^BEGIN DATA (\w+) \(schema\)\n(.*?)\nEND DATA \1$", self.prompt, SPAN)
+        if schema and status == "completed":
+            report = {"data": fitting(json.loads(schema[2])), **report}
         if self.kind == "claude" and "--json-schema" in self.argv:
             return self.voice.end("as asked", report)
         if self.kind == "codex" and "--output-schema" in self.argv:
             return self.voice.end("", report)
+        if "data" in report:
+            return self.voice.end(f"I looked.\n{json.dumps(report)}")
         told = " / ".join(str(more.get(name, "-")) for name in ("reason", "evidence", "next_step"))
         words = {"completed": f"COMPLETED: did {self.act}"}.get(status, f"{status.upper()}: {told}")
         return self.voice.end(f"I looked.\n{words}")
+
+
+def fitting(schema: dict[str, Any]) -> Any:
+    """The least data that follows a schema."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("type") == "object":
+        return {name: fitting(part) for name, part in schema.get("properties", {}).items()}
+    return {"array": [], "string": "x", "integer": 1, "number": 1, "boolean": True}.get(
+        schema.get("type", "")
+    )
 
 
 def _resumed(kind: str, argv: list[str]) -> str:

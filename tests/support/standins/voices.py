@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import Any
 
 COST = 0.10  # of one request, in the stream of claude
@@ -36,6 +37,10 @@ class Voice:
     def broken(self) -> int:
         raise NotImplementedError
 
+    def unreachable(self) -> int:
+        """The provider cannot be reached."""
+        raise NotImplementedError
+
     def end(self, text: str = "", report: Any = None) -> None: ...
 
 
@@ -51,9 +56,13 @@ class Claude(Voice):
         usage = {"input_tokens": TOKENS[0], "output_tokens": 1, "cache_read_input_tokens": 0}
         self.event(
             "assistant",
-            message={"id": f"msg_{self.requests}", "role": "assistant", "content": list(content),
-                     "usage": usage},
-        )  # fmt: skip
+            message={
+                "id": f"msg_{self.requests}",
+                "role": "assistant",
+                "content": list(content),
+                "usage": usage,
+            },
+        )
 
     def tool(self, name: str = "Bash", answer: str = "fine") -> None:
         self.tools += 1
@@ -65,8 +74,12 @@ class Claude(Voice):
     def deny(self, name: str = "Bash") -> None:
         self.denied.append(name)
         self.event("system", subtype="permission_denied", tool_name=name, tool_use_id="toolu_x")
-        result = {"type": "tool_result", "tool_use_id": "toolu_x", "is_error": True,
-                  "content": f"Permission to use {name} has been denied"}  # fmt: skip
+        result = {
+            "type": "tool_result",
+            "tool_use_id": "toolu_x",
+            "is_error": True,
+            "content": f"Permission to use {name} has been denied",
+        }
         self.event("user", message={"role": "user", "content": [result]})
 
     def say(self, text: str) -> None:
@@ -75,9 +88,14 @@ class Claude(Voice):
     def retry(self, status: int, words: str) -> None:
         error = {429: "rate_limit", 401: "authentication_failed"}.get(status, "server_error")
         self.event(
-            "system", subtype="api_retry", attempt=1, max_retries=10, retry_delay_ms=60_000,
-            error_status=status, error=error,
-        )  # fmt: skip
+            "system",
+            subtype="api_retry",
+            attempt=1,
+            max_retries=10,
+            retry_delay_ms=60_000,
+            error_status=status,
+            error=error,
+        )
 
     def fail(self, status: int, words: str) -> int:
         self._result(f"API Error: {status} {words}", is_error=True, api_error_status=status)
@@ -87,6 +105,20 @@ class Claude(Voice):
         self._result("API Error: Connection error.", is_error=True, terminal_reason="api_error")
         return 1
 
+    def unreachable(self) -> int:
+        self.event(
+            "system",
+            subtype="api_retry",
+            attempt=1,
+            max_retries=3,
+            retry_delay_ms=610,
+            error_status=None,
+            error="unknown",
+        )
+        time.sleep(0.2)
+        self._result("API Error: Connection refused (ECONNREFUSED)", is_error=True)
+        return 1
+
     def end(self, text: str = "", report: Any = None) -> None:
         more = {} if report is None else {"structured_output": report}
         self._result(text, **more)
@@ -94,18 +126,33 @@ class Claude(Voice):
     def _result(self, text: str, **more: Any) -> None:
         given = TOKENS[0] * self.requests, TOKENS[1] * self.requests
         cost = round(COST * self.requests, 6)
-        usage = {"input_tokens": given[0], "output_tokens": given[1], "cache_read_input_tokens": 0,
-                 "cache_creation_input_tokens": 0}  # fmt: skip
-        of_model = {"inputTokens": given[0], "outputTokens": given[1], "cacheReadInputTokens": 0,
-                    "cacheCreationInputTokens": 0, "costUSD": cost}  # fmt: skip
+        usage = {
+            "input_tokens": given[0],
+            "output_tokens": given[1],
+            "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+        }
+        of_model = {
+            "inputTokens": given[0],
+            "outputTokens": given[1],
+            "cacheReadInputTokens": 0,
+            "cacheCreationInputTokens": 0,
+            "costUSD": cost,
+        }
         event = {
-            "subtype": "success", "is_error": False, "num_turns": self.requests, "result": text,
-            "usage": usage, "total_cost_usd": round(COST * (self.requests + self.earlier), 6),
-            "modelUsage": {"fake": of_model}, "api_error_status": None,
+            "subtype": "success",
+            "is_error": False,
+            "num_turns": self.requests,
+            "result": text,
+            "usage": usage,
+            "total_cost_usd": round(COST * (self.requests + self.earlier), 6),
+            "modelUsage": {"fake": of_model},
+            "api_error_status": None,
             "model_usage_since_last_result": {"fake": of_model},
             "permission_denials": [{"tool_name": name} for name in self.denied],
-            "terminal_reason": "completed", **more,
-        }  # fmt: skip
+            "terminal_reason": "completed",
+            **more,
+        }
         self.event("result", **event)
 
 
@@ -119,8 +166,14 @@ class Codex(Voice):
 
     def tool(self, name: str = "Bash", answer: str = "fine") -> None:
         self.tools += 1
-        item = {"id": f"item_{self.tools}", "type": "command_execution", "command": "x",
-                "aggregated_output": answer, "exit_code": 0, "status": "completed"}  # fmt: skip
+        item = {
+            "id": f"item_{self.tools}",
+            "type": "command_execution",
+            "command": "x",
+            "aggregated_output": answer,
+            "exit_code": 0,
+            "status": "completed",
+        }
         self.line(type="item.started", item={**item, "status": "in_progress", "exit_code": None})
         self.line(type="item.completed", item=item)
 
@@ -144,12 +197,22 @@ class Codex(Voice):
         self.line(type="turn.failed", error={"message": message})
         return 1
 
+    def unreachable(self) -> int:
+        """It waits for the network, for ever."""
+        while True:
+            told = "waiting for network (Connection failed: error sending request)"
+            self.line(type="error", message=f"Reconnecting... {told}")
+            time.sleep(1)
+
     def end(self, text: str = "", report: Any = None) -> None:
         if text or report is not None:
             self.say(text or json.dumps(report))
         used = self.requests + self.earlier
-        usage = {"input_tokens": TOKENS[0] * used, "cached_input_tokens": 0,
-                 "output_tokens": TOKENS[1] * used}  # fmt: skip
+        usage = {
+            "input_tokens": TOKENS[0] * used,
+            "cached_input_tokens": 0,
+            "output_tokens": TOKENS[1] * used,
+        }
         self.line(type="turn.completed", usage=usage)
 
 
@@ -186,14 +249,25 @@ class Gemini(Voice):
         self.result("error", error={"type": "unknown", "message": "[API Error: terminated]"})
         return 1
 
+    def unreachable(self) -> int:
+        words = "exception TypeError: fetch failed sending request"
+        self.err(f"Attempt 1 failed. Retrying with backoff... Error: {words}")
+        time.sleep(0.2)
+        self.result("error", error={"type": "unknown", "message": f"[API Error: {words}]"})
+        return 1
+
     def end(self, text: str = "", report: Any = None) -> None:
         if text or report is not None:
             self.say(text or json.dumps(report))
         self.result("success")
 
     def result(self, status: str, **more: Any) -> None:
-        stats = {"input_tokens": TOKENS[0] * self.requests, "cached": 0,
-                 "output_tokens": TOKENS[1] * self.requests, "tool_calls": self.tools}  # fmt: skip
+        stats = {
+            "input_tokens": TOKENS[0] * self.requests,
+            "cached": 0,
+            "output_tokens": TOKENS[1] * self.requests,
+            "tool_calls": self.tools,
+        }
         self.line(type="result", status=status, stats=stats, **more)
 
 

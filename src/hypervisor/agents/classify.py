@@ -1,0 +1,175 @@
+"""Classify how an agent's run ended, from evidence, the surest first.
+
+1. The ledger: how the claim was ended, if it was.
+2. The structured report, unless the stream shows that nothing could have been done.
+3. An error that the stream reported and the agent did not overcome.
+4. The last line of the agent's last message.
+5. The exit code. It proves nothing when it is 0: agents end so after being refused
+   every tool, after SIGTERM, and with an error in the middle of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypervisor.agents import stream_state as kinds
+from hypervisor.agents.final_report import (
+    BLOCKED,
+    COMPLETED,
+    EMPTY,
+    FAILED,
+    report_in,
+    structured_in,
+)
+from hypervisor.agents.outcome import OUTCOMES, RELEASE, RETRY, Outcome
+from hypervisor.agents.stream_state import StreamError, StreamState
+from hypervisor.queue.attempt import Ended
+
+BY_ERROR = {
+    kinds.QUOTA: "quota",
+    kinds.OVERLOAD: "overload",
+    kinds.AUTH: "auth",
+    kinds.BILLING: "billing",
+    kinds.ACCESS: "no_access",
+    kinds.REQUEST: "bad_request",
+    kinds.SERVER: "server_error",
+    kinds.NETWORK: "network",
+    kinds.STREAM: "stream_error",
+    kinds.TURNS: "max_turns",
+    kinds.BUDGET: "over_budget",
+    kinds.RESUME: "lost_session",
+}
+COOLDOWN_KINDS = {BY_ERROR[kind]: kind for kind in (kinds.QUOTA, *kinds.OUTAGES)}  # by outcome
+NEXT_STEPS = {
+    "tools_denied": "Allow them with --allow TOOL, or give the batch --permissions full.",
+    "auth": "Log in to the agent, or set its key in the environment; `hv agents` tells which.",
+    "billing": "Add credit at the provider, or use the key of another account.",
+    "no_access": "Choose another model with --model, or ask the provider for access.",
+    "max_turns": "Give it more with --turns, or make the task smaller.",
+    "over_budget": "Give it more with --task-budget, or make the task smaller.",
+    "bad_request": "Look at the output: a wrong model's name is the usual cause.",
+}
+LONGEST = 2_000
+
+
+def classify(
+    state: StreamState,
+    ended: Ended,
+    ledger: str | None,
+    wants_report: bool = True,
+    stopped: bool = False,
+    hung: bool = False,
+    codes: Mapping[int, str] | None = None,
+) -> Outcome:
+    """The outcome of a run that has ended.
+
+    `ledger` is how the attempt ended there, None if it has not. `stopped`: we ended it on
+    request, not because of what the stream reported. `hung`: we ended it because it kept running
+    after its end event. `codes` are the profile's exit codes. Without `wants_report` (a run that
+    claims by itself, a probe) an end without one is fine."""
+    if ledger is not None:
+        return _outcome("settled", f"it ended the claim as {ledger}")
+    if stopped:
+        return _outcome("stopped", "it was stopped")
+    structured = structured_in(state)
+    if structured is not None:
+        return _from_report(structured, state)
+    if state.error is not None:
+        return _from_error(state.error, state, ended)
+    report = report_in(state)
+    if report is not None and not (report["status"] == EMPTY and wants_report):
+        return _from_report(report, state)
+    return _from_exit(state, ended, wants_report, hung, codes or {})
+
+
+def _from_report(report: dict[str, Any], state: StreamState) -> Outcome:
+    status = report["status"]
+    result = {name: value for name, value in report.items() if name != "status"}
+    if all_denied(state):  # whatever it says of that
+        return _denied(state, report.get("reason", ""))
+    if status in (COMPLETED, EMPTY):
+        return _outcome("completed", result=result)
+    name = {BLOCKED: "blocked", FAILED: "refused"}[status]
+    return _outcome(
+        name,
+        report.get("reason") or report.get("summary") or f"it reported {status} without a reason",
+        report.get("evidence", ""),
+        report.get("next_step", ""),
+        result,
+    )
+
+
+def all_denied(state: StreamState) -> bool:
+    """Whether tools were refused and none was ever carried out."""
+    return bool(state.denied) and state.tools <= 0
+
+
+def _from_error(error: StreamError, state: StreamState, ended: Ended) -> Outcome:
+    name = BY_ERROR.get(error.kind) or ("stream_error" if ended.ok else "crashed")
+    status = f" (HTTP {error.status})" if error.status else ""
+    text = " ".join(error.text.split())
+    outcome = _outcome(name, f"{OUTCOMES[name][1]}{status}", text or _last_message(state))
+    # An unknown error may never go away.
+    return outcome if error.kind in BY_ERROR else outcome._replace(follows=RETRY)
+
+
+def cooldown_error(outcome: Outcome, error: StreamError | None, reason: str) -> StreamError | None:
+    """The error for which the account has to cool down, None if it need not."""
+    kind = COOLDOWN_KINDS.get(outcome.name)
+    if kind is None or outcome.follows != RELEASE:
+        return None
+    return error if error is not None and error.kind == kind else StreamError(kind, reason)
+
+
+def _from_exit(
+    state: StreamState, ended: Ended, wants_report: bool, hung: bool, codes: Mapping[int, str]
+) -> Outcome:
+    """Neither a report nor an error: what is left is how the program ended."""
+    kind = codes.get(ended.exit_code) if ended.exit_code else None
+    if kind is not None and not hung:
+        return _from_error(StreamError(kind, f"exit code {ended.exit_code}"), state, ended)
+    if state.mcp == "dead":
+        return _outcome("mcp_dead", evidence=_last_message(state))
+    if all_denied(state):
+        return _denied(state)
+    if hung:
+        return _without_report("hung", state, wants_report)
+    if not ended.ok:
+        return _outcome("crashed", f"the agent ended badly: {ended.reason()}", _last_message(state))
+    if state.closes and not state.ended:
+        # Some end with 0 when they are killed; what they never do then is to close their stream.
+        return _outcome("crashed", "the agent ended without its closing word", _last_message(state))
+    return _without_report("nothing_done", state, wants_report)
+
+
+def _without_report(name: str, state: StreamState, wants_report: bool) -> Outcome:
+    if not wants_report and state.ok is not False:
+        return _outcome("completed", result={"summary": _last_message(state)})
+    return _outcome(name, evidence=_last_message(state))
+
+
+def _denied(state: StreamState, reason: str = "") -> Outcome:
+    names = ", ".join(dict.fromkeys(state.denied))
+    evidence = reason or " ".join(state.message.split())
+    return _outcome("tools_denied", f"every tool it asked for was refused: {names}", evidence)
+
+
+def _last_message(state: StreamState) -> str:
+    denied = ", ".join(dict.fromkeys(state.denied))
+    message = " ".join(state.message.split())[-LONGEST:]
+    return f"{message} (refused: {denied})".strip() if denied else message
+
+
+def _outcome(
+    name: str, reason: str = "", evidence: str = "", next_step: str = "", result: Any = None
+) -> Outcome:
+    follows, meaning = OUTCOMES[name]
+    return Outcome(
+        name,
+        follows,
+        (reason or meaning)[:LONGEST],
+        evidence[:LONGEST],
+        next_step or NEXT_STEPS.get(name, ""),
+        result,
+    )

@@ -1,0 +1,134 @@
+"""Where an agent's program is: the native one behind the script that npm installs, if there is one.
+
+The script would cost memory and swallow signals.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+
+from hypervisor.agents.installed import Found
+from hypervisor.agents.profile import AgentProfile
+
+SCRIPTS = (".js", ".cjs", ".mjs")
+MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+VERSION_PATIENCE = 20.0
+
+
+def find(profile: AgentProfile, given: Mapping[str, str] | None = None) -> Found:
+    """The program and its version. `given` is the environment in which it is looked for."""
+    env = os.environ if given is None else given
+    path = locate(profile, env)
+    if not path:
+        return Found(problem=f"there is no program {profile.program} on PATH")
+    try:
+        stamp = os.stat(path).st_mtime_ns
+    except OSError as error:
+        return Found(problem=f"{path}: {error.strerror}")
+    version, problem = _version(path, stamp, env.get("PATH", os.defpath))
+    return Found(path, version, problem or _login_problem(profile, env))
+
+
+def locate(profile: AgentProfile, given: Mapping[str, str]) -> str:
+    """The path of the program, "" if there is none."""
+    program = os.path.expanduser(profile.program)
+    path = shutil.which(program, path=given.get("PATH", os.defpath))
+    if path is None:
+        return ""
+    real = os.path.realpath(path)
+    if not real.endswith(SCRIPTS):
+        return os.path.abspath(path)
+    return next(_native(real, os.path.basename(path)), os.path.abspath(path))
+
+
+def _native(script: str, name: str) -> Iterator[str]:
+    """npm puts the program for this machine into a package of its own, beside or below."""
+    package = _package(os.path.dirname(script))
+    if package is None:
+        return
+    machine = MACHINES.get(platform.machine().lower(), platform.machine())
+    kind = f"{platform.system().lower()}-{machine}"
+    own = os.path.basename(package)
+    scope = os.path.basename(os.path.dirname(package))
+    folders = [
+        f"{package}-{kind}",
+        os.path.join(package, "node_modules", f"{own}-{kind}"),
+        os.path.join(package, "node_modules", scope, f"{own}-{kind}"),
+    ]
+    for folder in folders:
+        for place in (folder, os.path.join(folder, "bin"), *_vendored(folder)):
+            path = os.path.join(place, name)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                yield path
+
+
+def _vendored(folder: str) -> list[str]:
+    with suppress(OSError):
+        vendor = os.path.join(folder, "vendor")
+        return [
+            os.path.join(vendor, each, sub)
+            for each in sorted(os.listdir(vendor))
+            for sub in ("bin", "codex")
+        ]
+    return []
+
+
+def _package(folder: str) -> str | None:
+    while folder != os.path.dirname(folder):
+        if os.path.exists(os.path.join(folder, "package.json")):
+            with suppress(OSError, ValueError), open(os.path.join(folder, "package.json")) as file:
+                if json.load(file).get("name"):
+                    return folder
+        folder = os.path.dirname(folder)
+    return None
+
+
+@lru_cache
+def _version(path: str, stamp: int, search: str) -> tuple[str, str]:
+    """What `--version` says, and what went wrong. `stamp` is there for the cache."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="hv-version-") as home:
+        try:
+            ended = subprocess.run(
+                [path, "--version"],
+                env={"PATH": search, "HOME": home, "TMPDIR": home},
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=VERSION_PATIENCE,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired:
+            return "", f"--version did not answer within {VERSION_PATIENCE:.0f} s"
+        except OSError as error:
+            return "", f"it cannot be started: {error.strerror}"
+    said = (ended.stdout or ended.stderr).decode("utf-8", "replace").strip()
+    if ended.returncode:
+        first = said.splitlines()[0][:200] if said else f"exit code {ended.returncode}"
+        return "", f"--version failed: {first}"
+    return (said.splitlines()[0][:80] if said else ""), ""
+
+
+def _login_problem(profile: AgentProfile, given: Mapping[str, str]) -> str:
+    """A key or a login has to be there; whether it is right only a call can tell."""
+    if not profile.keys and not profile.login:
+        return ""
+    home = given.get("HOME", "")
+    if any(given.get(name) for name in profile.keys):
+        return ""
+    if any(os.path.exists(os.path.join(home, name)) for name in profile.login):
+        return ""
+    names = " or ".join(profile.keys)
+    if profile.login:
+        return (
+            f"not logged in: start it once by hand and log in{f', or set {names}' if names else ''}"
+        )
+    return f"no key: set {names}"

@@ -1,0 +1,192 @@
+"""How each agent program is told of our MCP server: files in its private home, never its argv."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from hypervisor.agents.profile import EDIT, FULL, AgentProfile
+from hypervisor.runs.spec import RunSpec
+
+SERVER = "hypervisor"
+# As launch.py starts workers: no PATH, no PYTHONPATH and no current directory has a say.
+COMMAND = sys.executable
+ARGUMENTS = ("-I", "-c", "from hypervisor.app import main; main()", "mcp")
+TOOLS = ("--tools", "worker")
+# What the server's own process needs to reach the store as this worker does.
+PASSED = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "XDG_RUNTIME_DIR",
+    "XDG_DATA_HOME",
+    "HV_ACTOR",
+    "LOGNAME",
+    "PGPASSWORD",
+    "PGPASSFILE",
+    "PGSERVICEFILE",
+    "PGSSLKEY",
+)
+
+
+class McpAccess(NamedTuple):
+    """What the MCP server of an attempt is told. `token` for an attempt whose claim the worker
+    holds; else the keeper's process, under which the agent's own claims are made."""
+
+    store: str
+    batch: str
+    token: str = ""
+    keeper_pid: int = 0
+    keeper_name: str = ""
+    pull: int = 0
+    capabilities: tuple[str, ...] = ()
+    mark: tuple[str, str] = ("", "")  # a variable by which leftovers are found, and its value
+
+    def env(self, given: Mapping[str, str]) -> dict[str, str]:
+        env = {name: given[name] for name in PASSED if given.get(name)}
+        env |= {"HYPERVISOR_STORE": self.store, "HV_BATCH": self.batch}
+        if self.token:
+            env["HV_TOKEN"] = self.token
+        if self.keeper_pid:
+            env["HV_KEEPER_PID"] = str(self.keeper_pid)
+            env["HV_KEEPER_NAME"] = self.keeper_name
+            env["HV_PULL"] = str(self.pull)
+        if self.capabilities:
+            env["HV_CAPABILITIES"] = ",".join(self.capabilities)
+        name, value = self.mark
+        return {**env, name: value} if name else env
+
+
+class Written(NamedTuple):
+    path: str
+    env: dict[str, str]  # by which the program finds it, where it does not look there by itself
+
+
+def write(
+    profile: AgentProfile, home: str, env: dict[str, str], spec: RunSpec, given: Mapping[str, str]
+) -> Written:
+    """Write the file that programs of this kind read."""
+    stream = profile.stream
+    name, content = FORMS.get(stream, _claude)(env, spec)
+    address = given.get("OPENAI_BASE_URL")
+    if stream == "codex" and address:  # it no longer heeds the variable
+        content = f"openai_base_url = {_toml(address)}\n{content}"
+    if stream == "codex":  # the commands it runs need no key
+        content += f"[shell_environment_policy]\nexclude = {_toml(list(profile.keys))}\n"
+    if stream == "gemini":
+        content = json.dumps({**json.loads(content), **_gemini_login(given)}, indent=1)
+    path = os.path.join(home, name)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    write_own(path, content)
+    return Written(
+        path,
+        {"codex": {"CODEX_HOME": os.path.dirname(path)}, "opencode": {"OPENCODE_CONFIG": path}}.get(
+            stream, {}
+        ),
+    )
+
+
+def write_own(path: str, content: str) -> None:
+    """Write a file in a home. An earlier agent may have put anything there: a link that leads
+    elsewhere, a pipe that nobody reads, a folder."""
+    for old in (path, path + ".new"):
+        with suppress(OSError):
+            os.unlink(old)
+        shutil.rmtree(old, ignore_errors=True)
+    handle = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(content)
+    os.rename(path + ".new", path)
+
+
+def _entry(env: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"command": COMMAND, "args": [*ARGUMENTS, *TOOLS], "env": env, **more}
+
+
+def _servers(entry: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"mcpServers": {SERVER: entry}, **more}, indent=1)
+
+
+def _claude(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+    return "mcp.json", _servers(_entry(env, type="stdio", alwaysLoad=True))
+
+
+def _copilot(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+    return "mcp.json", _servers(_entry(env, type="local", tools=["*"]))
+
+
+def _gemini(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+    turns = {"model": {"maxSessionTurns": spec.turns}} if spec.turns else {}
+    general = {"maxAttempts": 3, "enableAutoUpdate": False}
+    return ".gemini/settings.json", _servers(_entry(env, trust=True), general=general, **turns)
+
+
+def _gemini_login(given: Mapping[str, str]) -> dict[str, Any]:
+    """Which of its ways to log in it takes: with an address of the user's it guesses wrongly."""
+    vertex = given.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("1", "true")
+    key = given.get("GEMINI_API_KEY") and "gemini-api-key"
+    kind = "vertex-ai" if vertex else key or "oauth-personal"
+    return {"security": {"auth": {"selectedType": kind}}}
+
+
+def _qwen(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+    entry = _entry(env, trust=True)
+    return ".qwen/settings.json", _servers(entry, tools={"toolSearch": {"enabled": False}})
+
+
+def _opencode(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+    entry = {
+        "type": "local",
+        "command": [COMMAND, *ARGUMENTS, *TOOLS],
+        "environment": env,
+        "enabled": True,
+        "timeout": 120_000,
+    }
+    config = {"mcp": {SERVER: entry}, "permission": _opencode_permissions(spec)}
+    return "opencode.json", json.dumps(config, indent=1)
+
+
+def _opencode_permissions(spec: RunSpec) -> dict[str, str]:
+    """Its words for the modes. What would be asked is refused: nobody is there to answer."""
+    edits = "allow" if spec.permissions in (EDIT, FULL) else "deny"
+    rest = "allow" if spec.permissions == FULL else "deny"
+    rules = {"edit": edits, "bash": rest, "webfetch": rest, "external_directory": rest}
+    return rules | dict.fromkeys(spec.allow, "allow")
+
+
+def _codex(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+    """JSON's strings and lists are TOML's too."""
+    lines = [
+        f"[mcp_servers.{SERVER}]",
+        f"command = {_toml(COMMAND)}",
+        f"args = {_toml([*ARGUMENTS, *TOOLS])}",
+        "required = true",
+        "startup_timeout_sec = 120",  # 10 s are too short on a busy host
+        'default_tools_approval_mode = "approve"',
+        f"[mcp_servers.{SERVER}.env]",
+        *(f"{_toml(name)} = {_toml(value)}" for name, value in env.items()),
+        "[features]",
+        "plugins = false",
+        "shell_snapshot = false",  # a file in its home with the whole environment, keys included
+    ]
+    return ".codex/config.toml", "\n".join(lines) + "\n"
+
+
+def _toml(value: str | list[str]) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+FORMS: dict[str, Callable[[dict[str, str], RunSpec], tuple[str, str]]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+    "opencode": _opencode,
+    "qwen": _qwen,
+    "copilot": _copilot,
+}

@@ -1,0 +1,198 @@
+"""The pools of agents: which agent may work on a batch now, and how many of it.
+
+An account that met a limit rests. Once its time is over one agent goes first;
+when the provider answers it, the brake is lifted and the others follow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hypervisor.agents.cooldown import outage_text
+from hypervisor.agents.routing import AUTO
+from hypervisor.agents.session_recorder import OUTAGE, got_through
+from hypervisor.resources.staffing import Demand, Pool, capped
+from hypervisor.runs.spec import BATCH, Pause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from hypervisor.agents.cooldown import Cooldown
+    from hypervisor.agents.profile import AgentProfile
+    from hypervisor.agents.session import AgentSession
+    from hypervisor.queue.context import Context
+    from hypervisor.runs.spec import RunSpec
+
+AGENTS_PER_HOST = 5
+STAGGER_MS = 300
+ANSWERED_MS = 45_000  # one that has gone on for so long has been let through
+MOST_IN_VAIN = 3
+FEW = 20
+ACTOR = "supervisor"
+
+
+class AgentPools:
+    def __init__(self, hv: Context, spec_of: Callable[[str], RunSpec]) -> None:
+        self.hv, self.spec_of = hv, spec_of
+        self.now = 0
+        self.next_start = 0
+        self.in_vain: Counter[Pool] = Counter()
+        self.known: dict[Pool, set[str]] = {}
+        self.told: set[tuple[str, int]] = set()
+        self._brakes: dict[str, Cooldown] | None = None
+        self._accounts: dict[Pool, str] = {}
+
+    def begin(self, now: int) -> None:
+        """A new tick: what was known of brakes and accounts may have changed."""
+        self.now, self._brakes = now, None
+        self._accounts.clear()
+
+    # Who may work on what
+
+    def agents_of(self, batch: str) -> tuple[str, ...]:
+        """All that may ever work on a batch; "" stands for commands and functions."""
+        spec = self.spec_of(batch)
+        named = () if spec.agent in ("", AUTO) else (spec.agent,)
+        found = dict.fromkeys((*named, *spec.agents, spec.fallback))
+        return tuple(name for name in found if name) if spec.agent else ("",)
+
+    def serves(self, pool: Pool) -> bool:
+        """Whether the pool may work on its batch at this time."""
+        spec = self.spec_of(pool.batch)
+        if pool.agent not in self.agents_of(pool.batch):
+            return False
+        if spec.agent in ("", AUTO, pool.agent):
+            return True
+        first = Pool(pool.batch, spec.agent)
+        return pool.agent == spec.fallback and bool(self.rest(first) or self.is_probed(first))
+
+    def capabilities(self, pool: Pool) -> set[str]:
+        """What workers of the pool can do. A fallback takes what those who rest would."""
+        able = set(self.hv.settings.capabilities)
+        if pool.agent:
+            profile = self._profile(pool)
+            able |= {*(profile.capabilities if profile else ()), f"agent:{pool.agent}"}
+        if pool.agent and pool.agent == self.spec_of(pool.batch).fallback:
+            others = self.agents_of(pool.batch)
+            able |= {f"agent:{each}" for each in others if self.rest(Pool(pool.batch, each))}
+        return able
+
+    def expected(self, pool: Pool) -> int | None:
+        """The memory that one agent may need: what was learned, else what its profile says."""
+        learned = self.hv.store.setting(f"peak agent {pool.agent}")
+        profile = self._profile(pool)
+        return int(learned) if learned is not None else profile.memory if profile else None
+
+    # How many
+
+    def limited(self, demands: list[Demand], limit_of: Mapping[str, int]) -> list[Demand]:
+        """No more than the batch, the agent and its account may have."""
+        pools = [demand.pool for demand in demands if demand.pool.agent]
+        if not pools:
+            return demands
+        demands = [d if self.may_work(d.pool) else d._replace(workers=0) for d in demands]
+        for account in sorted({self.account(pool) for pool in pools if self.is_probed(pool)}):
+            demands = capped(demands, {p for p in pools if self.account(p) == account}, 1)
+        for batch in sorted({pool.batch for pool in pools}):
+            demands = capped(demands, {p for p in pools if p.batch == batch}, limit_of[batch])
+        for name in sorted({pool.agent for pool in pools}):
+            profile = self.hv.settings.agents.get(name)
+            if profile is not None and profile.workers is not None:
+                demands = capped(demands, {p for p in pools if p.agent == name}, profile.workers)
+        return demands
+
+    def may_work(self, pool: Pool) -> bool:
+        return self.serves(pool) and self.rest(pool) is None
+
+    def may_start(self) -> bool:
+        """Agents are started one after the other; asking takes the turn."""
+        late = self.now - self.next_start
+        if -STAGGER_MS <= late < 0:  # earlier than that, and the clock was put back
+            return False
+        self.next_start = (self.next_start if 0 <= late < STAGGER_MS else self.now) + STAGGER_MS
+        return True
+
+    def _profile(self, pool: Pool) -> AgentProfile | None:
+        return self.hv.settings.agents.get(pool.agent)
+
+    # Brakes
+
+    def account(self, pool: Pool) -> str:
+        if pool not in self._accounts:
+            profile = self._profile(pool)
+            self._accounts[pool] = self.hv.launcher.account(pool.batch, profile) if profile else ""
+        return self._accounts[pool]
+
+    def rest(self, pool: Pool) -> Cooldown | None:
+        """The brake that keeps a pool from working."""
+        brake = self._brake(pool)
+        return brake if brake is not None and brake.until > self.now else None
+
+    def is_probed(self, pool: Pool) -> bool:
+        """Whether the rest is over but nobody has been let through yet."""
+        brake = self._brake(pool)
+        if brake is None or brake.until > self.now:
+            return False
+        found = self.hv.store.sessions(batch=pool.batch, limit=FEW)
+        if any(self._was_let_through(each, brake) for each in found):
+            self.hv.store.lift_brake(brake.account, ACTOR, self.now)
+            self._brakes = None
+            return False
+        return True
+
+    def _brake(self, pool: Pool) -> Cooldown | None:
+        if self._brakes is None:
+            self._brakes = {each.account: each for each in self.hv.store.brakes()}
+        return self._brakes.get(self.account(pool)) if self._brakes and pool.agent else None
+
+    def _was_let_through(self, each: AgentSession, brake: Cooldown) -> bool:
+        if each.account != brake.account or each.started_at < brake.until:
+            return False
+        if each.outcome is None and self.now - each.started_at >= ANSWERED_MS:
+            return True
+        return each.outcome not in ("quota", *OUTAGE) and got_through(each)
+
+    def resting(self, waiting: Collection[Pool]) -> list[Cooldown]:
+        """The brakes that keep work waiting."""
+        return list({b.account: b for b in map(self.rest, waiting) if b is not None}.values())
+
+    def tell(self, resting: list[Cooldown]) -> None:
+        """Nobody works because of these: said once of each."""
+        for brake in resting:
+            if (brake.account, brake.until) not in self.told:
+                self.told.add((brake.account, brake.until))
+                said = outage_text(brake, self.now) if brake.is_outage else _limit_text(brake)
+                data = {"account": brake.account, "until": brake.until, "said": said}
+                self.hv.store.note("rest", data, ACTOR, now=self.now)
+
+    # Agents that come in vain
+
+    def watch(
+        self, crew: Mapping[Pool, set[str]], leaving: set[str], waiting: Collection[Pool]
+    ) -> None:
+        """Workers that come, find nothing they can do and go would come again for ever."""
+        for pool, before in self.known.items():
+            here = crew.get(pool, set())
+            gone = before - here
+            if any(self.hv.store.sessions(worker=each, limit=1) for each in gone):
+                self.in_vain[pool] = 0
+            elif gone and not here and pool in waiting and self.may_work(pool):
+                self.in_vain[pool] += 1
+                if self.in_vain[pool] >= MOST_IN_VAIN:
+                    self._give_up(pool)
+        self.known = {pool: those - leaving for pool, those in crew.items() if pool.agent}
+
+    def _give_up(self, pool: Pool) -> None:
+        self.in_vain[pool] = 0
+        why = (
+            f"{MOST_IN_VAIN} times agents ({pool.agent}) came and began nothing; "
+            "supervisor.log beside the store may say why. Then: hv resume"
+        )
+        self.hv.store.pause(Pause(BATCH, pool.batch, why, ACTOR, 0), self.now)
+
+
+def _limit_text(brake: Cooldown) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(brake.until / 1000))
+    return f"work waits until {at} UTC: {brake.account} rests ({brake.reason})"

@@ -1,0 +1,126 @@
+"""The agent programs of this host, for whoever wants to know of them before anything runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+
+from hypervisor.agents import discovery
+from hypervisor.agents.budget import cost_micros
+from hypervisor.agents.classify import classify
+from hypervisor.agents.command_line import Asked, words
+from hypervisor.agents.homes import Home
+from hypervisor.agents.installed import Found, Preview, Probed
+from hypervisor.agents.mcp_config import McpAccess
+from hypervisor.agents.profile import AgentProfile
+from hypervisor.agents.prompt_files import Prompts
+from hypervisor.agents.setup import Prompt, equip, used
+from hypervisor.agents.stream_state import StreamState
+from hypervisor.agents.streams import parser
+from hypervisor.agents.transcript_writer import Redactor
+from hypervisor.inputs.template import Item
+from hypervisor.queue.attempt import Ended
+from hypervisor.queue.task import Task
+from hypervisor.runs.processes import tree
+from hypervisor.runs.processes.environment import agent_environment
+from hypervisor.runs.spec import RunSpec
+
+QUESTION = "Answer with the one word OK. Use no tools."
+GRACE = 1.0
+
+
+class LocalAgents:
+    def __init__(self, data: str, prompts: str, given: Mapping[str, str] | None = None) -> None:
+        """`prompts` is where the frames of prompts are."""
+        self._data, self._prompts = data, prompts
+        self._given = os.environ if given is None else given
+
+    def find(self, profile: AgentProfile) -> Found:
+        return discovery.find(profile, self._given)
+
+    def preview(self, profile: AgentProfile, spec: RunSpec, task: Task, item: Item) -> Preview:
+        prompts = Prompts(spec, self._prompts)
+        pulls = spec.mode == "pull"
+        prompt = prompts.pull("worker-PID") if pulls else prompts.write(task, item)
+        asked = Asked(
+            "PROMPT",
+            "",
+            spec.permissions,
+            spec.allow,
+            "MCP.json",
+            spec.model,
+            spec.turns,
+            spec.task_budget,
+            "SCHEMA",
+            "SCHEMA.json",
+        )
+        program = discovery.locate(profile, self._given) or profile.program
+        names = sorted({*agent_environment(profile, self._given), "HOME", "TMPDIR"})
+        argv = (program, *words(profile, asked))
+        return Preview(argv, prompt, spec.cwd, tuple(names), profile.sandbox)
+
+    def probe(self, profile: AgentProfile, spec: RunSpec, seconds: float) -> Probed:
+        began = time.monotonic()
+        tree.become_reaper()
+        with tempfile.TemporaryDirectory(prefix="hv-probe-", ignore_cleanup_errors=True) as folder:
+            state, ended = self._one_turn(profile, spec, folder, seconds)
+        outcome = classify(state, ended, None, wants_report=False, codes=profile.codes)
+        cost, estimated = cost_micros(state, profile.price)
+        ok = outcome.name == "completed"
+        told = (
+            " ".join(state.message.split())[:300] if ok else _why(outcome.reason, outcome.evidence)
+        )
+        took = round((time.monotonic() - began) * 1000)
+        return Probed(ok, outcome.name, told, took, state.tokens, cost, estimated)
+
+    def _one_turn(
+        self, profile: AgentProfile, spec: RunSpec, folder: str, seconds: float
+    ) -> tuple[StreamState, Ended]:
+        home = Home(folder, os.path.join(folder, "home"), os.path.join(folder, "tmp"))
+        for each in (home.home, home.tmp):
+            os.mkdir(each, 0o700)
+        # A store of its own: the connection over MCP is part of what has to work.
+        access = McpAccess(os.path.join(folder, "store.db"), "")
+        ready = equip(
+            profile,
+            spec._replace(cwd=home.tmp),
+            home,
+            Prompt(QUESTION),
+            access,
+            self._given,
+            program=discovery.locate(profile, self._given),
+        )
+        agent = subprocess.Popen(
+            ready.argv,
+            env=ready.env,
+            cwd=ready.cwd,
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            said, _ = agent.communicate(ready.stdin or b"", seconds)
+            code, error = agent.returncode, None
+        except subprocess.TimeoutExpired as late:
+            said, code, error = late.stdout or b"", None, f"no answer within {seconds:.0f} s"
+        finally:
+            tree.stop_descendants(GRACE)
+            agent.poll()
+        state = used(profile, home, _parsed(profile, said, ready.secrets))
+        return state, Ended(code, None, 0.0, 0, error=error)
+
+
+def _parsed(profile: AgentProfile, output: bytes, secrets: Collection[str]) -> StreamState:
+    state, parse = StreamState(), parser(profile.stream)
+    clean = Redactor(secrets).clean(output.decode("utf-8", "replace"))
+    for line in clean.splitlines():
+        state = parse(state, line).state
+    return state
+
+
+def _why(reason: str, evidence: str) -> str:
+    return f"{reason}: {evidence}"[:500] if evidence else reason

@@ -1,0 +1,247 @@
+"""Runs an agent as an attempt: as LocalRunner does with commands, and listens to what it says.
+
+The pipe wakes whoever waits, but only for what is worth a look: a session's name, trouble, the
+last word. An agent that does not end after its last word is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hypervisor.agents.homes import AgentHomes, Home
+from hypervisor.agents.mcp_config import ARGUMENTS, McpAccess
+from hypervisor.agents.profile import AgentProfile
+from hypervisor.agents.scratch import Scratch
+from hypervisor.agents.scrubbing import scrub
+from hypervisor.agents.setup import Prepared, Prompt, equip, secrets_of, used
+from hypervisor.agents.stream_events import Parse
+from hypervisor.agents.stream_state import StreamState
+from hypervisor.agents.transcript_writer import Channel, Redactor, TranscriptWriter
+from hypervisor.inputs.template import Item
+from hypervisor.queue.attempt import Ended
+from hypervisor.resources.cgroup import Group
+from hypervisor.runs.processes import tree
+from hypervisor.runs.processes.commands import Pipes
+from hypervisor.runs.processes.runner import LocalRunner
+from hypervisor.runs.spec import RunSpec
+
+NOTHING = StreamState()
+OUR_SERVER = tuple(os.fsencode(word) for word in ARGUMENTS)
+HANGING = 1.0  # seconds that one gets between the signals once its last word is said
+
+
+class AgentSetup(NamedTuple):
+    """What all attempts of one worker have in common."""
+
+    profile: AgentProfile
+    program: str  # "" if it was not found
+    problem: str
+    homes: AgentHomes
+    given: Mapping[str, str]  # the user's environment
+    told: Mapping[str, str]  # what Hypervisor adds to it
+    mcp: McpAccess
+    schema: str  # of a report, as text
+    parse: Parse
+    home: str = ""  # its name, for an agent that claims by itself
+
+
+class AgentRunner(LocalRunner):
+    def __init__(
+        self, spec: RunSpec, station: AgentSetup, mark: str, group: Group | None, niceness: int
+    ) -> None:
+        super().__init__(spec, None, {}, mark, group, niceness)
+        self.stream_state = StreamState()
+        self.hung = False
+        self._mark = mark
+        self._station = station
+        self._prompt = Prompt("")
+        self._known = StreamState()
+        self._redactor = Redactor()
+        self._transcript: TranscriptWriter | None = None
+        self._channels: list[Channel] = []
+        self._last_word: float | None = None
+        self._home: Home | None = None
+        self._secrets: frozenset[str] = frozenset()
+        self._speaks = False
+
+    @property
+    def hopeless(self) -> str | None:
+        return self._station.problem or None
+
+    def brief(
+        self, text: str, session: str = "", budget: int | None = None, known: StreamState = NOTHING
+    ) -> None:
+        """What the next agent is told, the session it goes on with and what is known of that,
+        the money it may spend."""
+        self._prompt, self._known = Prompt(text, session, budget), known
+
+    def start(self, item: Item, token: str, output: str) -> None:
+        """Without a token, it is an agent that claims by itself."""
+        self.stream_state, self.hung, self._last_word = self._known, False, None
+        self._speaks = False
+        self._begin()
+        task, attempt = token.split(".")[:2] if token else ("", "")
+        self._home = home = self._own_home(task or self._station.home)
+        mark = f"{task}.{attempt}" if token else self._mark
+        prepared = self._equipped(home, token, mark)
+        env = {**prepared.env, **self._station.told, tree.MARK: mark}
+        env |= {"HV_TASK": task} if task else {}
+        os.chdir(prepared.cwd)
+        self._secrets = prepared.secrets
+        self._redactor = Redactor(self._secrets)
+        self._transcript = TranscriptWriter(output, self._secrets, self._listen)
+        out, err = self._transcript.pipe(), self._transcript.pipe()
+        self._channels = [out[0], err[0]]
+        for channel in self._channels:
+            self._poll.register(channel.fileno(), select.POLLIN)
+        try:
+            self._launch(prepared.argv, env, Pipes(out[1], err[1]), prepared.stdin)
+        except OSError:
+            self._hang_up()
+            raise
+        finally:
+            os.close(out[1])
+            os.close(err[1])
+
+    def _own_home(self, name: str) -> Home:
+        """One that starts anew finds nothing that another left: it may have been spoilt. One that
+        goes on may follow an attempt that was killed together with whoever would have scrubbed."""
+        station = self._station
+        if not self._prompt.session:
+            station.homes.remove(name)
+        home = station.homes.prepare(name)
+        if self._prompt.session:
+            secrets = secrets_of(station.profile, station.given, station.mcp)
+            scrub(home, secrets, station.profile.login)
+        return home
+
+    def _equipped(self, home: Home, token: str, mark: str) -> Prepared:
+        station, spec = self._station, self._spec
+        if spec.workspace == "scratch":
+            copy = Scratch(home.scratch, spec.cwd)
+            copy.make(anew=not self._prompt.session)
+            spec = spec._replace(cwd=home.scratch)
+        mcp = station.mcp._replace(token=token, mark=(tree.MARK, mark))
+        return equip(
+            station.profile,
+            spec,
+            home,
+            self._prompt,
+            mcp,
+            station.given,
+            station.schema,
+            station.program,
+        )
+
+    def keep_changes(self, task: str, path: str) -> int:
+        """Write what was changed in the scratch copy to a file; returns its size."""
+        home = self._station.homes.at(task)
+        copy = Scratch(home.scratch, self._spec.cwd)
+        return copy.keep(path) if os.path.isdir(home.scratch) else 0
+
+    def wait(self, seconds: float) -> Ended | None:
+        until = time.monotonic() + seconds
+        before, asked = self.stream_state, self.asked
+        while True:
+            now = time.monotonic()
+            if self._is_hanging(now):
+                self.hung = True
+                return self.stop(HANGING)
+            ended = super().wait(max(min(until, self._patience(until)) - now, 0))
+            self._read()
+            if ended is not None:
+                return ended
+            news = is_news(before, self.stream_state) or self.asked != asked
+            if news or time.monotonic() >= until:
+                return None
+
+    def _at_work(self, alive: list[tree.Process]) -> list[tree.Process]:
+        """All while it starts, then the tools that it runs: the program itself and our server burn
+        CPU while they only wait."""
+        if not self._speaks:
+            return alive
+        others = [process for process in alive if process.pid != self.leader]
+        return [process for process in others if not is_our_server(process.pid)]
+
+    def stop(self, grace: float) -> Ended:
+        ended = super().stop(grace)
+        self._hang_up()
+        return ended
+
+    def clear(self, grace: float) -> int:
+        left = super().clear(grace)
+        self._hang_up()
+        return left
+
+    def close(self) -> None:
+        self._hang_up()
+        super().close()
+
+    def _is_hanging(self, now: float) -> bool:
+        return self._command is not None and now >= self._patience(now + 1)
+
+    def _patience(self, otherwise: float) -> float:
+        """Until when it may go on after its last word."""
+        if self._last_word is None:
+            return otherwise
+        return self._last_word + self._station.profile.grace
+
+    def _listen(self, line: str) -> None:
+        self._speaks = self._speaks or line.startswith("{")  # warnings come before that
+        update = self._station.parse(self.stream_state, line)
+        self.stream_state = self._cleaned(self.stream_state, update.state)
+        if self.stream_state.ended and self._last_word is None:
+            self._last_word = time.monotonic()
+        elif not self.stream_state.ended:
+            self._last_word = None
+
+    def _cleaned(self, before: StreamState, now: StreamState) -> StreamState:
+        """What is understood may show more than what was printed: codes are resolved by then."""
+        clean = self._redactor.clean
+        if now.message is not before.message:
+            now = now._replace(message=self._redactor.clean_more(now.message, before.message))
+        if now.result is not before.result:
+            now = now._replace(result=self._redactor.clean_value(now.result))
+        if now.error is not before.error and now.error is not None:
+            now = now._replace(error=now.error._replace(text=clean(now.error.text)))
+        return (
+            now if now.activity is before.activity else now._replace(activity=clean(now.activity))
+        )
+
+    def _read(self) -> None:
+        """A channel that nobody writes into any more would wake us for ever."""
+        for channel in list(self._channels):
+            if not channel.read():
+                self._poll.unregister(channel.fileno())
+                channel.close()
+                self._channels.remove(channel)
+
+    def _hang_up(self) -> None:
+        """Nobody is left who could write: take the rest, which one look gets, and close."""
+        self._read()
+        for channel in self._channels:
+            self._poll.unregister(channel.fileno())
+            channel.close()
+        self._channels = []
+        if self._transcript is not None:
+            self._transcript.close()
+            self._transcript = None
+        home, self._home = self._home, None
+        if home is not None:
+            self.stream_state = used(self._station.profile, home, self.stream_state)
+            scrub(home, self._secrets, self._station.profile.login)
+
+
+def is_our_server(pid: int) -> bool:
+    return all(word in tree.command_line(pid) for word in OUR_SERVER)
+
+
+def is_news(before: StreamState, now: StreamState) -> bool:
+    """Whether the worker should look at once."""
+    trouble = now.error.kind if now.error else ""
+    known = before.error.kind if before.error else ""
+    return now.session != before.session or now.ended != before.ended or trouble != known

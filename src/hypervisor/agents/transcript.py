@@ -1,0 +1,175 @@
+"""Render an agent's transcript for people: what it wrote, which tools it called, what came back.
+
+Pure: lines of a stream go in, lines for people come out; nothing here ever raises.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from hypervisor.agents import stream_events as ev
+from hypervisor.agents.stream_state import StreamState
+from hypervisor.agents.streams import parser
+
+# Whose line it is.
+AGENT, TOOL, ANSWER, ERROR, NOTE, END = "agent", "tool", "answer", "error", "note", "end"
+
+LONGEST = 200  # characters of a tool's input or of its result
+LONGEST_NOTE = 2_000
+# The field of a tool's input that says most, the best first.
+MAIN_INPUTS = (
+    "command",
+    "file_path",
+    "path",
+    "absolute_path",
+    "filePath",
+    "pattern",
+    "query",
+    "url",
+    "task",
+    "text",
+    "summary",
+    "description",
+    "prompt",
+)
+OWN_TOOLS = ("mcp__hypervisor__", "mcp_hypervisor_", "hypervisor_", "hypervisor-")
+
+
+class TranscriptLine(NamedTuple):
+    """`name` is that of the tool."""
+
+    who: str
+    text: str
+    name: str = ""
+
+    @property
+    def line(self) -> str:
+        """On one line."""
+        text = " ".join(self.text.split())
+        return f"{self.name}: {text}" if self.name and text else self.name or text
+
+
+class TranscriptRenderer:
+    """Renders one stream, line by line. A message that comes in pieces is one line."""
+
+    def __init__(self, stream: str) -> None:
+        self._parse = parser(stream)
+        self._state = StreamState()
+        self._pieces: list[str] = []
+        self._last = ""
+
+    def feed(self, line: str) -> list[TranscriptLine]:
+        """What a line of the stream adds to the transcript; often nothing."""
+        if not line.strip():
+            return []
+        self._state, events = self._parse(self._state, line)
+        try:
+            rendered = [shown for event in events if (shown := self._render(event))]
+        except RecursionError:  # nested too deeply to render: better seen than lost
+            rendered = [TranscriptLine(NOTE, line.strip()[:LONGEST])]
+        if not rendered:
+            return []
+        return [*self.flush(), *(shown for shown in rendered if self._is_new(shown))]
+
+    def flush(self) -> list[TranscriptLine]:
+        """The message that came in pieces, complete now that something else comes."""
+        message = "".join(self._pieces).strip()
+        self._pieces = []
+        return [TranscriptLine(AGENT, message)] if message else []
+
+    def _render(self, event: ev.Event) -> TranscriptLine | None:
+        if isinstance(event, ev.Message) and event.partial:
+            self._pieces.append(event.text)
+            return None
+        shown = render_event(event)
+        return shown if shown.text or shown.name else None
+
+    def _is_new(self, shown: TranscriptLine) -> bool:
+        """Errors come twice, as a message and as the reason of the end, if there is an end."""
+        last, self._last = self._last, _short(shown.text)
+        return shown.who in (TOOL, ANSWER) or self._last != last or not self._state.closes
+
+
+def current_activity(stream: str, tail: str) -> str:
+    """What an agent is doing now, from the end of its transcript; "" if that does not tell."""
+    renderer = TranscriptRenderer(stream)
+    last = ""
+    for line in tail.splitlines():
+        for shown in renderer.feed(line):
+            last = shown.line if shown.who in (AGENT, TOOL, ERROR) else last or shown.line
+    for shown in renderer.flush():
+        last = shown.line
+    return last[:LONGEST]
+
+
+def render_event(event: ev.Event) -> TranscriptLine:
+    match event:
+        case ev.Message(text):
+            return TranscriptLine(AGENT, text)
+        case ev.ToolCall():
+            return _tool_call(event)
+        case ev.ToolResult():
+            return _tool_result(event)
+        case ev.Failure(content):
+            return TranscriptLine(ERROR, _short(content))
+        case ev.Note(text):
+            return TranscriptLine(NOTE, text[:LONGEST_NOTE])
+        case ev.End():
+            return _end(event)
+
+
+def _tool_call(call: ev.ToolCall) -> TranscriptLine:
+    """The tool and the field of its input that says most."""
+    name, shown = call.name, call.input
+    for prefix in OWN_TOOLS:
+        if name.startswith(prefix):
+            name = f"hypervisor.{name[len(prefix) :]}"
+    if isinstance(shown, dict):
+        texts = (shown[key] for key in MAIN_INPUTS if isinstance(shown.get(key), str))
+        shown = next(texts, shown or None)
+    return TranscriptLine(TOOL, _short(shown), name)
+
+
+def _tool_result(result: ev.ToolResult) -> TranscriptLine:
+    """The first line of a tool's result, and how many more there are."""
+    lines = [line for line in _text(result.content).splitlines() if line.strip()]
+    more = f" (and {_count(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
+    text = _short(lines[0]) if lines else "(nothing)"
+    return TranscriptLine(ERROR if result.failed else ANSWER, text + more)
+
+
+def _end(end: ev.End) -> TranscriptLine:
+    figures = (
+        end.text,
+        _count(end.turns, "turn") if end.turns is not None else "",
+        f"{end.tokens:,} tokens" if end.tokens else "",
+        f"cost {end.cost:.4f}" if end.cost else "",
+    )
+    return TranscriptLine(END, ", ".join(filter(None, figures)) or "ended")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _short(value: object) -> str:
+    text = " ".join(_text(value).split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _text(value: object) -> str:
+    """Text from what may be text, blocks of text, or something else."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        for key in ("text", "content", "message", "output"):
+            if isinstance(value.get(key), (str, list)):
+                return _text(value[key])
+    if isinstance(value, list):
+        texts = [_text(item) for item in value if isinstance(item, (str, dict))]
+        if any(texts):
+            return "\n".join(texts)
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,89 @@
+"""Chunks: reviewable slices of a batch, and the checkpoints between them.
+
+A chunk is `held` until it may run, `open` while it runs or waits for a decision,
+then `approved` or `rejected`; without a checkpoint it is `free` all along. Whether
+it has ended is not stored: it has when none of its tasks is left to be worked on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from typing import NamedTuple
+
+from hypervisor.core.errors import InvalidInput
+
+HELD, OPEN, FREE, APPROVED, REJECTED = "held", "open", "free", "approved", "rejected"
+EACH, FIRST, NONE = "each", "first", "none"
+GATES = (EACH, FIRST, NONE)
+SPANS = ("day", "week", "month")
+UNDATED = "undated"
+UNFINISHED = ("inbox", "waiting", "active", "in_progress", "merging")
+
+
+class Chunk(NamedTuple):
+    """A chunk with how many of its tasks are in which state."""
+
+    batch: str
+    number: int
+    name: str
+    state: str
+    note: str | None
+    actor: str | None
+    decided_at: int | None
+    tasks: dict[str, int]
+
+    @property
+    def label(self) -> str:
+        """How people call it; a number alone is no name."""
+        named = f" ({self.name})" if self.name != str(self.number) else ""
+        return f"chunk {self.number}{named}"
+
+    @property
+    def total(self) -> int:
+        return sum(self.tasks.values())
+
+    @property
+    def unfinished(self) -> int:
+        return sum(self.tasks.get(state, 0) for state in UNFINISHED)
+
+    @property
+    def is_decided(self) -> bool:
+        return self.state in (APPROVED, REJECTED)
+
+    @property
+    def awaits_decision(self) -> bool:
+        return self.state == OPEN and not self.unfinished and bool(self.tasks)
+
+
+def first_state(gate: str, before: Iterable[str], is_last: bool) -> str:
+    """Whether a new chunk may run at once, by the states of those before it. With the gate
+    `first`, an only one asks for no decision: there is nothing to hold. If others come later,
+    the first of them asks."""
+    states = set(before)
+    if gate == NONE or (gate == FIRST and states & {APPROVED, REJECTED}):
+        return FREE
+    if states & {OPEN, HELD}:
+        return HELD
+    return FREE if gate == FIRST and is_last and not states else OPEN
+
+
+def span_name(span: str, when: str | None) -> str:
+    """The name of the chunk for an ISO date, by day, week or month."""
+    if span not in SPANS:
+        raise InvalidInput(f"there are no chunks by {span!r}: use one of {', '.join(SPANS)}.")
+    try:
+        day = date.fromisoformat((when or "")[:10])
+    except ValueError:
+        return UNDATED
+    if span == "day":
+        return day.isoformat()
+    if span == "month":
+        return f"{day.year:04}-{day.month:02}"
+    year, week, _ = day.isocalendar()
+    return f"{year:04}-W{week:02}"
+
+
+def file_stem(number: int) -> str:
+    """How the files of a chunk are called: chunk-01-summary.json, chunk-01-details.md."""
+    return f"chunk-{number:02}"

@@ -1,0 +1,49 @@
+"""Keeps the files of chunks up to date while they are worked on.
+
+`chunk-01-summary.json` and `chunk-01-details.md` are made from the store alone,
+so whoever comes after a crash writes the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hypervisor.batches.chunk_files import write_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hypervisor.batches.chunk import Chunk
+    from hypervisor.queue.context import Context
+
+PAUSE_MS = 1000
+MOST_AT_ONCE = 20  # chunks of a batch: the supervisor has more to do
+
+
+class ChunkReporter:
+    def __init__(self, hv: Context) -> None:
+        self._hv = hv
+        self._written: dict[tuple[str, int], object] = {}
+        self._followed: set[str] = set()
+        self._looked_at: int | None = None
+
+    def tick(self, now: int, batches: Iterable[str]) -> None:
+        """Write what has changed in these batches since the last look, and in earlier ones."""
+        self._followed.update(batches)
+        if self._looked_at is not None and 0 <= now - self._looked_at < PAUSE_MS:
+            return
+        self._looked_at = now
+        for batch_id in sorted(self._followed):
+            every = self._hv.store.chunks(batch_id)
+            news = [chunk for chunk in every if self._is_news(chunk)][:MOST_AT_ONCE]
+            batch = self._hv.store.batch(batch_id) if news else None
+            for chunk in news:
+                assert batch is not None
+                with suppress(OSError):  # a full disk must not stop the work
+                    write_chunk(self._hv, batch, chunk, every, now)
+                self._written[chunk.batch, chunk.number] = (chunk.state, chunk.tasks)
+
+    def _is_news(self, chunk: Chunk) -> bool:
+        seen = (chunk.state, chunk.tasks)
+        return chunk.state != "held" and self._written.get((chunk.batch, chunk.number)) != seen

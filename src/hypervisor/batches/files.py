@@ -1,0 +1,67 @@
+"""The folder of a batch, `batches/<name>/` beside the store: what people read of it.
+
+Everything in it can be made anew from the store. A file is replaced at one
+stroke, so that nobody ever reads half of one.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from hypervisor.core.private_folders import make_private_folders
+
+LONGEST_NAME = 60
+
+
+class BatchFiles:
+    def __init__(self, data: str) -> None:
+        self._root = os.path.join(data, "batches")
+
+    def folder(self, batch: str) -> str:
+        """Its path; nothing is made. Names that differ have folders that differ."""
+        return os.path.join(self._root, safe_name(batch))
+
+    def append(self, batch: str, name: str, text: str) -> None:
+        """Add to a file that nobody sees before it is finished."""
+        path = os.path.join(self._made(batch), f"{name}.{os.getpid()}.new")
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), "wb") as file:
+            file.write(text.encode("utf-8", "surrogatepass"))
+
+    def finish(self, batch: str, name: str) -> str:
+        """Let the file be seen; returns its path."""
+        path = os.path.join(self.folder(batch), name)
+        os.rename(f"{path}.{os.getpid()}.new", path)
+        return path
+
+    def write(self, batch: str, name: str, text: str) -> str:
+        path = os.path.join(self._made(batch), name)
+        fresh = f"{path}.{os.getpid()}.new"
+        handle = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text.encode("utf-8", "surrogatepass"))
+            os.rename(fresh, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(fresh)
+            raise
+        return path
+
+    def _made(self, batch: str) -> str:
+        folder = self.folder(batch)
+        make_private_folders(folder)
+        if os.stat(self._root).st_mode & 0o077:  # as earlier versions have left it
+            os.chmod(self._root, 0o700)
+        return folder
+
+
+def safe_name(batch: str) -> str:
+    """The batch's name where that can be a file name, else one made from it."""
+    from hashlib import blake2b
+
+    safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in batch)[:LONGEST_NAME]
+    safe = safe.strip(".") or "batch"
+    if safe == batch:
+        return safe
+    return f"{safe}-{blake2b(batch.encode('utf-8', 'surrogatepass'), digest_size=3).hexdigest()}"

@@ -1,0 +1,143 @@
+"""A whole, as it is seen: how far its stages are, what came of the reduce, and whether all of it
+has succeeded. Whoever names the first batch means the whole, whoever names a later part that part
+alone."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from hypervisor.batches.pipeline import Pattern, pattern_of, whole_of
+from hypervisor.batches.reduce_input import printed
+from hypervisor.core import validate
+from hypervisor.core.errors import NotFound
+from hypervisor.inputs.items import item_of
+from hypervisor.queue import lifecycle
+from hypervisor.queue.context import Context
+from hypervisor.queue.task import Batch, Json
+from hypervisor.runs.run import BAD, all_done
+
+LONGEST_REASON = 200
+LONGEST_COMMAND = 300
+PLACEHOLDER = re.compile(r"'(\{[\w./#-]*\})'")  # that stands alone, in quotes it does not need
+
+
+def has_succeeded(hv: Context, batch: str, states: Mapping[str, int]) -> bool:
+    """Whether all of a batch is done: in these states its own tasks, and all that follows on it."""
+    later = (part for part in whole_of(hv, batch) if part != batch)
+    return all_done(states) and all(
+        all_done(hv.store.stats(part, pace=False).states) for part in later
+    )
+
+
+class Stage(NamedTuple):
+    """How far a stage is."""
+
+    batch: str
+    what: str  # the command, function or agent
+    states: dict[str, int]
+    stuck: int = 0  # tasks that wait in vain: their stage before did not succeed
+
+    @property
+    def total(self) -> int:
+        return sum(self.states.values())
+
+    @property
+    def bad(self) -> int:
+        return sum(self.states.get(state, 0) for state in BAD)
+
+    @property
+    def left(self) -> int:
+        """How many have not ended, and may still run."""
+        return self.total - self.bad - self.states.get(lifecycle.DONE, 0) - self.stuck
+
+
+class Reduced(NamedTuple):
+    """The reduce and what came of it."""
+
+    id: str
+    batch: str
+    what: str
+    state: str
+    reason: str | None
+    result: Json
+    output: str  # the end of what it printed
+    results: str  # the file with what it was given
+
+
+class Overview(NamedTuple):
+    """A whole, part by part."""
+
+    stages: tuple[Stage, ...]
+    reduce: Reduced | None = None
+
+    @property
+    def unsuccessful(self) -> list[str]:
+        """The parts in which something did not succeed, each with a few words on it."""
+        found = [f"stage {n} ({s.bad:,} of {s.total:,})" for n, s in self._numbered() if s.bad]
+        last = self.reduce
+        if last and last.state in BAD:
+            found.append(f"reduce ({(last.reason or last.state)[:LONGEST_REASON]})")
+        return found
+
+    @property
+    def unfinished(self) -> list[str]:
+        """The parts that have not ended yet, each with a few words on it."""
+        found = [f"stage {n} ({s.left:,} of {s.total:,})" for n, s in self._numbered() if s.left]
+        last = self.reduce
+        if last and last.state not in (lifecycle.DONE, *BAD):
+            found.append(f"reduce ({last.state.replace('_', ' ')})")
+        return found
+
+    def _numbered(self) -> Iterator[tuple[int, Stage]]:
+        return enumerate(self.stages, 1)
+
+
+def pattern(hv: Context, batch: str) -> Overview | None:
+    """Show the stages that follow on a batch, how far each is, and what came of the reduce."""
+    meant = hv.store.batch(validate.text("the batch", batch)).id
+    found = pattern_of(hv, meant)
+    if found is None or found.stages[0] != meant:
+        return None  # whoever names a later part means that part alone
+    stuck = hv.store.stuck(found.stages)
+    stages = tuple(_stage(hv, each, stuck.get(each, 0)) for each in found.stages)
+    return Overview(stages, _reduced(hv, found) if found.reduce else None)
+
+
+def _stage(hv: Context, batch: str, stuck: int) -> Stage:
+    meant = hv.store.batch(batch)
+    states = hv.store.stats(batch, pace=False).states
+    return Stage(meant.name, what_of(meant), {s: n for s, n in states.items() if n}, stuck)
+
+
+def _reduced(hv: Context, found: Pattern) -> Reduced | None:
+    try:
+        task = hv.store.task(found.reduce)
+    except NotFound:
+        return None
+    meant = hv.store.batch(found.reduce_batch)
+    output = printed(hv, task.id, task.attempts) if task.state == lifecycle.DONE else ""
+    return Reduced(
+        task.id,
+        meant.name,
+        what_of(meant),
+        task.state,
+        task.reason,
+        task.result,
+        output,
+        item_of(task).text,
+    )
+
+
+def what_of(batch: Batch) -> str:
+    """The command, function or agent that a batch runs."""
+    spec = batch.spec if isinstance(batch.spec, dict) else {}
+    for kind in ("function", "agent"):
+        if isinstance(spec.get(kind), str):
+            return str(spec[kind])[:LONGEST_COMMAND]
+    command = spec.get("command")
+    if not isinstance(command, list):
+        return ""
+    return PLACEHOLDER.sub(r"\1", shlex.join(map(str, command)))[:LONGEST_COMMAND]

@@ -1,0 +1,264 @@
+"""Actions: what workers propose, what a person approves, what is carried out and undone.
+
+A proposal is hostile text until `checked` has looked at it. A `Step` is one
+change of one file, told by what is there before and after it: so that after a
+crash anyone can see whether it was made, and `inverse` takes it back exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hypervisor.core import validate
+from hypervisor.core.errors import InvalidInput, WrongState
+from hypervisor.queue.result import category_of, items_in
+
+MOVE, EDIT, WRITE, CREATE, DELETE, TASK = "move", "edit", "write", "create", "delete", "task"
+KINDS = (MOVE, EDIT, WRITE, CREATE, DELETE, TASK)
+
+PLANNED, APPLYING, APPLIED, FAILED = "planned", "applying", "applied", "failed"
+DROPPED, UNDOING, UNDONE = "dropped", "undoing", "undone"
+UNFINISHED = (PLANNED, APPLYING)
+SETTLED = (*UNFINISHED, APPLIED, UNDOING)  # what such an action asks for is not planned again
+
+REPLACE, PLACE, REMOVE = "replace", "place", "remove"  # beside MOVE, what a step can do
+NOT_YET, DONE, NEITHER = "not yet", "done", "neither"
+
+MAIL_PARTS = ("cur", "new", "tmp")
+LONGEST_PATH = 4_000
+MOST_FIELDS = 100
+MOST_ACTIONS = 10_000  # of one task
+SHOWN_HASH = 16
+
+_TEXTS: dict[str, tuple[str, ...]] = {
+    MOVE: ("path", "to"),
+    EDIT: ("path",),
+    WRITE: ("path", "text"),
+    CREATE: ("path", "text"),
+    DELETE: ("path",),
+    TASK: ("title",),
+}
+_OPTIONAL = ("body", "type", "key")
+
+
+def mail_parts(path: str) -> tuple[str, ...]:
+    """The parts of the folder for mail, `.Name/cur` and so on, that this is one of."""
+    folder, _, part = path.rpartition("/")
+    if part not in MAIL_PARTS or not folder.rpartition("/")[2].startswith("."):
+        return ()
+    return tuple(f"{folder}/{each}" for each in MAIL_PARTS)
+
+
+class PlanChanged(WrongState):
+    """What would be done is no longer what was shown."""
+
+
+class Changed(InvalidInput):
+    """A file is not as it was when the plan was made; it was left alone."""
+
+
+class Proposals(NamedTuple):
+    """The result of a done task that proposes something."""
+
+    task: str
+    title: str
+    result: Any
+
+
+class Step(NamedTuple):
+    """One change of one file. Hashes are SHA-256 in hex, empty where there is no file."""
+
+    kind: str
+    path: str
+    to: str = ""
+    before: str = ""
+    after: str = ""
+    mode: int | None = None  # of the file that will be there; None: as new files have it
+    mode_before: int | None = None
+    mtime: int | None = None  # in nanoseconds, for a file that is put back as it was
+    owner: tuple[int, int] | None = None  # user and group
+
+
+class Standing(NamedTuple):
+    """Whether a step was made, and if that cannot be told, what was found instead."""
+
+    how: str
+    found: str = ""
+
+
+class Action(NamedTuple):
+    """An approved action as the store keeps it."""
+
+    batch: str
+    number: int
+    task: str
+    kind: str
+    data: dict[str, Any]
+    state: str
+    reason: str | None
+    at: int
+
+
+def checked(proposal: object) -> dict[str, Any]:
+    """The proposal reduced to what we understand of it; InvalidInput says what is wrong."""
+    if not isinstance(proposal, dict):
+        raise InvalidInput("a proposal must be an object.")
+    kind = proposal.get("do")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidInput(f"unknown action {str(kind)[:60]!r}: there are {', '.join(KINDS)}.")
+    found: dict[str, Any] = {"do": kind}
+    for name in _TEXTS[kind]:
+        if name not in proposal:
+            raise InvalidInput(f"{name!r} is missing.")
+        found[name] = _CHECKS[name](proposal[name])
+    if kind == EDIT:
+        lines = _lines(proposal.get("lines"))
+        found["set"] = {} if lines and "set" not in proposal else _fields(proposal.get("set"))
+        if lines:
+            found["lines"] = lines
+    if kind == TASK:
+        found.update(
+            (name, _CHECKS[name](proposal[name]))
+            for name in _OPTIONAL
+            if proposal.get(name) is not None
+        )
+    if proposal.get("why") is not None:
+        found["why"] = validate.text("why", proposal["why"])
+    return found
+
+
+def proposals_of(result: object) -> list[tuple[str, object]]:
+    """What the result of a task proposes, unchecked, each with the category it was given;
+    where one task stood for many items, each of them may propose."""
+    found: list[tuple[str, object]] = []
+    for each in (result, *items_in(result)):
+        actions = each.get("actions") if isinstance(each, dict) else None
+        if actions is not None:
+            category = category_of(each)
+            found += [(category, a) for a in (actions if isinstance(actions, list) else [actions])]
+    return found[:MOST_ACTIONS]
+
+
+def fingerprint(task: str, index: int, proposal: object) -> str:
+    """Tells whether a task still proposes the same thing in the same place."""
+    return digest(task, index, proposal)[:32]
+
+
+def digest(*values: object) -> str:
+    import json
+    from hashlib import sha256
+
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def inverse(step: Step) -> Step:
+    """The step that takes this one back."""
+    if step.kind == MOVE:
+        return step._replace(path=step.to, to=step.path)
+    kind = {REPLACE: REPLACE, PLACE: REMOVE, REMOVE: PLACE}[step.kind]
+    return step._replace(
+        kind=kind,
+        before=step.after,
+        after=step.before,
+        mode=step.mode_before,
+        mode_before=step.mode,
+    )
+
+
+def standing(step: Step, at_path: str | None, at_target: str | None = "") -> Standing:
+    """Compares hashes found at the step's places with what is there before and after it.
+    None stands for something that is no plain file."""
+    before, after = (step.before, ""), (step.after, "")
+    if step.kind == MOVE:
+        after = ("", step.before)
+    now = (at_path, at_target)
+    if now == before:
+        return Standing(NOT_YET)
+    if now == after:
+        return Standing(DONE)
+    return Standing(NEITHER, _difference(step, at_path, at_target))
+
+
+def step_data(step: Step) -> dict[str, Any]:
+    return {name: value for name, value in step._asdict().items() if value not in ("", None)}
+
+
+def step_from(data: Mapping[str, Any]) -> Step:
+    return Step(**data["step"])
+
+
+def wording(kind: str, data: Mapping[str, Any]) -> str:
+    """What an action does, in one line."""
+    proposal = data["proposal"]
+    if kind == TASK:
+        return visible(f"task “{proposal['title']}”")
+    step = data.get("step") or {}
+    path = step.get("path", proposal["path"])
+    if kind == MOVE:
+        return visible(f"move {path} → {step.get('to', proposal['to'])}")
+    return visible(f"{kind} {path}")
+
+
+def evidence(step: Step) -> str:
+    """What a receipt says of the contents before and after."""
+    short = [each[:SHOWN_HASH] for each in (step.before, step.after)]
+    if step.kind == MOVE:
+        return f"sha256 {short[0]}"
+    return f"sha256 {short[0] or 'none'} → {short[1] or 'none'}"
+
+
+def visible(text: str) -> str:
+    """Text in one line: whatever is not printable is shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _difference(step: Step, at_path: str | None, at_target: str | None) -> str:
+    if step.kind == MOVE and at_path == step.before:
+        return f"{visible(step.to)} is there already"
+    if at_path is None:
+        return f"{visible(step.path)} is no plain file any more"
+    if not at_path:
+        return f"{visible(step.path)} is gone"
+    if step.kind == PLACE:
+        return f"{visible(step.path)} is there already"
+    return f"{visible(step.path)} has changed meanwhile"
+
+
+def _path(value: object) -> str:
+    return validate.text("the path", value, LONGEST_PATH, empty=False)
+
+
+def _lines(value: object) -> list[str]:
+    """What is added to the body of a task file, unless it is there."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(
+        isinstance(each, str) and each.strip() and each.isprintable() for each in value
+    ):
+        raise InvalidInput("`lines` must be a list of lines of text.")
+    return value
+
+
+def _fields(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or not value:
+        raise InvalidInput("'set' must be an object of fields and their new values.")
+    if len(value) > MOST_FIELDS:
+        raise InvalidInput(f"'set' has {len(value)} fields, at most {MOST_FIELDS}.")
+    for name in value:
+        validate.label("the field", name)
+    validate.json_value("'set'", value)
+    return value
+
+
+_CHECKS: dict[str, Callable[[object], Any]] = {
+    "path": _path,
+    "to": _path,
+    "text": lambda value: validate.text("the text", value),
+    "title": validate.title,
+    "body": lambda value: validate.text("the body", value),
+    "type": lambda value: validate.name("the type", value),
+    "key": lambda value: validate.text("the key", value, validate.LONGEST_KEY, empty=False),
+}

@@ -1,0 +1,366 @@
+"""Carrying out the steps of a plan on the files of one folder, and keeping what they replace.
+
+Whatever is named is looked for below the folder without following a single link, so nothing
+outside can be reached, however the folders change meanwhile. A step is one atomic rename,
+after which it is looked at what was really replaced: if its owner was quicker, it is put
+back. Originals are kept first, by their hash, in `kept` of the batch's folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from hypervisor.batches.plans.action import (
+    MAIL_PARTS,
+    MOVE,
+    PLACE,
+    REMOVE,
+    REPLACE,
+    Changed,
+    Standing,
+    Step,
+    mail_parts,
+    standing,
+    visible,
+)
+from hypervisor.batches.plans.renames import (
+    FRESH,
+    SECOND,
+    hash_at,
+    opened,
+    pieces,
+    rename_new,
+    swap,
+    write,
+)
+from hypervisor.core.errors import InvalidInput, NotFound, WrongState
+from hypervisor.core.private_folders import make_private_folders
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LARGEST_READ = 16 << 20
+NOT_FOR_PLANS = frozenset((".git", ".hypervisor"))
+OURS = re.compile(r"\.hv-.*\.tmp(\.old)?")
+
+
+class ActionFiles:
+    """The files below `root`; `own` is the batch's folder, `batches/<name>` beside the store."""
+
+    def __init__(self, root: str, own: str) -> None:
+        self.root = os.path.realpath(root)
+        self._kept = os.path.join(own, "kept")
+        self._own = own
+        self._data = os.path.realpath(os.path.join(own, "..", ".."))
+
+    # Looking
+
+    def locate(self, path: str) -> str:
+        """The path below the folder, links on the way resolved; refused if it leads outside."""
+        full = os.path.join(self.root, path)
+        parent, name = os.path.split(full)
+        if name in ("", ".", ".."):
+            raise InvalidInput(f"{path!r} names no file.")
+        try:
+            found = os.path.join(os.path.realpath(parent), name)
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{path!r} cannot be followed: {error}.") from None
+        if not found.startswith(os.path.join(self.root, "")):
+            raise InvalidInput(f"{path!r} lies outside {self.root}.")
+        relative = os.path.relpath(found, self.root)
+        ours = f"{found}/".startswith(os.path.join(self._data, ""))
+        if ours or not NOT_FOR_PLANS.isdisjoint(relative.split(os.sep)) or OURS.fullmatch(name):
+            raise InvalidInput(f"{path!r} is no file for a plan: it belongs to git or to us.")
+        return relative
+
+    def facts(self, path: str) -> tuple[str, int] | None:
+        """Hash and mode of a plain file, None if nothing is there."""
+        try:
+            with self._parent(path) as (folder, name):
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISREG(found.st_mode):
+                    raise InvalidInput(f"{path!r} is no plain file.")
+                return hash_at(folder, name), stat.S_IMODE(found.st_mode)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InvalidInput(f"{path!r} cannot be read: {error.strerror}.") from None
+
+    def read(self, path: str) -> bytes:
+        with self._parent(path) as (folder, name), opened(folder, name) as file:
+            data = b"".join(pieces(file, LARGEST_READ + 1))
+        if len(data) > LARGEST_READ:
+            raise InvalidInput(f"{path!r} is too large to be edited.")
+        return data
+
+    def missing_folders(self, path: str) -> list[str]:
+        """The folders that have to be made before something can be put there, outermost first."""
+        parts = path.split(os.sep)[:-1]
+        for depth in range(len(parts), -1, -1):
+            if self._is_there(parts[:depth]):
+                missing = [os.sep.join(parts[: n + 1]) for n in range(depth, len(parts))]
+                return list(dict.fromkeys([*missing, *self._missing_of_mail(parts)]))
+        raise NotFound(f"there is no folder {self.root} here.")
+
+    def _missing_of_mail(self, parts: list[str]) -> list[str]:
+        """A folder for mail, `.Name` in a Maildir, is one only with all of its three parts."""
+        own = mail_parts(os.sep.join(parts))
+        try:
+            if not own or not all(self._is_there([*parts[:-2], each]) for each in MAIL_PARTS):
+                return []
+            return [each for each in own if not self._is_there(each.split(os.sep))]
+        except (OSError, InvalidInput):  # a part is a link: none that we would complete
+            return []
+
+    def _is_there(self, parts: list[str]) -> bool:
+        try:
+            os.close(self._open(parts))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def origin(self, path: str) -> tuple[int, int, int]:
+        """When a file was changed, in nanoseconds, and the user and group that own it."""
+        with self._parent(path) as (folder, name):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return found.st_mtime_ns, found.st_uid, found.st_gid
+
+    def look(self, step: Step) -> Standing:
+        """Whether the step was made."""
+        at_target = self._hash(step.to) if step.kind == MOVE else ""
+        return standing(step, self._hash(step.path), at_target)
+
+    # Keeping
+
+    def keep(self, path: str, expected: str) -> None:
+        """Keep a file's content by its hash, before anything happens to it."""
+        if os.path.exists(os.path.join(self._kept, expected)):
+            return
+        with self._parent(path) as (folder, name):
+            if self._keep(folder, name) != expected:
+                raise Changed(f"{visible(path)} has changed meanwhile")
+
+    def kept(self, content: str) -> bytes:
+        """What was kept under that hash."""
+        from hashlib import sha256
+
+        try:
+            with open(os.path.join(self._kept, content), "rb") as file:
+                data = file.read()
+        except OSError as error:
+            raise Changed(f"the original {content} is not kept here: {error.strerror}") from None
+        if sha256(data).hexdigest() != content:
+            raise Changed(f"the kept original {content} was changed")
+        return data
+
+    # Changing
+
+    def carry_out(self, step: Step, tag: str, content: bytes = b"") -> None:
+        """Make the step, whose files must be as `look` found them. Changed: they were not."""
+        try:
+            {MOVE: self._move, REPLACE: self._replace, PLACE: self._place, REMOVE: self._remove}[
+                step.kind
+            ](step, tag, content)
+        except FileExistsError:
+            raise Changed(f"{visible(step.to or step.path)} is there already") from None
+        except FileNotFoundError:
+            raise Changed(f"{visible(step.path)} is gone") from None
+        except OSError as error:
+            raise Changed(f"{visible(step.path)}: {error.strerror}") from None
+
+    def recover(self, step: Step, tag: str) -> None:
+        """Clean up behind somebody who died in the middle of a step."""
+        if step.kind == MOVE:
+            return self._finish_move(step)
+        name = _temporary(tag)
+        with suppress(FileNotFoundError), self._parent(step.path) as (folder, _):
+            self._keep(folder, name + SECOND)
+            os.unlink(name + SECOND, dir_fd=folder)
+        with suppress(FileNotFoundError), self._parent(step.path) as (folder, target):
+            aside = hash_at(folder, name)
+            if step.kind == REPLACE and aside not in (step.before, step.after):
+                if self._hash(step.path) == step.after:  # not what we meant to replace
+                    swap(folder, name, target)
+                else:
+                    self._keep(folder, name)
+            if step.kind == REMOVE and aside != step.before:
+                rename_new(folder, name, folder, target)
+                return
+            os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
+
+    def make_folders(self, folders: Sequence[str]) -> None:
+        for each in folders:
+            with self._parent(each) as (folder, name):
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+                os.fsync(folder)
+
+    def remove_folders(self, folders: Collection[str]) -> None:
+        """Those of them that are empty, innermost first; of a folder for mail all parts or none."""
+        for each in sorted(folders, key=lambda path: -path.count(os.sep)):
+            if any(self._holds_something(part) for part in mail_parts(each)):
+                continue
+            with suppress(OSError, InvalidInput), self._parent(each) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
+                os.fsync(folder)
+
+    def _holds_something(self, path: str) -> bool:
+        try:
+            folder = self._open(path.split(os.sep))
+        except FileNotFoundError:
+            return False
+        except (OSError, InvalidInput):  # whatever is there, it is not empty
+            return True
+        try:
+            return bool(os.listdir(folder))
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def lock(self, who: str) -> Iterator[None]:
+        """One process at a time carries out or undoes the plans of a batch."""
+        make_private_folders(self._own)
+        handle = os.open(
+            os.path.join(self._own, "apply.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                other = os.pread(handle, 1000, 0).decode("utf-8", "replace")
+                raise WrongState(
+                    f"{other or 'another process'} is at work on this plan. Nothing was changed; "
+                    "wait for it."
+                ) from None
+            os.ftruncate(handle, 0)
+            said = f"{who} (process {os.getpid()})"
+            os.pwrite(handle, said.encode("utf-8", "replace"), 0)
+            yield
+        finally:
+            os.close(handle)
+
+    def _move(self, step: Step, tag: str, content: bytes) -> None:
+        with self._parent(step.path) as (old, name), self._parent(step.to) as (new, target):
+            rename_new(old, name, new, target)
+            if hash_at(new, target) != step.before:
+                rename_new(new, target, old, name)
+                raise Changed(f"{visible(step.path)} has changed meanwhile")
+            os.fsync(new)
+            os.fsync(old)
+
+    def _finish_move(self, step: Step) -> None:
+        """Where a rename could replace a file, a move is a second name and the end of the first."""
+        with (
+            suppress(FileNotFoundError, InvalidInput),
+            self._parent(step.path) as (old, name),
+            self._parent(step.to) as (new, target),
+        ):
+            there = os.stat(target, dir_fd=new, follow_symlinks=False)
+            if os.path.samestat(os.stat(name, dir_fd=old, follow_symlinks=False), there):
+                os.unlink(name, dir_fd=old)
+
+    def _replace(self, step: Step, tag: str, content: bytes) -> None:
+        temporary = _temporary(tag)
+        with self._parent(step.path) as (folder, name):
+            write(folder, temporary, content, step)
+            try:
+                swap(folder, temporary, name)
+            except OSError:
+                os.unlink(temporary, dir_fd=folder)
+                raise
+            if hash_at(folder, temporary) != step.before:
+                swap(folder, temporary, name)
+                os.unlink(temporary, dir_fd=folder)
+                raise Changed(f"{visible(step.path)} has changed meanwhile")
+            os.unlink(temporary, dir_fd=folder)
+            os.fsync(folder)
+
+    def _place(self, step: Step, tag: str, content: bytes) -> None:
+        temporary = _temporary(tag)
+        with self._parent(step.path) as (folder, name):
+            write(folder, temporary, content, step)
+            try:
+                rename_new(folder, temporary, folder, name)
+            except OSError:
+                os.unlink(temporary, dir_fd=folder)
+                raise
+            os.fsync(folder)
+
+    def _remove(self, step: Step, tag: str, content: bytes) -> None:
+        temporary = _temporary(tag)
+        with self._parent(step.path) as (folder, name):
+            rename_new(folder, name, folder, temporary)
+            if hash_at(folder, temporary) != step.before:
+                rename_new(folder, temporary, folder, name)
+                raise Changed(f"{visible(step.path)} has changed meanwhile")
+            os.unlink(temporary, dir_fd=folder)
+            os.fsync(folder)
+
+    def _keep(self, folder: int, name: str) -> str:
+        from hashlib import sha256
+
+        make_private_folders(self._kept)
+        place = os.open(self._kept, FOLDER)
+        temporary = f".{os.getpid()}"
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=place)
+            seen = sha256()
+            with opened(folder, name) as file:
+                copy = os.open(temporary, FRESH, 0o600, dir_fd=place)
+                with os.fdopen(copy, "wb") as kept:
+                    for piece in pieces(file):
+                        seen.update(piece)
+                        kept.write(piece)
+                    kept.flush()
+                    os.fsync(copy)
+            os.rename(temporary, seen.hexdigest(), src_dir_fd=place, dst_dir_fd=place)
+            os.fsync(place)
+        finally:
+            os.close(place)
+        return seen.hexdigest()
+
+    def _hash(self, path: str) -> str | None:
+        try:
+            found = self.facts(path)
+        except InvalidInput:
+            return None
+        return found[0] if found else ""
+
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """The opened folder in which a path ends, and the last name."""
+        *parts, name = path.split(os.sep)
+        try:
+            folder = self._open(parts)
+        except FileNotFoundError:
+            if not os.path.isdir(self.root):
+                raise NotFound(f"there is no folder {self.root} here.") from None
+            raise
+        try:
+            yield folder, name
+        finally:
+            os.close(folder)
+
+    def _open(self, parts: list[str]) -> int:
+        folder = os.open(self.root, FOLDER)
+        for part in parts:
+            try:
+                inner = os.open(part, FOLDER, dir_fd=folder)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    raise InvalidInput(f"{part!r} is no folder.") from None
+                raise
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
+
+
+def _temporary(tag: str) -> str:
+    return f".hv-{tag}.tmp"

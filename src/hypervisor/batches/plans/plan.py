@@ -1,0 +1,323 @@
+"""Plans: what the done tasks of a batch propose, checked against the files as they are.
+
+Proposals are taken in the order of their tasks, each on top of those before it, so that a
+file can be edited and then moved, and two that clash are found before anything is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hypervisor.batches.plans import action as actions
+from hypervisor.batches.plans.action import Step, visible
+from hypervisor.core import validate
+from hypervisor.core.errors import InvalidInput
+from hypervisor.queue.add import check_task
+from hypervisor.queue.context import Context
+from hypervisor.queue.task import Batch, NewTask
+
+if TYPE_CHECKING:
+    from hypervisor.ports import ActionFiles
+
+PAGE = 1_000
+LARGEST_DIFF = 200_000  # bytes; beyond, comparing takes longer than it helps
+MOST_SHOWN = 2_000  # characters of what is created
+
+
+class PlannedAction(NamedTuple):
+    """A proposal and what would come of it; `refused` says why it is left out."""
+
+    task: str
+    kind: str
+    category: str
+    what: str
+    why: str
+    diff: str
+    refused: str
+    data: dict[str, Any]
+
+
+class Plan(NamedTuple):
+    """What would be done, what is refused, and what there is nothing to do for."""
+
+    batch: str
+    id: str
+    root: str
+    hash: str
+    to_do: tuple[PlannedAction, ...]
+    refused: tuple[PlannedAction, ...]
+    unchanged: tuple[PlannedAction, ...]
+    kinds: dict[str, int]
+    categories: dict[str, int]
+    states: dict[str, int]  # of the actions that were approved before
+    held_back: dict[str, int]  # tasks left out, by the state of their chunk
+
+
+def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
+    """Show what the done tasks of a batch propose: what would be done, with diffs, and what not."""
+    meant = hv.store.batch(validate.text("the batch", batch))
+    rows = hv.store.actions(meant.id)
+    settled = {row.data["print"] for row in rows if row.state in actions.SETTLED}
+    root = root_of(meant)
+    draft = _Draft(files_of(hv, meant, root) if root else None, diffs)
+    for task, category, index, proposal in proposals(hv, meant):
+        draft.take(task, category, index, proposal, settled)
+    to_do = tuple(draft.to_do)
+    return Plan(
+        meant.name,
+        meant.id,
+        root,
+        actions.digest([(each.task, each.data) for each in to_do]),
+        to_do,
+        tuple(draft.refused),
+        tuple(draft.unchanged),
+        _counts([each.kind for each in to_do]),
+        _counts([each.category for each in to_do]),
+        _counts([row.state for row in rows]),
+        hv.store.held_back(meant.id),
+    )
+
+
+def proposals(hv: Context, batch: Batch) -> Iterator[tuple[str, str, int, object]]:
+    """All proposals that may have a say: task, category, place in its result, what it says."""
+    after = ""
+    while page := hv.store.proposing(batch.id, after, PAGE):
+        for task, _, result in page:
+            for index, (category, proposal) in enumerate(actions.proposals_of(result)):
+                yield task, category, index, proposal
+        after = page[-1].task
+
+
+def whereabouts(hv: Context, batch: Batch) -> dict[str, str | None]:
+    """Where files of a batch are now that plans have moved; None: deleted. Paths are whole."""
+    from os.path import join
+
+    now: dict[str, str | None] = {}
+    first: dict[str, str] = {}  # what a file was called before any plan
+    for row in hv.store.actions(batch.id):
+        step = row.data.get("step")
+        if row.state not in (actions.APPLIED, actions.UNDOING) or step is None:
+            continue
+        if step["kind"] in (actions.MOVE, actions.REMOVE):
+            path = join(row.data["root"], step["path"])
+            to = join(row.data["root"], step["to"]) if "to" in step else None
+            origin = first.pop(path, path)
+            now[origin] = to
+            if to:
+                first[to] = origin
+    return now
+
+
+def root_of(batch: Batch) -> str:
+    """The folder that a batch was started in, empty if nothing of it was started."""
+    return str(batch.spec.get("cwd", "")) if isinstance(batch.spec, dict) else ""
+
+
+def files_of(hv: Context, batch: Batch, root: str) -> ActionFiles:
+    make = hv.equipment.action_files
+    assert make is not None, "this context was made without files"
+    return make(root, hv.batch_files.folder(batch.name))
+
+
+def new_task(batch: str, task: str, fingerprint: str, proposal: dict[str, Any]) -> NewTask:
+    """The task that a proposal asks for. Its key makes sure that it is never added twice."""
+    return check_task(
+        NewTask(
+            proposal["title"],
+            proposal.get("body", ""),
+            proposal.get("type", "task"),
+            key=proposal.get("key") or f"plan {batch} {fingerprint}",
+            data={"plan": batch, "proposed_by": task},
+        )
+    )
+
+
+def edited(content: bytes, proposal: dict[str, Any]) -> bytes:
+    from hypervisor.inputs.task_files.markdown import with_body_line, with_fields
+
+    if proposal["set"]:
+        content = with_fields(content, proposal["set"])
+    for line in proposal.get("lines", ()):
+        content = with_body_line(content, line)
+    return content
+
+
+def content_hash(content: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(content).hexdigest()
+
+
+def _counts(words: Sequence[str]) -> dict[str, int]:
+    return {word: words.count(word) for word in sorted(set(words))}
+
+
+class _File(NamedTuple):
+    """A file as it will be once the actions before are done."""
+
+    hash: str = ""  # empty: there is none
+    mode: int = 0
+    origin: str = ""  # where its content lies today …
+    content: bytes | None = None  # … unless an action brings it
+    by: str = ""  # the task that last had to do with it
+    fields: dict[str, Any] = {}  # noqa: RUF012  # what edits have set, never changed in place
+
+
+class _Unchanged(Exception):
+    """There is nothing to do for a proposal."""
+
+
+class _Draft:
+    """The plan as it grows."""
+
+    def __init__(self, files: ActionFiles | None, diffs: bool) -> None:
+        self._files = files
+        self._diffs = diffs
+        self._seen: dict[str, _File] = {}
+        self._keys: set[str] = set()
+        self.to_do: list[PlannedAction] = []
+        self.refused: list[PlannedAction] = []
+        self.unchanged: list[PlannedAction] = []
+
+    def take(
+        self, task: str, category: str, index: int, proposal: object, settled: set[str]
+    ) -> None:
+        """Put a proposal where it belongs."""
+        fingerprint = actions.fingerprint(task, index, proposal)
+        if fingerprint in settled:
+            self._remember(task, proposal)
+            return
+        kind, what, why = "?", "", ""
+        data: dict[str, Any] = {}
+        try:
+            data = {"proposal": actions.checked(proposal), "print": fingerprint}
+            kind, why = data["proposal"]["do"], data["proposal"].get("why", "")
+            what = actions.wording(kind, data)
+            step, diff = self._step(task, data)
+        except InvalidInput as error:
+            what = what or visible(str(proposal)[:200])
+            refused = str(error).rstrip(".")
+            self.refused.append(PlannedAction(task, kind, category, what, why, "", refused, data))
+        except _Unchanged:
+            self.unchanged.append(PlannedAction(task, kind, category, what, why, "", "", data))
+        else:
+            if step is not None and self._files is not None:
+                data |= {"root": self._files.root, "step": actions.step_data(step)}
+            what = actions.wording(kind, data)
+            self.to_do.append(PlannedAction(task, kind, category, what, why, diff, "", data))
+
+    def _remember(self, task: str, proposal: object) -> None:
+        """What an earlier plan has set stays set: another task may still not set it otherwise."""
+        with suppress(InvalidInput):
+            asked = actions.checked(proposal)
+            if asked["do"] == actions.EDIT and self._files is not None:
+                path = self._files.locate(asked["path"])
+                here = self._file(path)
+                fields = {**here.fields, **asked["set"]}
+                self._seen[path] = here._replace(by=task, fields=fields)
+
+    def _step(self, task: str, data: dict[str, Any]) -> tuple[Step | None, str]:
+        proposal = data["proposal"]
+        kind = proposal["do"]
+        if kind == actions.TASK:
+            return None, self._task(task, data)
+        if self._files is None:
+            raise InvalidInput("the batch was not started in a folder, so there are no files")
+        path = self._files.locate(proposal["path"])
+        if kind == actions.CREATE:
+            return self._create(task, path, proposal["text"].encode())
+        here = self._file(path)
+        if not here.hash:
+            why = f"task {here.by} takes it away" if here.by else "there is no such file"
+            raise InvalidInput(f"{visible(path)}: {why}")
+        if kind == actions.MOVE:
+            return self._move(task, path, here, self._files.locate(proposal["to"])), ""
+        if kind == actions.DELETE:
+            self._seen[path] = _File(by=task)
+            return Step(actions.REMOVE, path, before=here.hash, mode_before=here.mode), ""
+        return self._replace(task, path, here, proposal)
+
+    def _task(self, task: str, data: dict[str, Any]) -> str:
+        proposal = data["proposal"]
+        new = new_task("", task, data["print"], proposal)
+        if new.key in self._keys:
+            raise InvalidInput("a task with this key is proposed twice")
+        self._keys.add(new.key or "")
+        return _head(new.body) if self._diffs else ""
+
+    def _create(self, task: str, path: str, content: bytes) -> tuple[Step, str]:
+        there = self._file(path)
+        after = content_hash(content)
+        if there.hash == after and not there.by:
+            raise _Unchanged
+        self._refuse_taken(path, there)
+        self._seen[path] = _File(after, 0, "", content, task)
+        step = Step(actions.PLACE, path, after=after)
+        return step, _head(content.decode()) if self._diffs else ""
+
+    def _move(self, task: str, path: str, here: _File, to: str) -> Step:
+        if path == to:
+            raise _Unchanged
+        self._refuse_taken(to, self._file(to))
+        self._seen[path] = _File(by=task)
+        self._seen[to] = here._replace(by=task)
+        return Step(actions.MOVE, path, to, here.hash)
+
+    def _replace(
+        self, task: str, path: str, here: _File, proposal: dict[str, Any]
+    ) -> tuple[Step, str]:
+        before = self._content(path, here)
+        fields = here.fields
+        if proposal["do"] == actions.EDIT:
+            for name, value in proposal["set"].items():
+                if name in fields and fields[name] != value and here.by != task:
+                    raise InvalidInput(f"task {here.by} sets {name!r} to something else")
+            fields = {**fields, **proposal["set"]}
+            content = edited(before, proposal)
+        else:
+            if here.by:
+                raise InvalidInput(f"task {here.by} changes this file, too")
+            content = proposal["text"].encode()
+        if content == before:
+            raise _Unchanged
+        after = content_hash(content)
+        self._seen[path] = _File(after, here.mode, "", content, task, fields)
+        mode = here.mode or None  # 0: as new files have it, which is not known yet
+        step = Step(actions.REPLACE, path, "", here.hash, after, mode, mode)
+        return step, _diff(before, content, path) if self._diffs else ""
+
+    def _file(self, path: str) -> _File:
+        assert self._files is not None
+        if path not in self._seen:
+            found = self._files.facts(path)
+            self._seen[path] = _File(*found, path) if found else _File()
+        return self._seen[path]
+
+    def _content(self, path: str, here: _File) -> bytes:
+        assert self._files is not None
+        if here.content is not None:
+            return here.content
+        content = self._files.read(here.origin)
+        if content_hash(content) != here.hash:
+            raise InvalidInput(f"{visible(path)} is being changed right now")
+        return content
+
+    def _refuse_taken(self, path: str, there: _File) -> None:
+        if there.hash:
+            who = f"task {there.by} puts a file there" if there.by else "it is there already"
+            raise InvalidInput(f"{visible(path)}: {who}")
+
+
+def _head(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}\n… ({len(text)} characters)"
+
+
+def _diff(before: bytes, after: bytes, path: str) -> str:
+    if max(len(before), len(after)) > LARGEST_DIFF:
+        return f"{len(before)} bytes become {len(after)}"
+    from difflib import unified_diff
+
+    old, new = (each.decode("utf-8", "replace").split("\n") for each in (before, after))
+    return "\n".join(unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm=""))

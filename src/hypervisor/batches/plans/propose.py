@@ -1,0 +1,20 @@
+"""Proposals made while work goes on: kept with the claim, part of the result in the end."""
+
+from __future__ import annotations
+
+from hypervisor.batches.plans import action as actions
+from hypervisor.queue.context import Context
+from hypervisor.queue.lease import DEFAULT_LEASE, parse_token
+
+
+def propose(hv: Context, token: str, proposal: object, now: int | None = None) -> int:
+    """Propose a change under a claim, for an approved plan to carry out.
+
+    Returns how many the claim has proposed."""
+    claim = parse_token(token)
+    return hv.store.propose(claim, actions.checked(proposal), DEFAULT_LEASE, now)
+
+
+def forget_proposals(hv: Context, token: str) -> None:
+    """Drop the proposals of a claim that has ended without a result."""
+    hv.store.forget_proposals(parse_token(token))

@@ -1,0 +1,299 @@
+"""The report of a batch as data: what a page about it shows, and no more.
+
+Everything is streamed and counted; what is listed is bounded, and the rest is told as a
+number. So a batch of a million tasks makes no bigger a report than one of some thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from hypervisor.batches.chunk import Chunk
+from hypervisor.batches.pipeline_status import Overview, has_succeeded, pattern, what_of
+from hypervisor.batches.timeline import Bin, Timeline, Tries, gather
+from hypervisor.core import validate
+from hypervisor.core.errors import InvalidInput
+from hypervisor.learning.learn import Learned, learned_about
+from hypervisor.queue import lifecycle
+from hypervisor.queue.context import Context
+from hypervisor.queue.receipt import Receipt
+from hypervisor.queue.result import NO_CATEGORY, actions_in, category_of, items_in, text_of
+from hypervisor.queue.task import Batch
+from hypervisor.runs.run import BAD, latest_output, reports
+from hypervisor.runs.spec import TaskReport, spec_from
+
+SMALL = 2_000  # tasks: up to so many are all held and listed
+MOST_ROWS = 500
+MOST_FAILURES = 60
+MOST_BAD = 300
+MOST_REASONS = 20
+MOST_CATEGORIES = 40
+MOST_RECEIPTS = 200
+MOST_VERIFIED = 50_000
+SLOWEST = 12
+SAMPLES = 3
+LONGEST_TEXT = 500
+MOST_CHUNKS = 400
+TYPED = 3  # tasks at either end of the list that tell which types there are
+LINES, LONGEST_LINE, TAIL = 12, 240, 4_000
+
+
+class TaskLine(NamedTuple):
+    """A task as a row of the report."""
+
+    id: str
+    title: str
+    state: str
+    category: str
+    attempts: int
+    milliseconds: int
+    cpu_seconds: float
+    peak_bytes: int
+    said: str  # why it did not succeed, or its summary
+
+
+class Failure(NamedTuple):
+    """A task that did not succeed, with the end of what it printed."""
+
+    task: TaskLine
+    exit_code: int | None
+    lines: tuple[str, ...]
+
+
+class Category(NamedTuple):
+    name: str
+    items: int
+    samples: tuple[str, ...]
+
+
+class BatchReport(NamedTuple):
+    """All that a report shows; times are milliseconds since 1970."""
+
+    batch: str
+    id: str
+    made_at: int
+    what: str  # the command, function or agent that was run
+    states: dict[str, int]
+    total: int
+    succeeded: bool
+    begun: int
+    ended: int
+    attempts: int
+    cpu_seconds: float
+    peak_bytes: int
+    timeline: Timeline
+    durations: tuple[Bin, ...]
+    median_ms: int | None
+    slowest: tuple[TaskLine, ...]
+    categories: tuple[Category, ...]
+    proposals: dict[str, int]
+    chunks: tuple[Chunk, ...]
+    reasons: tuple[tuple[str, int], ...]
+    failures: tuple[Failure, ...]
+    bad: int
+    receipts: tuple[Receipt, ...]
+    receipts_total: int
+    receipts_problem: str | None  # "" if nobody looked: there are too many
+    tasks: tuple[TaskLine, ...]
+    tokens: int = 0  # of agents
+    cost: float | None = None
+    estimated: bool = False  # the cost is, at least in part, from a table of prices
+    pattern: Overview | None = None  # what follows on the batch: stages, and the reduce
+    learned: tuple[Learned, ...] = ()  # what parallelism is worth for what it ran
+
+
+def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
+    """Gather what a report of a batch shows: timeline, durations, failures, receipts."""
+    meant = hv.store.batch(validate.text("the batch", batch))
+    at = hv.now() if now is None else now
+    seen = _Seen(reports(hv, meant.id, at))
+    tries = gather(hv, meant.id, at)
+    names = {each.id: each.title for each in seen.held}
+    total = sum(seen.states.values())
+    rows = _rows(seen, tries)
+    receipts_total, receipts = hv.store.last_receipts(meant.id, MOST_RECEIPTS)
+    spent = hv.store.spent(meant.id)
+    return BatchReport(
+        meant.name,
+        meant.id,
+        at,
+        what_of(meant),
+        seen.states,
+        total,
+        has_succeeded(hv, meant.id, seen.states),
+        tries.begun,
+        tries.ended,
+        len(tries),
+        round(tries.cpu_ms / 1000, 3),
+        tries.peak_kb * 1024,
+        tries.timeline(names),
+        tries.histogram(),
+        tries.median(),
+        tuple(_slowest(hv, seen, tries)),
+        _categories(seen),
+        dict(seen.proposals),
+        _chunks(hv, meant.id),
+        _common(seen.reasons),
+        tuple(_failure(hv, each, tries) for each in seen.bad[:MOST_FAILURES]),
+        seen.bad_count,
+        tuple(map(_cut, receipts)),
+        receipts_total,
+        _problem(hv, meant.id, receipts_total),
+        rows,
+        spent.tokens,
+        spent.cost_micros / 1e6 if spent.cost_micros else None,
+        spent.estimated,
+        pattern(hv, meant.id),
+        _learned(hv, meant, rows),
+    )
+
+
+class _Seen:
+    """What one pass over the tasks of a batch tells."""
+
+    def __init__(self, found: Iterable[TaskReport]) -> None:
+        self.states: dict[str, int] = {}
+        self.categories: dict[str, list[Any]] = {}
+        self.proposals: dict[str, int] = {}
+        self.reasons: dict[str, int] = {}
+        self.bad: list[TaskReport] = []
+        self.bad_count = 0
+        self.held: list[TaskReport] = []
+        self.too_many = False
+        for task in found:
+            self._add(task)
+
+    def _add(self, task: TaskReport) -> None:
+        self.states[task.state] = self.states.get(task.state, 0) + 1
+        if not self.too_many:
+            self.held.append(task)
+            if len(self.held) > SMALL:
+                self.too_many, self.held = True, []
+        if task.state in BAD:
+            self.bad_count += 1
+            reason = (task.reason or task.state)[:200]
+            if reason in self.reasons or len(self.reasons) < 10 * MOST_REASONS:
+                self.reasons[reason] = self.reasons.get(reason, 0) + 1
+            if len(self.bad) < MOST_BAD:
+                self.bad.append(task)
+        elif task.state == lifecycle.DONE:
+            for part in list(items_in(task.result)) or [task.result]:
+                self._classify(part, text_of(part, "item") or task.title)
+
+    def _classify(self, result: Any, title: str) -> None:
+        name = category_of(result)
+        if name not in self.categories and len(self.categories) >= 10 * MOST_CATEGORIES:
+            name = "(others)"
+        entry = self.categories.setdefault(name, [0])
+        entry[0] += 1
+        if len(entry) <= SAMPLES:
+            entry.append(title[:120])
+        for action in actions_in(result):
+            kind = action.get("do")
+            if isinstance(kind, str) and (kind in self.proposals or len(self.proposals) < 20):
+                self.proposals[kind[:40]] = self.proposals.get(kind[:40], 0) + 1
+
+
+def _line(task: TaskReport, tries: Tries) -> TaskLine:
+    category = category_of(task.result) if task.result is not None else NO_CATEGORY
+    return TaskLine(
+        task.id,
+        task.title[:300],
+        task.state,
+        "" if category == NO_CATEGORY else category,
+        task.attempts,
+        tries.took(task.id),
+        task.cpu_seconds,
+        task.peak_bytes,
+        (task.reason or text_of(task.result, "summary"))[:300],
+    )
+
+
+def _rows(seen: _Seen, tries: Tries) -> tuple[TaskLine, ...]:
+    """All tasks of a small batch; of a big one what went wrong. What went wrong comes first."""
+    rest = [task for task in seen.held if task.state not in BAD]
+    chosen = [*seen.bad, *rest][:MOST_ROWS]
+    return tuple(_line(task, tries) for task in chosen)
+
+
+def _slowest(hv: Context, seen: _Seen, tries: Tries) -> Iterable[TaskLine]:
+    held = {task.id: task for task in seen.held}
+    for task_id, took in tries.slowest(SLOWEST):
+        if task_id in held:
+            yield _line(held[task_id], tries)._replace(milliseconds=took)
+        else:
+            task = hv.store.task(task_id)
+            yield TaskLine(
+                task.id,
+                task.title[:300],
+                task.state,
+                "",
+                task.attempts,
+                took,
+                0.0,
+                0,
+                (task.reason or "")[:300],
+            )
+
+
+def _failure(hv: Context, task: TaskReport, tries: Tries) -> Failure:
+    return Failure(_line(task, tries), task.exit_code, _tail(hv, task))
+
+
+def _tail(hv: Context, task: TaskReport) -> tuple[str, ...]:
+    """The last lines that the task printed, without those that are empty."""
+    if not task.attempts:
+        return ()
+    number = latest_output(hv, task.id)
+    size = hv.outputs.size(task.id, number) or 0
+    data = hv.outputs.read(task.id, number, max(size - TAIL, 0), TAIL)
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    lines = [line.rstrip() for line in text.split("\n") if line.strip()]
+    return tuple(
+        line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…" for line in lines[-LINES:]
+    )
+
+
+def _categories(seen: _Seen) -> tuple[Category, ...]:
+    """The most frequent first; none at all if no worker named any."""
+    if set(seen.categories) <= {NO_CATEGORY}:
+        return ()
+    found = [
+        Category(name, count, tuple(samples)) for name, (count, *samples) in seen.categories.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.items, each.name))[:MOST_CATEGORIES])
+
+
+def _chunks(hv: Context, batch: str) -> tuple[Chunk, ...]:
+    found = hv.store.chunks(batch)[:MOST_CHUNKS]
+    return tuple(each._replace(note=(each.note or "")[:LONGEST_TEXT] or None) for each in found)
+
+
+def _learned(hv: Context, batch: Batch, rows: tuple[TaskLine, ...]) -> tuple[Learned, ...]:
+    if batch.spec is None:
+        return ()
+    try:
+        spec = spec_from(batch.spec)
+    except InvalidInput:  # another version declared it
+        return ()
+    types = {hv.store.task(row.id).type for row in (*rows[:TYPED], *rows[-TYPED:])}
+    return learned_about(hv, spec, types)
+
+
+def _common(reasons: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    ranked = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+    return tuple(ranked[:MOST_REASONS])
+
+
+def _cut(receipt: Receipt) -> Receipt:
+    text, long = receipt.text, LONGEST_TEXT
+    return receipt if len(text) <= long else receipt._replace(text=text[:long] + "…")
+
+
+def _problem(hv: Context, chain: str, count: int) -> str | None:
+    if not count:
+        return None
+    if count > MOST_VERIFIED:
+        return ""
+    return next((each.problem for each in hv.store.check_receipts(chain)), None)

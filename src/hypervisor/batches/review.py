@@ -1,0 +1,159 @@
+"""Checkpoints: what a person sees after a chunk, and what they may decide.
+
+A decision is durable the moment it is made, whoever runs or does not run just
+then; the next chunk goes on by itself if its supervisor can be started here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from hypervisor.batches.checkpoint import Checkpoint, checkpoint
+from hypervisor.batches.chunk import APPROVED, EACH, HELD, REJECTED, Chunk
+from hypervisor.batches.chunk_files import write_chunk
+from hypervisor.batches.pipeline import release_reduce
+from hypervisor.core import validate
+from hypervisor.core.errors import InvalidInput, NotFound, WrongState
+from hypervisor.inputs.task_files.write_back import write_back
+from hypervisor.queue.context import Context
+from hypervisor.queue.task import Batch
+from hypervisor.runs.run import supervise
+from hypervisor.runs.spec import spec_from
+
+LONGEST_NOTE = 10_000
+
+
+class Decided(NamedTuple):
+    """What a decision did."""
+
+    batch: str
+    chunk: int
+    decision: str
+    opened: tuple[int, ...]
+    tasks: int  # how many go back into the queue
+
+
+def chunks(hv: Context, batch: str) -> tuple[Chunk, ...]:
+    """List the chunks of a batch with how far each is and what was decided."""
+    return tuple(hv.store.chunks(_batch(hv, batch).id))
+
+
+def awaiting(hv: Context, batch: str | None = None) -> tuple[tuple[Batch, Chunk], ...]:
+    """List the chunks that wait for a person's decision, in one batch or in all."""
+    ids = [_batch(hv, batch).id] if batch is not None else hv.store.batches_with_open_chunks()
+    return tuple(
+        (found, chunk)
+        for found in map(hv.store.batch, ids)
+        for chunk in hv.store.chunks(found.id)
+        if chunk.awaits_decision
+    )
+
+
+def review(hv: Context, batch: str, chunk: int | None = None, now: int | None = None) -> Checkpoint:
+    """Show what came of a chunk: counts, unusual samples, failures, and what happens next."""
+    meant = _batch(hv, batch)
+    found = _chunk(hv, meant, chunk)
+    reports = hv.store.chunk_report(meant.id, found.number, now)
+    _bring_up_to_date(hv, meant, found.number)
+    return checkpoint(meant, found, reports, hv.store.chunks(meant.id))
+
+
+def decide(
+    hv: Context,
+    batch: str,
+    decision: str,
+    chunk: int | None = None,
+    note: str = "",
+    rest: bool = False,
+    now: int | None = None,
+) -> Decided:
+    """Approve or reject a chunk; with `rest`, all that come later need no decision any more."""
+    if decision not in (APPROVED, REJECTED):
+        raise InvalidInput(f"a chunk is {APPROVED} or {REJECTED}, not {decision[:40]!r}.")
+    validate.text("the note", note, LONGEST_NOTE)
+    meant = _batch(hv, batch)
+    found = _chunk(hv, meant, chunk)
+    if chunk is None and found.is_decided:
+        raise WrongState(f"no chunk of {meant.name} waits for a decision. Nothing was changed.")
+    last_gate = rest or spec_from(meant.spec).gate != EACH
+    opened = hv.store.decide_chunk(
+        meant.id,
+        found.number,
+        decision,
+        note,
+        hv.actor,
+        now,
+        in_advance=last_gate,
+        may_change=chunk is not None,
+    )
+    _bring_up_to_date(hv, meant, found.number)
+    _go_on(hv, meant, bool(opened) or release_reduce(hv, meant.id))
+    return Decided(meant.name, found.number, decision, tuple(opened), 0)
+
+
+def retry_chunk(
+    hv: Context,
+    batch: str,
+    note: str,
+    chunk: int | None = None,
+    tasks: Sequence[str] = (),
+    now: int | None = None,
+) -> Decided:
+    """Work on a chunk again, or on some of its tasks, with a note that reaches the worker."""
+    validate.text("the note", note, LONGEST_NOTE)
+    meant = _batch(hv, batch)
+    found = _chunk(hv, meant, chunk)
+    every = [task.id for task in hv.store.chunk_tasks(meant.id, found.number)]
+    wanted = [hv.resolve(task) for task in tasks] or every
+    if strangers := sorted(set(wanted) - set(every)):
+        raise NotFound(f"{strangers[0]} is not in chunk {found.number}. Nothing was changed.")
+    count = hv.store.retry_chunk(meant.id, found.number, wanted, note, hv.actor, now)
+    _go_on(hv, meant, bool(count))
+    return Decided(meant.name, found.number, "retry", (), count)
+
+
+def amend(hv: Context, task: str, changes: dict[str, Any], now: int | None = None) -> Any:
+    """Correct what a worker said came of a task, such as its category; returns the new result."""
+    found = hv.resolve(task)
+    if not changes:
+        raise InvalidInput("nothing to correct: name a field and its value, as in category=task.")
+    validate.json_value("the correction", changes)
+    result = hv.store.amend(found, changes, hv.actor, now)
+    write_back(hv, found)  # its receipt; the correction is for the review, not for the file
+    return result
+
+
+def _bring_up_to_date(hv: Context, batch: Batch, number: int) -> None:
+    """The files of a chunk, whoever was killed before they could be written."""
+    every = hv.store.chunks(batch.id)
+    for chunk in every:
+        if chunk.number == number and chunk.state != HELD and hv.is_equipped:
+            with suppress(OSError):  # what was decided holds all the same
+                write_chunk(hv, batch, chunk, every)
+
+
+def _go_on(hv: Context, batch: Batch, more: bool) -> None:
+    if more and hv.is_equipped:
+        with hv.launcher.submitting():
+            hv.launcher.keep_environment(batch.id)
+            supervise(hv)
+
+
+def _batch(hv: Context, text: str) -> Batch:
+    return hv.store.batch(validate.text("the batch", text))
+
+
+def _chunk(hv: Context, batch: Batch, number: int | None) -> Chunk:
+    found = hv.store.chunks(batch.id)
+    if not found:
+        raise NotFound(f"{batch.name} was not cut into chunks.")
+    if number is not None:
+        for each in found:
+            if each.number == number:
+                return each
+        raise NotFound(f"{batch.name} has no chunk {number}: it has {len(found)}.")
+    waiting = [each for each in found if each.awaits_decision]
+    running = [each for each in found if each.state == "open"]
+    return (waiting or running or found[-1:])[0]

@@ -1,0 +1,79 @@
+"""Which results of a chunk to show: some usual, some unusual ones of every category."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hypervisor.queue.result import category_of, items_in, text_of
+from hypervisor.runs.spec import TaskReport
+
+PER_CATEGORY = 3
+MOST_CATEGORIES = 20
+LONGEST = 300
+
+
+class Sample(NamedTuple):
+    task: str
+    title: str
+    category: str
+    rationale: str
+    why: str  # why this one is shown
+
+
+class _Seen(NamedTuple):
+    task: str
+    title: str
+    result: Any
+    seconds: float
+    attempts: int
+
+    @property
+    def length(self) -> int:
+        return len(text_of(self.result, "rationale")) + len(self.title)
+
+
+def chosen(reports: Sequence[TaskReport]) -> tuple[Sample, ...]:
+    """Up to three of each category: the first, and those that stand out most."""
+    by_category: dict[str, list[_Seen]] = {}
+    for report in reports:
+        if report.state == "done":
+            for seen in _seen(report):
+                by_category.setdefault(category_of(seen.result), []).append(seen)
+    rare_first = sorted(by_category, key=lambda name: (len(by_category[name]), name))
+    return tuple(
+        Sample(
+            each.task, each.title[:LONGEST], name, text_of(each.result, "rationale")[:LONGEST], why
+        )
+        for name in rare_first[:MOST_CATEGORIES]
+        for each, why in _of_category(by_category[name])
+    )
+
+
+def _seen(report: TaskReport) -> list[_Seen]:
+    parts = list(items_in(report.result))
+    if not parts:
+        return [_Seen(report.id, report.title, report.result, report.seconds, report.attempts)]
+    return [
+        _Seen(report.id, text_of(part, "item") or report.title, part, 0.0, report.attempts)
+        for part in parts
+    ]
+
+
+def _of_category(found: list[_Seen]) -> list[tuple[_Seen, str]]:
+    """A longer or shorter text than usual, more time or more attempts make one stand out."""
+    from statistics import median  # takes as long to load as ten short commands
+
+    usual_time = median(each.seconds for each in found)
+    usual_length = median(each.length for each in found)
+
+    def oddity(each: _Seen) -> tuple[float, str]:
+        slow = (each.seconds + 0.01) / (usual_time + 0.01)
+        wordy = max(each.length + 10, usual_length + 10) / min(each.length + 10, usual_length + 10)
+        tried = float(each.attempts)
+        reasons = ((tried, f"{each.attempts} attempts"), (slow, "slowest"), (wordy, "unusual text"))
+        return max(reasons)
+
+    ranked = sorted(found[1:], key=lambda each: -oddity(each)[0])[: PER_CATEGORY - 1]
+    unusual = [(each, oddity(each)[1] if oddity(each)[0] > 1.2 else "another") for each in ranked]
+    return [(found[0], "the first"), *unusual]

@@ -1,0 +1,179 @@
+"""Approved actions: written down with the approval, then moved from state to state.
+
+A state never changes without its receipt or event in the same transaction. What an
+action does inside the store (adding a task) happens in the transaction that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypervisor.batches.plans.action import APPLIED, PLANNED, UNDONE, Action, PlanChanged, Proposals
+from hypervisor.core.errors import NotFound, WrongState
+from hypervisor.queue import lifecycle
+from hypervisor.queue.sql import event_log, insert, receipts, steer
+from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.task import NewTask
+from hypervisor.store.database import Row, Session
+
+COLUMNS = "batch, number, task, kind, data, state, reason, at"
+LAST = "SELECT coalesce(max(number), 0) FROM actions WHERE batch = ?"
+ADD = f"INSERT INTO actions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+ALL = f"SELECT {COLUMNS} FROM actions WHERE batch = ? ORDER BY number"
+ONE = f"SELECT {COLUMNS} FROM actions WHERE batch = ? AND number = ?"
+SET = "UPDATE actions SET state = ?, data = ?, reason = ?, at = ? WHERE batch = ? AND number = ?"
+PROPOSING = """
+SELECT t.id, d.title, d.result FROM tasks t JOIN details d ON d.task = t.id
+LEFT JOIN chunks c ON c.batch = t.batch AND c.number = t.chunk
+WHERE t.batch = ? AND t.batch <> '' AND t.id > ? AND t.state = 'done' AND d.result LIKE ?
+    AND (c.state IS NULL OR c.state IN ('approved', 'free'))
+ORDER BY t.id LIMIT ?
+"""
+HELD_BACK = """
+SELECT c.state, count(*) FROM tasks t JOIN details d ON d.task = t.id
+JOIN chunks c ON c.batch = t.batch AND c.number = t.chunk
+WHERE t.batch = ? AND t.batch <> '' AND t.state = 'done' AND d.result LIKE ?
+    AND c.state NOT IN ('approved', 'free') GROUP BY c.state
+"""
+PROPOSES = '%"actions":%'
+MADE = """
+SELECT t.state, t.attempt, d.data FROM tasks t JOIN details d ON d.task = t.id WHERE t.id = ?
+"""
+
+
+def proposing(session: Session, batch: str, after: str, limit: int) -> list[Proposals]:
+    """Done tasks whose results propose something, in approved or free chunks or in none."""
+    rows = session.rows(PROPOSING, (batch, after, PROPOSES, limit))
+    return [Proposals(row[0], row[1], event_log.load(row[2])) for row in rows]
+
+
+def held_back(session: Session, batch: str) -> dict[str, int]:
+    """How many such tasks are left out, by the state of their chunk."""
+    rows = session.rows(HELD_BACK, (batch, PROPOSES))
+    return {state: count for state, count in rows}  # noqa: C416
+
+
+def every(session: Session, batch: str) -> list[Action]:
+    return [_action(row) for row in session.rows(ALL, (batch,))]
+
+
+def approve(
+    session: Session,
+    batch: str,
+    new: Sequence[tuple[str, str, dict[str, Any]]],
+    text: str,
+    actor: str,
+    now: int,
+    after: int | None = None,
+) -> list[Action]:
+    """Write down approved actions, each (task, kind, data), together with the approval. `after`:
+    only if that is the number of the last action; else another host approved a plan first."""
+    session.lock(f"actions {batch}")
+    last = session.rows(LAST, (batch,))[0][0]
+    if after not in (None, last):
+        raise PlanChanged("somebody else has approved a plan. Nothing was changed; look again.")
+    added = [
+        Action(batch, number, task, kind, data, PLANNED, None, now)
+        for number, (task, kind, data) in enumerate(new, last + 1)
+    ]
+    session.run_many(ADD, [(*a[:4], event_log.dump(a.data), *a[5:]) for a in added])
+    receipts.append_to_batch(session, batch, actor, [text], now)
+    data = event_log.dump({"said": text, "actions": [last + 1, last + len(added)] if added else []})
+    event_log.write(session, now, [event_log.Line("plan", "", batch, None, None, actor, data)])
+    return added
+
+
+def move(
+    session: Session,
+    action: Action,
+    state: str,
+    reason: str | None,
+    receipt: str,
+    actor: str,
+    now: int,
+) -> Action:
+    """Bring an action into its next state, with the data it now has. `receipt`: evidence of
+    it, empty if there is nothing to show yet."""
+    _still(session, action)
+    moved = action._replace(state=state, reason=reason, at=now)
+    where = (action.batch, action.number)
+    session.run(SET, (state, event_log.dump(moved.data), reason, now, *where))
+    if receipt:
+        # The batch's, not the task's: those are shown in the task's file, which a plan must
+        # leave as it was approved, and which undoing it restores to the byte.
+        text = f"{receipt}, proposed by {action.task}"
+        receipts.append_to_batch(session, action.batch, actor, [text], now)
+    data = {"action": action.number, "now": state, **({"reason": reason} if reason else {})}
+    line = event_log.Line(
+        "action", action.task, action.batch, None, None, actor, event_log.dump(data)
+    )
+    event_log.write(session, now, [line])
+    return moved
+
+
+def add_task(
+    session: Session,
+    book: LaneBook,
+    action: Action,
+    new: NewTask,
+    receipt: str,
+    actor: str,
+    now: int,
+) -> Action:
+    """Add the task that an action asks for and say that it was applied."""
+    session.lock("keys")  # before any row is locked, as in a claim
+    _still(session, action)
+    added = insert.add(session, book, [new], None, actor, now)
+    if added.ids:
+        task, is_ours = added.ids[0], True
+    else:
+        task, is_ours = _take_over(session, book, action, added.duplicates[0].task, actor, now)
+    said = receipt if is_ours else f"{receipt}, which was there already"
+    made = action._replace(data={**action.data, "made": task, "is_ours": is_ours})
+    return move(session, made, APPLIED, None, f"{said}: {task}", actor, now)
+
+
+def cancel_task(
+    session: Session, book: LaneBook, action: Action, receipt: str, actor: str, now: int
+) -> Action:
+    """Cancel the task that an action has made, unless somebody has begun with it."""
+    session.lock("keys")
+    _still(session, action)
+    task = action.data["made"]
+    found = session.rows(MADE + session.for_update, (task,)) if action.data["is_ours"] else []
+    if found and found[0][0] != lifecycle.CANCELLED:
+        state, attempts, _ = found[0]
+        if attempts or state not in (lifecycle.INBOX, lifecycle.WAITING, lifecycle.ACTIVE):
+            raise WrongState(f"the task {task} was started and is {state}")
+        steer.cancel(session, book, task, "the plan was undone", actor, now)
+    return move(session, action, UNDONE, None, f"{receipt}: {task}", actor, now)
+
+
+def _take_over(
+    session: Session, book: LaneBook, action: Action, task: str, actor: str, now: int
+) -> tuple[str, bool]:
+    """A task with that key is there: ours again if a plan of this batch made it and it was
+    cancelled when that was undone; else somebody's that we leave alone."""
+    state, _, data = session.rows(MADE, (task,))[0]
+    made_by = event_log.load(data)
+    ours = isinstance(made_by, dict) and made_by.get("plan") == action.batch
+    if not ours or state != lifecycle.CANCELLED:
+        return task, False
+    steer.requeue(session, book, task, "reopen", "planned again", actor, now)
+    return task, True
+
+
+def _still(session: Session, action: Action) -> None:
+    """Whoever holds an old picture of an action must not change it."""
+    found = session.rows(ONE + session.for_update, (action.batch, action.number))
+    if not found:
+        raise NotFound(f"this batch has no action {action.number}.")
+    if found[0][5] != action.state:
+        raise WrongState(
+            f"action {action.number} is {found[0][5]}, not {action.state}. Nothing was changed."
+        )
+
+
+def _action(row: Row) -> Action:
+    return Action._make((*row[:4], event_log.load(row[4]), *row[5:]))

@@ -1,0 +1,28 @@
+"""hv block"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.cli.output import print_json
+from hypervisor.core.errors import EXIT_OK
+from hypervisor.queue.claim import block
+from hypervisor.queue.context import Context
+
+EXAMPLE = (
+    "hv block 1q12deyb47df.1.z06dk3w8m1x5t7qa 'no access to the tracker' "
+    "--unblock 'a tracker login'"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", metavar="TOKEN", help="as the claim printed it")
+    parser.add_argument("reason", metavar="REASON", help="why it cannot go on")
+    parser.add_argument("--unblock", metavar="TEXT", help="what would let it go on")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    answer = block(hv, args.token, args.reason, args.unblock)
+    if args.json:
+        print_json(answer)
+    return EXIT_OK

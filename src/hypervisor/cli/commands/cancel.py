@@ -1,0 +1,23 @@
+"""hv cancel"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.cli.commands import selecting
+from hypervisor.queue.context import Context
+from hypervisor.queue.lifecycle import TRANSITIONS
+from hypervisor.queue.steer import cancel
+
+EXAMPLE = """hv cancel 1q12deyb --reason 'no longer wanted'
+  hv cancel --batch review --dry-run"""
+
+STATES = tuple(state for state, event in TRANSITIONS if event == "cancel")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    selecting.configure(parser, STATES)
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    return selecting.run(hv, args, cancel, STATES)

@@ -1,0 +1,69 @@
+"""hv done"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+
+from hypervisor.cli.commands.claim import (
+    add_claim_options,
+    claim_options,
+    handing_over,
+    print_leases,
+    with_results,
+)
+from hypervisor.cli.output import print_json
+from hypervisor.cli.values import json_text
+from hypervisor.core.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, InvalidInput, LeaseLost
+from hypervisor.queue.claim import Done, Turn, checked_result, complete, complete_and_claim, release
+from hypervisor.queue.context import Context
+
+EXAMPLE = """hv done 1q12deyb47df.1.z06dk3w8m1x5t7qa --result '{"verdict": "fine"}'
+  hv done 1q12deyb47df.1.z06dk3w8m1x5t7qa --next me"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", metavar="TOKEN", help="as the claim printed it")
+    parser.add_argument("--result", type=json_text, metavar="JSON", help="what came of it")
+    parser.add_argument(
+        "--next", metavar="WORKER", help="claim the next task in the same step, as this worker"
+    )
+    add_claim_options(parser.add_argument_group("with --next"))
+
+
+def prepare(args: argparse.Namespace) -> None:
+    if args.next is None and claim_options(args):
+        raise InvalidInput(
+            "what to claim next was said, but not by whom: add --next WORKER. Nothing was changed."
+        )
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.next is None:
+        answer = complete(hv, args.token, args.result)
+        if args.json:
+            print_json(answer)
+        return EXIT_OK
+    turn = complete_and_claim(
+        hv,
+        [Done(args.token, checked_result(hv, args.token, args.result))],
+        args.next,
+        **claim_options(args),  # type: ignore[arg-type]
+    )
+    if turn.settled[0].lost:
+        _give_back(hv, turn)
+        raise LeaseLost(args.token, turn.settled[0].lost)
+    turn = turn._replace(leases=tuple(with_results(hv, turn.leases)))
+    with handing_over(hv, turn.leases):
+        if args.json:
+            print_json(turn)
+        else:
+            print_leases(turn.leases)
+    return EXIT_OK if turn.leases else EXIT_NOTHING_TO_CLAIM
+
+
+def _give_back(hv: Context, turn: Turn) -> None:
+    """The answer is an error, so the caller would not learn of what was claimed beside it."""
+    for lease in turn.leases:
+        with suppress(LeaseLost):
+            release(hv, lease.token, "claimed beside a stale token")

@@ -1,0 +1,32 @@
+"""hv fail"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.cli.output import print_json
+from hypervisor.cli.values import duration
+from hypervisor.core.errors import EXIT_OK
+from hypervisor.queue.claim import fail
+from hypervisor.queue.context import Context
+
+EXAMPLE = "hv fail 1q12deyb47df.1.z06dk3w8m1x5t7qa 'the tests do not pass' --retry-in 10m"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", metavar="TOKEN", help="as the claim printed it")
+    parser.add_argument("reason", metavar="REASON", help="what went wrong")
+    parser.add_argument("--final", action="store_true", help="no retry, even if some are left")
+    parser.add_argument(
+        "--retry-in", type=duration, metavar="DURATION", help="try again after this"
+    )
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    answer = fail(hv, args.token, args.reason, args.final, args.retry_in)
+    if args.json:
+        print_json(answer)
+    else:
+        again = "will be tried again" if answer.state != "failed" else "failed"
+        print(f"{answer.task} {again}")
+    return EXIT_OK

@@ -1,0 +1,107 @@
+"""hv install"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from hypervisor.cli.commands.apply import asked, refuse_unasked
+from hypervisor.cli.output import one_line, print_json
+from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
+from hypervisor.integrations.clients import CLIENTS, PROJECT, USER
+from hypervisor.integrations.install import (
+    Place,
+    Planned,
+    carry_out,
+    difference,
+    here,
+    plan_install,
+)
+
+EXAMPLE = """hv install claude
+  hv install codex --project --dry-run
+  hv install gemini --yes"""
+Plan = Callable[[str, str, Place], Planned]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "client", choices=CLIENTS, metavar="CLIENT", help=f"one of {', '.join(CLIENTS)}"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--user",
+        dest="scope",
+        action="store_const",
+        const=USER,
+        default=USER,
+        help="for you, in every project (default)",
+    )
+    where.add_argument(
+        "--project",
+        dest="scope",
+        action="store_const",
+        const=PROJECT,
+        help="for everybody, in the project in this folder",
+    )
+    parser.add_argument("--yes", action="store_true", help="change the files without being asked")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes, make none")
+
+
+def run(args: argparse.Namespace) -> int:
+    return perform(args, plan_install, removing=False)
+
+
+def perform(args: argparse.Namespace, plan: Plan, removing: bool) -> int:
+    """Show what would be changed, ask, change it."""
+    refuse_unasked(args)
+    place = here()
+    planned = plan(args.client, args.scope, place)
+    if not args.json:
+        _show(planned)
+    wanted = bool(planned.changes) and not args.dry_run
+    if wanted and not args.yes and not asked("Change these files?"):
+        print("Nothing was changed.")
+        return EXIT_OK
+    if wanted:
+        carry_out(planned, place, removing)
+    _report(planned, args, removing, wanted, place)
+    return EXIT_UNSUCCESSFUL if removing and planned.notes else EXIT_OK
+
+
+def _show(planned: Planned) -> None:
+    for change in planned.changes:
+        print("\n".join(one_line(line) for line in difference(change)))
+    for note in planned.notes:
+        print(one_line(note))
+
+
+def _report(
+    planned: Planned, args: argparse.Namespace, removing: bool, done: bool, place: Place
+) -> None:
+    paths = [change.path for change in planned.changes]
+    if args.json:
+        print_json(
+            {
+                "client": planned.client,
+                "scope": planned.scope,
+                "files": paths,
+                "changed": done,
+                "notes": planned.notes,
+            }
+        )
+        return
+    title = CLIENTS[planned.client].title
+    if args.dry_run and paths:
+        print("(dry run: nothing was changed)")
+    elif not paths:
+        print(f"nothing to {'remove' if removing else 'change'} for {title}")
+    elif removing and planned.notes:
+        print(f"What else Hypervisor wrote for {title} is gone. Start it anew.")
+    elif removing:
+        print(f"Hypervisor is gone from {title}. Start it anew.")
+    else:
+        print(
+            f"{title} knows Hypervisor now: start it anew. `hv uninstall {planned.client}` undoes"
+        )
+        print(f"this; what the files held before is in {one_line(place.state)}")

@@ -1,0 +1,64 @@
+"""hv ls"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.cli.output import print_json, table
+from hypervisor.queue.context import Context
+from hypervisor.queue.look import list_tasks
+
+EXAMPLE = "hv ls --state failed --state blocked --batch review"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        metavar="STATE",
+        help="only tasks in this state; repeatable",
+    )
+    parser.add_argument("--batch", metavar="NAME", help="only tasks of this batch")
+    parser.add_argument("--type", help="only tasks of this type")
+    parser.add_argument("--branch", help="only tasks of this branch")
+    parser.add_argument(
+        "--priority",
+        choices=("critical", "high", "medium", "low"),
+        help="only tasks of this priority",
+    )
+    parser.add_argument("--assignee", help="only tasks assigned to this name")
+    parser.add_argument("--text", help="only tasks with these words in title or key")
+    parser.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="at most so many (default 50)"
+    )
+    parser.add_argument("--before", metavar="ID", help="the page after this id")
+    parser.add_argument("--ids", action="store_true", help="only the ids")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    tasks = list_tasks(
+        hv,
+        args.state,
+        args.batch,
+        args.type,
+        args.branch,
+        args.priority,
+        args.assignee,
+        args.text,
+        args.limit,
+        args.before,
+    )
+    if args.json:
+        print_json(tasks)
+    elif args.ids:
+        for task in tasks:
+            print(task.id)
+    elif tasks:
+        rows = [(t.id, t.state, t.priority, t.type, _title(t.title, t.reason)) for t in tasks]
+        table(("ID", "STATE", "PRIORITY", "TYPE", "TITLE"), rows, [t.state for t in tasks])
+    return 0
+
+
+def _title(title: str, reason: str | None) -> str:
+    return f"{title} ({reason})" if reason else title

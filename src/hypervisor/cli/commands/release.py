@@ -1,0 +1,34 @@
+"""hv release"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.cli.output import print_json
+from hypervisor.core.errors import EXIT_OK
+from hypervisor.queue.claim import release
+from hypervisor.queue.context import Context
+from hypervisor.queue.steer import take_back
+
+EXAMPLE = """hv release 1q12deyb47df.1.z06dk3w8m1x5t7qa
+  hv release --force 1q12deyb --reason 'the agent hangs'"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("token", metavar="TOKEN|TASK", help="your token; with --force the task")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the log")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="end somebody else's claim: only if you know that nobody works on it",
+    )
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.force:
+        answer: object = take_back(hv, args.token.partition(".")[0], args.reason)
+    else:
+        answer = release(hv, args.token, args.reason)
+    if args.json:
+        print_json(answer)
+    return EXIT_OK

@@ -1,0 +1,65 @@
+"""hv report"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import suppress
+
+from hypervisor.batches.report import BatchReport, report
+from hypervisor.cli.output import one_line, plain, print_json
+from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.queue.context import Context
+
+EXAMPLE = """hv report pages
+  hv report pages --out /tmp/pages.html"""
+NAME = "report.html"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("batch", metavar="BATCH", help="its name or id")
+    parser.add_argument(
+        "--out", metavar="FILE", help="write it there (default: with the files of the batch)"
+    )
+    parser.add_argument(
+        "--json-data", action="store_true", help="also put the figures into the page, as JSON"
+    )
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    found = report(hv, args.batch)
+    path = write(hv, found, args.out, args.json_data)
+    if args.json:
+        print_json({"batch": found.batch, "path": path, "bytes": os.path.getsize(path)})
+    else:
+        print(one_line(path))
+    return EXIT_OK
+
+
+def write(hv: Context, found: BatchReport, out: str | None = None, data: bool = False) -> str:
+    """Write the page of a report; returns where it is."""
+    from hypervisor.web.report.page import page
+
+    text = page(found, plain(found) if data else None)
+    if out is None:
+        return hv.batch_files.write(found.batch, NAME, text)
+    return _replace(os.path.abspath(out), text)
+
+
+def _replace(path: str, text: str) -> str:
+    """At one stroke, so that nobody ever reads half a page."""
+    fresh = f"{path}.{os.getpid()}.new"
+    try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(21, "it is a folder")
+        try:
+            with open(fresh, "x", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(fresh, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(fresh)
+            raise
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}.") from None
+    return path

@@ -1,0 +1,40 @@
+"""hv scale"""
+
+from __future__ import annotations
+
+import argparse
+
+from hypervisor.cli.output import one_line, print_json
+from hypervisor.core.errors import EXIT_OK
+from hypervisor.core.text import counted
+from hypervisor.queue.context import Context
+from hypervisor.runs.config import MOST_WORKERS
+from hypervisor.runs.run import scale
+
+EXAMPLE = """hv scale 4 pages
+  hv scale auto"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workers", type=_workers, metavar="N|auto", help="auto: as was planned")
+    parser.add_argument("batch", nargs="?", metavar="BATCH", help="only this one (default: all)")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    workers = None if args.workers == "auto" else args.workers
+    scale(hv, workers, args.batch)
+    if args.json:
+        print_json({"workers": workers, "batch": args.batch})
+    else:
+        where = "this host" if args.batch is None else one_line(f"batch {args.batch}")
+        most = "as planned" if workers is None else f"at most {counted(workers, 'worker')}"
+        print(f"{where}: {most}")
+    return EXIT_OK
+
+
+def _workers(text: str) -> int | str:
+    if text == "auto":
+        return text
+    if not text.isdecimal() or int(text) > MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of workers: try 4 or auto")
+    return int(text)

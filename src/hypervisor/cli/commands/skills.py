@@ -1,0 +1,184 @@
+"""hv skills"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from hypervisor.cli.listed import add_words, print_names
+from hypervisor.cli.output import (
+    block,
+    clock,
+    columns_here,
+    duration,
+    one_line,
+    paragraphs,
+    print_json,
+    table,
+    wants_colour,
+    wrapped,
+)
+from hypervisor.cli.render import BOLD, DIM, WIDE, money_text, render
+from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.core.text import counted
+from hypervisor.inputs.task_files.yaml_text import written
+from hypervisor.learning.learn import Learned
+from hypervisor.queue.context import Context
+from hypervisor.skills.create import MadeSkill, new_skill
+from hypervisor.skills.folders import skill_names
+from hypervisor.skills.skills import SkillDetails, SkillRecord, SkillView, skill, skills
+
+EXAMPLE = """hv skills
+  hv skills show triage
+  hv skills new lint --from ruff-3f2a1c         # in this project
+  hv skills new lint --from ruff-3f2a1c --user  # in all of yours"""
+WORDS = {"show": "all about one", "new": "make one of a batch that was run"}
+LONGEST_RECORD = 40
+HEAD = ("SKILL", "FROM", "RECORD", "DESCRIPTION")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_words(parser, WORDS, "NAME")
+    parser.add_argument("--from", dest="batch", metavar="BATCH", help="new: of this batch")
+    parser.add_argument(
+        "--user", action="store_true", help="new: for all your projects, not only this one"
+    )
+    parser.add_argument("--description", default="", metavar="TEXT", help="new: what it does")
+    parser.add_argument("--dry-run", action="store_true", help="new: show it, write nothing")
+
+
+def prepare(args: argparse.Namespace) -> None:
+    if args.word and not args.name:
+        raise InvalidInput(f"say which: hv skills {args.word} NAME.")
+    if (args.word == "new") != bool(args.batch):
+        raise InvalidInput("a new skill is made of a batch: hv skills new NAME --from BATCH.")
+    if args.word != "new" and (args.user or args.dry_run or args.description):
+        raise InvalidInput("--user, --dry-run and --description go with `hv skills new`.")
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.word == "new":
+        made = new_skill(hv, args.name, args.batch, args.user, args.description, args.dry_run)
+        print_json(made) if args.json else _tell(made)
+    elif args.word == "show":
+        details = skill(hv, args.name)
+        print_json(details) if args.json else print("\n".join(_lines(details)))
+    elif args.names:
+        print_names(skill_names(), args.json)
+    else:
+        found = skills(hv)
+        print_json(found) if args.json else _list(found)
+    return EXIT_OK
+
+
+def _list(found: tuple[SkillView, ...]) -> None:
+    good = [each for each in found if not each.problem]
+    if sys.stdout.isatty() and columns_here() < WIDE:
+        for each in good:
+            how = f"{each.kind}, {record_line(each.record)}"
+            print(render([(one_line(each.name), BOLD), (f"  {how}", DIM)], wants_colour()))
+            print(wrapped(one_line(_about(each))))
+    else:
+        rows = [(each.name, each.kind, record_line(each.record), _about(each)) for each in good]
+        table(HEAD, rows, widest=LONGEST_RECORD)
+    for each in found:
+        if each.problem:
+            print(f"hv: {one_line(each.problem)}", file=sys.stderr)
+
+
+def _about(each: SkillView) -> str:
+    hidden = f" (hides {counted(len(each.hides), 'other')} of this name)" if each.hides else ""
+    return each.description + hidden
+
+
+def record_line(record: SkillRecord) -> str:
+    """The record in a few words."""
+    if not record.runs:
+        return "never run"
+    parts = [counted(record.runs, "run"), counted(record.tasks, "task")]
+    if record.success is not None:
+        parts.append(f"{100 * record.success:.0f} % done")
+    if record.cost_micros:
+        parts.append(money_text(record.cost_micros, record.estimated))
+    return ", ".join(parts)
+
+
+# One of them
+
+
+def _lines(found: SkillDetails) -> list[str]:
+    view, body = found.view, found.body.strip()
+    about = [("from", f"{view.kind}, {_near(view.folder)}")]
+    about += [("hides", _near(folder)) for folder in view.hides]
+    about += [("record", line) for line in _record(view.record)]
+    if found.learned is not None:
+        about.append(("learned", _learned(found.learned)))
+    return [
+        wrapped(one_line(f"{view.name}: {view.description}"), first=""),
+        *_named(about),
+        "",
+        *_named(_fields(found)),
+        *(["", paragraphs(body)] if body else []),
+    ]
+
+
+def _named(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Below each other, so that the eye finds the name."""
+    room = max((len(name) for name, _ in pairs), default=0) + 2
+    return [
+        wrapped(one_line(value), " " * room, f"{one_line(name) + ':':<{room}}")
+        for name, value in pairs
+    ]
+
+
+def _record(record: SkillRecord) -> list[str]:
+    parts = [record_line(record)]
+    if record.runs:
+        parts.append(f"{duration(round(1000 * record.seconds))} in all")
+        parts.append(f"last {clock(record.last_at)}")
+    if record.tokens:
+        parts.append(f"{record.tokens:,} tokens")
+    return [", ".join(parts)]
+
+
+def _learned(each: Learned) -> str:
+    saved = each.parallel_benefit
+    return (
+        f"parallel benefit {saved.mean:.2f} ({saved.low:.2f} to {saved.high:.2f}) "
+        f"of {counted(each.samples, 'sample')}; next time "
+        f"{counted(each.next.workers, 'worker')}: {each.next.why}"
+    )
+
+
+def _fields(found: SkillDetails) -> list[tuple[str, str]]:
+    return [
+        (name, ", ".join(f"{key} {written(each)}" for key, each in value.items()))
+        if isinstance(value, dict)
+        else (name, written(value))
+        for name, value in found.fields.items()
+        if name not in ("name", "description")
+    ]
+
+
+def _near(folder: str) -> str:
+    near = os.path.relpath(folder)
+    return folder if near.startswith("..") else near
+
+
+# A new one
+
+
+def _tell(made: MadeSkill) -> None:
+    if not made.written:
+        for name, text in made.files.items():
+            print(f"{one_line(_near(os.path.join(made.folder, name)))}:")
+            print(block(text))
+        print("(dry run: nothing was written)")
+    else:
+        print(f"{one_line(_near(made.folder))}: {', '.join(map(one_line, made.files))}")
+    for note in made.notes:
+        print(f"  {one_line(note)}")
+    if made.written:
+        print(f"  hv run {made.name} PATH  runs it")

@@ -1,0 +1,128 @@
+"""hv supervise"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from collections.abc import Mapping
+
+from hypervisor.cli.output import one_line, plain, print_json, say
+from hypervisor.core.errors import EXIT_OK, WrongState
+from hypervisor.queue.context import Context
+from hypervisor.queue.event import Event
+from hypervisor.queue.look import batches, events
+from hypervisor.runs.run import supervise
+from hypervisor.runs.status import status
+
+EXAMPLE = """hv supervise
+  hv supervise --detach"""
+TOLD = ("governor", "learner", "overseer", "pause", "resume", "scale", "trouble", "leftovers", "gc")
+PAGE = 1_000
+ASKED = {
+    "drain": "draining: what runs may finish; Ctrl-C again stops it",
+    "stop": "stopping what runs; its tasks go back into the queue",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--detach", action="store_true", help="in the background, until there is nothing to do"
+    )
+
+
+def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.detach:
+        pid = supervise(hv)
+        if args.json:
+            print_json({"supervisor": pid})
+        else:
+            print(f"process {pid} supervises this store here")
+        return EXIT_OK
+    _refuse_second(hv)
+    assert hv.serve is not None, "the command line connects with all that is needed"
+    signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    diary = Diary(hv, args.json)
+    code = hv.serve(diary.tell)
+    if not diary.has_begun:  # another one was quicker
+        _refuse_second(hv)
+    return code
+
+
+def _refuse_second(hv: Context) -> None:
+    found = status(hv).supervisor
+    if found is not None:
+        raise WrongState(
+            f"process {found} supervises this store on this host already. Nothing was changed; "
+            "`hv status --watch` and `hv top` show what it does."
+        )
+
+
+class Diary:
+    """Tells that this process supervises once it does, and then what the governor and the
+    overseer decide."""
+
+    def __init__(self, hv: Context, as_json: bool) -> None:
+        self._hv, self._as_json = hv, as_json
+        self._last = end_of_log(hv)
+        self._asked = ""
+        self.has_begun = False
+
+    def tell(self, asked: str) -> None:
+        if not self.has_begun and not self._as_json:
+            say(f"process {os.getpid()} supervises this store here; Ctrl-C drains, twice stops")
+        self.has_begun = True
+        if asked != self._asked and not self._as_json:
+            say(ASKED[asked])
+        self._asked = asked
+        while found := events(self._hv, self._last, PAGE):
+            self._last = found[-1].seq
+            for event in found:
+                if event.kind in TOLD:
+                    self._tell(event)
+            if len(found) < PAGE:
+                return
+
+    def _tell(self, event: Event) -> None:
+        if self._as_json:
+            import json
+
+            say(json.dumps(plain(event)))
+        else:
+            at = time.strftime("%H:%M:%S", time.localtime(event.at / 1000))
+            names = {batch.id: batch.name for batch in batches(self._hv)} if event.batch else {}
+            say(one_line(f"{at}  {sentence(event, names)}"))
+
+
+def sentence(event: Event, names: Mapping[str, str]) -> str:
+    """A decision in words; `names` of batches by their ids."""
+    data = event.data if isinstance(event.data, dict) else {}
+    about = f"{event.task}: " if event.task else ""
+    if event.kind in ("pause", "resume"):
+        name = str(data.get("name", ""))
+        what = f"{data.get('scope', '')} {names.get(name, name)}".strip()
+        why = f": {data['reason']}" if data.get("reason") else ""
+        return f"{event.kind} of {what} by {event.actor}{why}"
+    if event.kind == "scale":
+        workers = data.get("workers")
+        where = f"batch {names.get(event.batch, event.batch)}" if event.batch else "this host"
+        return f"{where} scaled to {'auto' if workers is None else workers} by {event.actor}"
+    if event.kind == "gc":
+        return f"{data.get('outputs', 0)} old outputs deleted"
+    return f"{about}{data.get('said', event.kind)}"
+
+
+def end_of_log(hv: Context) -> int:
+    """The number of the last event, found by halving: there may be millions before it."""
+    high = 1
+    while events(hv, high, 1):
+        high *= 2
+    low = high // 2
+    while low < high:
+        middle = (low + high) // 2
+        if events(hv, middle, 1):
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,60 @@
+"""What a program printed, made harmless for a terminal.
+
+Lines, tabs and colours stay. Whatever else could move the cursor, change the
+terminal or answer in the user's name is taken out, even if it comes in pieces.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from hypervisor.core.escape_sequences import SEQUENCE
+from hypervisor.core.text import one_line
+
+LONGEST_SEQUENCE = 4_096  # an escape sequence that does not end within so much is none
+COLOUR = re.compile(r"\x1b\[[0-9;:]{0,40}m")
+BEGUN = re.compile(r"\x1b (?: \[ [0-?]*[ -/]* | [\]PX^_][^\x07\x1b]*\x1b? | [ -/]* )? \Z", re.X)
+RESET = "\033[0m"
+
+
+class Harmless:
+    """Feed it bytes as they come; it answers with text that may go to a terminal."""
+
+    def __init__(self, colours: bool) -> None:
+        self._colours = colours
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self.coloured = False
+
+    def feed(self, data: bytes, last: bool = False) -> str:
+        text = self._rest + self._decoder.decode(data, last)
+        self._rest = ""
+        if not last:
+            cut = self._unfinished(text)
+            text, self._rest = text[:cut], text[cut:]
+        parts = []
+        at = 0
+        for found in SEQUENCE.finditer(text):
+            parts.append(_cleaned(text[at : found.start()]))
+            if self._colours and COLOUR.fullmatch(found.group()):
+                parts.append(found.group())
+                self.coloured = True
+            at = found.end()
+        parts.append(_cleaned(text[at:]))
+        return "".join(parts)
+
+    def _unfinished(self, text: str) -> int:
+        """Where a sequence, or a line break of two characters, begins that may go on."""
+        if text.endswith("\r"):
+            return len(text) - 1
+        begun = BEGUN.search(text, max(len(text) - LONGEST_SEQUENCE, 0))
+        return begun.start() if begun else len(text)
+
+
+def _cleaned(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isprintable():
+        return text
+    kept = "".join(c for c in text if c in "\n\t" or not ("\0" <= c < " " or "\x7f" <= c < "\xa0"))
+    return re.sub(r"[^\n\t]+", lambda part: one_line(part.group()), kept)

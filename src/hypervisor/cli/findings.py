@@ -1,0 +1,48 @@
+"""How findings are shown. Their text is somebody's: escaped, and on one line unless asked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from hypervisor.cli.output import columns_here, cut, one_line
+from hypervisor.hive.checkout import branch_here
+from hypervisor.hive.finding import Doubt, Known
+from hypervisor.queue.context import Context
+
+TASK = "HV_TASK"
+
+
+def show(found: tuple[Known, ...], with_branch: bool = True) -> None:
+    for known in found:
+        finding = known.finding
+        about = [
+            finding.branch if with_branch else "",
+            finding.topic,
+            finding.kind if finding.kind != "finding" else "",
+        ]
+        words = [finding.id, *(one_line(word) for word in about if word)]
+        print(_fitting("  ".join([*words, one_line(finding.text)])))
+        if known.sources > 1:
+            print(f"    found by {known.sources} agents, {known.times} times")
+        for wording in known.also:
+            print(_fitting(f"    also: {one_line(wording)}"))
+        for doubt in known.doubts:
+            print(_fitting(f"    {_doubt(doubt)}"))
+
+
+def branch_meant(hv: Context, args: argparse.Namespace) -> str | None:
+    """--branch, else that of the task we run for, else the one tied to the git branch here."""
+    if args.branch is not None:
+        return str(args.branch)
+    return branch_here(hv, os.getcwd(), os.environ.get(TASK, ""))
+
+
+def _doubt(doubt: Doubt) -> str:
+    return f"in doubt ({one_line(doubt.why)}): {doubt.other}  {one_line(doubt.text)}"
+
+
+def _fitting(line: str) -> str:
+    """Whole where a program reads it, one line on a terminal."""
+    return cut(line, columns_here()) if sys.stdout.isatty() else line

@@ -1,0 +1,189 @@
+"""The items as the command line names them: files, patterns, folders, mailboxes, a pipe.
+
+A source is read twice, first to check and count, then to add, and gives the same both times.
+Rows that cannot be used are counted and left out; they do not stop the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import IO
+
+from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs import items as reading
+from hypervisor.inputs.sources import TABLES, BadLine, guess_format, matching_paths, read_lines
+from hypervisor.inputs.template import Item
+
+MAGIC = frozenset("*?[")
+FOLDERS = ("maildir", "tasks")
+MOST_SHOWN = 20
+
+
+class Source:
+    """The items of `--items`, `--item`, `--format`, `--null` and `--epic`; can be read twice.
+
+    While it is read, `bad` counts what cannot be used, and `first_bad` has the first of them:
+    the place and what is wrong there.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._stack = ExitStack()
+        self._texts = args.item or []
+        self._epic = getattr(args, "epic", None)
+        self._null, self._form = args.null, args.format or ("tasks" if self._epic else None)
+        self._paths_only = getattr(args, "paths_only", False)  # nobody asks what is in them
+        self._columns = getattr(args, "columns", None)  # that every item has besides its own
+        self._below: set[str] = set()
+        self._names = args.items or ([] if args.item else ["-"])
+        self.bad = 0
+        self.first_bad: list[tuple[str, str]] = []
+        self._check(args)
+        self._parts = [self._part(name) for name in self._names]
+
+    def __iter__(self) -> Iterator[Item]:
+        self.bad, self.first_bad = 0, []
+        for number, item in enumerate(self._all(), 1):
+            if self._columns:
+                item = item._replace(columns={**(item.columns or {}), **self._columns})
+            yield item if item.number == number else item._replace(number=number)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _check(self, args: argparse.Namespace) -> None:
+        if self._epic is not None and (self._form != "tasks" or not args.items or self._texts):
+            raise InvalidInput(
+                f"--epic picks from Markdown tasks: name their folder, as in `--items tasks "
+                f"--epic {self._epic[:40]}`."
+            )
+        if self._names == ["-"] and not args.items and sys.stdin.isatty():
+            raise InvalidInput("no items: pipe them in, or name them with --items or --item.")
+
+    def _all(self) -> Iterator[Item]:
+        for text in self._texts:
+            if not text:
+                raise InvalidInput("--item is empty.")
+            yield Item(text)
+        if self._epic is not None:
+            yield from self._of_epic(self._epic)
+            return
+        for part in self._parts:
+            yield from part(self.leave_out)
+
+    def _of_epic(self, epic: str) -> Iterator[Item]:
+        """The tasks below an epic, wherever they are; it takes a pass to know which those are."""
+        from hypervisor.inputs.task_files.folder import below, parent_of
+
+        if not self._below:
+            every = (item.columns or {} for part in self._parts for item in part(_not_now))
+            self._below = below(epic, every)
+        found = False
+        for part in self._parts:
+            for item in part(self.leave_out):
+                columns = item.columns or {}
+                if columns.get("id") != epic and parent_of(columns) in self._below:
+                    found = True
+                    yield item
+        if not found:
+            named = ", ".join(self._names)
+            raise InvalidInput(f"no task in {named} has the parent {epic!r}. Nothing was started.")
+
+    def leave_out(self, place: str, why: str) -> None:
+        self.bad += 1
+        if len(self.first_bad) < MOST_SHOWN:
+            self.first_bad.append((place, why))
+
+    def _part(self, name: str) -> reading.Reader:
+        """What reads the items that one name stands for."""
+        if MAGIC & set(name):
+            return self._pattern(name)
+        if name != "-" and (os.path.isdir(name) or self._form in FOLDERS):
+            return self._folder(name)
+        file, form = self._open(name)
+        if form == "tasks":
+            return self._listed(file)
+        begin, null = file.tell(), self._null
+        shown = "standard input" if name == "-" else name
+        known = "" if name == "-" and form == "mbox" else shown  # nobody can read a pipe again
+
+        def read(bad: reading.Bad) -> Iterator[Item]:
+            file.seek(begin)
+            try:
+                yield from reading.read_items(file, form, null, bad, known)
+            except BadLine as error:
+                raise InvalidInput(
+                    f"{shown}, line {error.line}: {error.problem} Nothing was started."
+                ) from None
+
+        return read if form in TABLES else self._once(read)
+
+    def _pattern(self, pattern: str) -> reading.Reader:
+        if self._form == "tasks":
+            from hypervisor.inputs.task_files.folder import task_items
+
+            return self._once(lambda bad: task_items(matching_paths(pattern), bad))
+        if self._form == "mbox":
+            from hypervisor.inputs.mail import mailbox_items
+
+            return self._once(lambda bad: mailbox_items(matching_paths(pattern), bad))
+        if self._form == "maildir":
+            raise InvalidInput(f"{pattern} is a pattern: name each Maildir with its own --items.")
+        return self._once(lambda bad: reading.glob_items(pattern, bad))
+
+    def _folder(self, name: str) -> reading.Reader:
+        from hypervisor.inputs.mail import is_maildir, maildir_items
+        from hypervisor.inputs.task_files.folder import task_items, task_paths
+
+        form = self._form or "tasks"
+        if self._form in (None, "mbox") and is_maildir(name):  # mails either way
+            form = "maildir"
+        if self._null or form not in FOLDERS:
+            given = "items that end with NUL" if self._null else f"the format {form}"
+            raise InvalidInput(f"{name} is a folder, and {given} cannot be one.")
+        if form == "maildir":
+            if not is_maildir(name):
+                raise InvalidInput(f"{name} is no Maildir: it has no cur, new and tmp.")
+            return self._once(lambda bad: maildir_items(name, bad))
+        if os.path.isdir(name) and self._paths_only:
+            return self._once(lambda bad: reading.checked(map(Item, task_paths(name, bad)), bad))
+        if os.path.isdir(name):
+            return self._once(lambda bad: task_items(task_paths(name, bad), bad))
+        if not os.path.exists(name):
+            raise InvalidInput(f"{name} cannot be read: No such file or directory.")
+        return self._once(lambda bad: task_items([name], bad))
+
+    def _listed(self, file: IO[bytes]) -> reading.Reader:
+        """Task files whose paths are on standard input."""
+        from hypervisor.inputs.task_files.folder import task_items
+
+        null = self._null
+
+        def read(bad: reading.Bad) -> Iterator[Item]:
+            def told(line: int, why: str) -> None:
+                bad(f"standard input, line {line}", why)
+
+            return iter(task_items((path for _, path in read_lines(file, null, told)), bad))
+
+        return self._once(read)
+
+    def _once(self, read: reading.Reader) -> reading.Reader:
+        once = reading.ReadOnce(read)
+        self._stack.callback(once.close)
+        return once
+
+    def _open(self, name: str) -> tuple[IO[bytes], str]:
+        try:
+            file = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
+            self._stack.callback(file.close)
+            copy = reading.spooled(file)
+        except OSError as error:
+            raise InvalidInput(f"{name} cannot be read: {error.strerror}.") from None
+        return copy, self._form or ("lines" if name == "-" else guess_format(name))
+
+
+def _not_now(place: str, why: str) -> None:
+    """Bad rows are counted by the pass that gives the items."""

@@ -1,0 +1,67 @@
+"""Ids that sort by time and can be typed: twelve base-32 characters.
+
+The first eight are milliseconds since 2025, the last four start at random and
+count up within one call, so that tasks added together keep their order. Any
+unique prefix stands for the whole id. Letters that look like digits (i, l, o)
+are read as those digits; upper case is read as lower case.
+"""
+
+from __future__ import annotations
+
+from hypervisor.core.errors import InvalidInput
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+EPOCH = 1_735_689_600_000  # 2025-01-01T00:00:00Z in milliseconds
+ENTROPY_BITS = 20
+LENGTH = 12
+SHORTEST_PREFIX = 4
+CODE_BITS = 80
+CODE_LENGTH = 16
+OLD_CODE_LENGTH = 4  # of tokens that earlier versions have handed out
+
+_PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
+_READ_AS = str.maketrans("ilo", "110", "-")
+_VALID = frozenset(ALPHABET)
+
+
+def new_numbers(count: int, now: int, entropy: int) -> range:
+    """The numbers behind `count` fresh ids; `entropy` is any integer of 20 random bits."""
+    first = (max(now - EPOCH, 0) << ENTROPY_BITS) + entropy % (1 << ENTROPY_BITS)
+    return range(first, first + count)
+
+
+def encode(number: int) -> str:
+    """The id for a number below 2**60."""
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in (50, 40, 30, 20, 10, 0)])
+
+
+def decode(text: str) -> int:
+    """The number behind a whole id."""
+    number = 0
+    for letter in text:
+        number = number << 5 | ALPHABET.index(letter)
+    return number
+
+
+def clean(text: str, longest: int = LENGTH) -> str:
+    """The id or prefix a person meant, or InvalidInput."""
+    if _VALID.issuperset(text) and 0 < len(text) <= longest:
+        return text
+    plain = text.strip().lower().translate(_READ_AS)
+    if not plain or len(plain) > longest or not _VALID.issuperset(plain):
+        raise InvalidInput(
+            f"{text[:60]!r} is not an id: expected up to {longest} letters and digits."
+        )
+    return plain
+
+
+def code(number: int) -> str:
+    """Sixteen characters for 80 bits, as used in tokens."""
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
+
+
+def key_digest(key: str) -> bytes:
+    """Stands for a task's key, which may be a long path: for an index, or in memory."""
+    from hashlib import blake2b
+
+    return blake2b(key.encode(), digest_size=16).digest()

@@ -1,0 +1,124 @@
+"""Where a store keeps things beside its database.
+
+`data` holds what is kept: outputs, summaries, config.toml, logs. `runtime` is
+private, in memory where the system has such a place, and empty after a reboot:
+the supervisor's lock, what each worker is doing, and the environments that
+runs were started with, which may hold secrets and so never reach the disk.
+
+All processes of a user must find the same runtime folder: it depends on the
+store's identity, the boot and the pid namespace, and on nothing that a login,
+cron or a symlink could change.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from typing import NamedTuple
+
+from hypervisor.core.errors import StoreUnavailable
+
+IN_MEMORY = ("tmpfs", "ramfs")
+
+
+class Places(NamedTuple):
+    data: str
+    runtime: str
+
+
+def places_of(where: str, folder: str | None, identity: str, boot: str) -> Places:
+    """`where` names the store, without secrets; `folder` is where its file lives, if it is one.
+    `identity` is the same under all its names; `boot` names this boot and pid namespace."""
+    data = folder or os.path.join(_data_home(), "hypervisor", _digest(where))
+    return Places(data, os.path.join(_runtime_home(), _digest(identity, boot)))
+
+
+def remember_places(path: str, boot: str, places: Places) -> None:
+    """Let `known_places` find them again. Only a hint: the path may be another store's by then."""
+    hint = _hint(path, boot)
+    with suppress(OSError):
+        os.symlink(places.runtime, f"{hint}.{os.getpid()}.new")
+        os.rename(f"{hint}.{os.getpid()}.new", hint)
+
+
+def known_places(path: str, boot: str) -> Places:
+    """Probably those of the store at `path`, without opening it."""
+    return Places(os.path.dirname(path), _hint(path, boot))
+
+
+def _hint(path: str, boot: str) -> str:
+    return os.path.join(_runtime_home(), f"at-{_digest(os.path.realpath(path), boot)}")
+
+
+def _digest(*parts: str) -> str:
+    from hashlib import blake2b
+
+    text = "\0".join(parts).encode("utf-8", "surrogateescape")
+    return blake2b(text, digest_size=8).hexdigest()
+
+
+def supervisor_lock(places: Places) -> str:
+    return os.path.join(places.runtime, "supervisor.lock")
+
+
+def is_supervised(places: Places) -> bool:
+    """Whether a supervisor holds its lock. Whoever looks shares it for a moment, so that two of
+    them do not take each other for a supervisor."""
+    try:
+        with open(supervisor_lock(places), "rb") as file:
+            return not take_lock(file.fileno(), fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def take_lock(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def make_private(folder: str) -> str:
+    """The folder, made for us alone; refused if somebody else could reach into it."""
+    for each in (os.path.dirname(folder), folder):
+        _make(each)
+    return folder
+
+
+def is_in_memory(folder: str) -> bool:
+    """Whether what is written there never reaches a disk, as far as the system tells."""
+    device = os.stat(folder).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
+        for line in file.read().decode(errors="surrogateescape").splitlines():
+            mount, _, kind = line.partition(" - ")
+            if mount.split(" ")[2] == number:
+                return kind.split(" ")[0] in IN_MEMORY
+    return False
+
+
+def _make(folder: str) -> None:
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be made ({error.strerror}).") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise StoreUnavailable(f"{folder} belongs to somebody else; nothing was started.")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        os.chmod(folder, 0o700)
+
+
+def _data_home() -> str:
+    return os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+
+
+def _runtime_home() -> str:
+    """No variable counts: cron and ssh have others than a terminal. Made private when used."""
+    uid = os.getuid()
+    bases = ("/dev/shm", f"/run/user/{uid}", "/tmp")
+    base = next((base for base in bases if os.access(base, os.W_OK | os.X_OK)), bases[-1])
+    return os.path.join(base, f"hypervisor-{uid}")

@@ -1,1 +1,0 @@
-"""Pages for a browser: self-contained, readable without scripts, nothing loaded from anywhere."""

@@ -1,0 +1,228 @@
+"""Looking into the hive: what is known, best first, and what each branch knows together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AnySet
+from typing import Any
+
+from hypervisor.core.ids import decode, encode
+from hypervisor.hive.finding import (
+    RARE,
+    Branch,
+    BranchReport,
+    Doubt,
+    Finding,
+    Known,
+    Wanted,
+    further,
+    ranked,
+    shortlist,
+    weight,
+)
+from hypervisor.hive.similarity import words
+from hypervisor.hive.sql.index_words import branch_mark, indexed, kind_mark, topic_mark
+from hypervisor.store.database import Session, chunks, marks, pad
+
+COLUMNS = "id, branch, topic, kind, text, task, attempt, agent, actor, at, joins, times, sources"
+BY_ID = f"SELECT {COLUMNS} FROM findings WHERE id IN ({{}}) ORDER BY id DESC"
+NEWEST = f"SELECT {COLUMNS} FROM findings WHERE joins = '' ORDER BY id DESC LIMIT ?"
+JOINED = f"""
+SELECT {COLUMNS} FROM findings WHERE id = ? OR (joins = ? AND joins <> '') ORDER BY id
+"""
+FIRST_OF = "SELECT CASE WHEN joins = '' THEN id ELSE joins END FROM findings WHERE id = ?"
+OF_TASK = """
+SELECT DISTINCT CASE WHEN joins = '' THEN id ELSE joins END FROM findings
+WHERE task = ? AND task <> ''
+"""
+SAID = """
+SELECT joins, topic, text FROM findings WHERE joins IN ({}) AND joins <> ''
+GROUP BY joins, topic, text ORDER BY min(id)
+"""
+DOUBTS = """
+SELECT d.finding, d.other, d.why, f.text, f.branch
+FROM doubts d JOIN findings f ON f.id = d.other WHERE d.finding IN ({}) ORDER BY 1, 2
+"""
+COUNTS = """
+SELECT branch, count(DISTINCT source), count(*),
+    sum(CASE WHEN joins = '' THEN 1 ELSE 0 END),
+    sum(CASE WHEN joins = '' AND sources > 1 THEN 1 ELSE 0 END)
+FROM findings WHERE branch IN ({}) GROUP BY branch
+"""
+DOUBTFUL = """
+SELECT f.branch, count(DISTINCT d.finding) FROM doubts d JOIN findings f ON f.id = d.finding
+WHERE f.branch IN ({}) GROUP BY f.branch
+"""
+TOPICS = """
+SELECT branch, topic, count(*) FROM findings
+WHERE branch IN ({}) AND joins = '' GROUP BY branch, topic ORDER BY branch, 3 DESC, topic
+"""
+BEST = f"""
+SELECT {COLUMNS} FROM findings WHERE branch = ? AND joins = ''
+ORDER BY sources DESC, id DESC LIMIT ?
+"""
+MOST_TOPICS = 12
+ByWord = Mapping[str, AnySet[int]]  # the numbers of the findings that have a word
+
+
+def findings(session: Session, ids: Sequence[str]) -> list[Finding]:
+    """The newest first."""
+    return [Finding._make(row[:11]) for row in _rows(session, ids)]
+
+
+def known(session: Session, ids: Sequence[str], within: Sequence[str] | None = None) -> list[Known]:
+    """With their doubts, but for those of branches that the reader does not see."""
+    return _with_wordings(session, _known(session, _rows(session, ids), within))
+
+
+def joined(session: Session, id: str) -> list[Known]:
+    """All that say the same as this finding, oldest first."""
+    first = session.rows(FIRST_OF, (id,))
+    rows = session.rows(JOINED, (first[0][0], first[0][0])) if first else []
+    return _known(session, rows, None)
+
+
+def recall(session: Session, wanted: Wanted, limit: int) -> list[Known]:
+    """Best first with words to look for, else the newest first."""
+    weights: dict[str, float] = {}
+    by_word: ByWord = {}
+    if wanted.task:
+        rows, by_word = _of_task(session, wanted)
+        weights = dict.fromkeys(wanted.words, 1.0)
+    elif wanted.words:
+        rows, by_word = _searched(session, wanted, limit)
+        weights = {word: weight(len(found)) for word, found in by_word.items() if found}
+    elif filters := _filters(wanted):
+        rows = _numbered(session, session.matching(filters, limit))
+    else:
+        rows = session.rows(NEWEST, (limit,))
+    found = _known(session, rows, wanted.branches)
+    best = ranked(found, weights, wanted.branches, by_word) if weights else found
+    return _with_wordings(session, best[:limit])
+
+
+def reports(session: Session, branches: Sequence[Branch], limit: int) -> list[BranchReport]:
+    """What each of these branches knows, with its `limit` best findings."""
+    names = [branch.name for branch in branches]
+    found = {branch.name: BranchReport(branch) for branch in branches}
+    for some in chunks(names):
+        given = (marks(len(some)), pad(some))
+        for name, agents, every, distinct, shared in session.rows(
+            COUNTS.format(given[0]), given[1]
+        ):
+            branch = found[name].branch
+            found[name] = BranchReport(branch, agents, every, int(distinct), int(shared))
+        for name, doubtful in session.rows(DOUBTFUL.format(given[0]), given[1]):
+            found[name] = found[name]._replace(doubtful=doubtful)
+        for name, topics in _topics(session, given).items():
+            found[name] = found[name]._replace(topics=topics)
+    for name, report in found.items():
+        if report.findings:
+            best = _known(session, session.rows(BEST, (name, limit)), None)
+            found[name] = report._replace(known=tuple(_with_wordings(session, best)))
+    return list(found.values())
+
+
+def _topics(session: Session, given: tuple[str, list[Any]]) -> dict[str, dict[str, int]]:
+    """The most frequent ones of each branch."""
+    found: dict[str, dict[str, int]] = {}
+    for name, topic, count in session.rows(TOPICS.format(given[0]), given[1]):
+        topics = found.setdefault(name, {})
+        if topic and len(topics) < MOST_TOPICS:
+            topics[topic] = count
+    return found
+
+
+def _searched(session: Session, wanted: Wanted, limit: int) -> tuple[list[Any], ByWord]:
+    """All findings with a rare word are seen, and the newest with a common one."""
+    most = max(RARE, limit)
+    filters = _filters(wanted)
+    look = {word: [*filters, [indexed(word)]] for word in wanted.words}
+    by_word = {word: frozenset(session.matching(groups, most)) for word, groups in look.items()}
+    every: list[int] = []
+    if len(look) > 1 and all(by_word.values()):
+        together = [*filters, *([indexed(word)] for word in wanted.words)]
+        every = session.matching(together, most)
+    return _numbered(session, shortlist(by_word, every, limit)), by_word
+
+
+def _of_task(session: Session, wanted: Wanted) -> tuple[list[Any], ByWord]:
+    """What the task found, or what stands for that: by any wording and topic, as elsewhere."""
+    rows = [
+        row
+        for row in _rows(session, [row[0] for row in session.rows(OF_TASK, (wanted.task,))])
+        if (wanted.branches is None or row[1] in wanted.branches)
+        and (not wanted.kind or row[3] == wanted.kind)
+    ]
+    if not (wanted.topic or wanted.words):
+        return rows, {}
+    said = _said(session, [row[0] for row in rows])
+    topic, kept = wanted.topic.casefold(), []
+    by_word: dict[str, set[int]] = {word: set() for word in wanted.words}
+    for row in rows:
+        wordings = [(row[2], row[4]), *said.get(row[0], ())]
+        there = {word for each in wordings for word in words(" ".join(each))} & by_word.keys()
+        of_topic = not topic or topic in (each.casefold() for each, _ in wordings)
+        if of_topic and (there or not by_word):
+            kept.append(row)
+        for word in there:
+            by_word[word].add(decode(row[0]))
+    return kept, by_word
+
+
+def _filters(wanted: Wanted) -> list[list[str]]:
+    groups = []
+    if wanted.branches is not None:
+        groups.append([branch_mark(name) for name in wanted.branches])
+    if wanted.topic:
+        groups.append([topic_mark(wanted.topic)])
+    if wanted.kind:
+        groups.append([kind_mark(wanted.kind)])
+    return groups
+
+
+def _numbered(session: Session, numbers: Sequence[int]) -> list[Any]:
+    return _rows(session, [encode(number) for number in numbers])
+
+
+def _rows(session: Session, ids: Sequence[str]) -> list[Any]:
+    """The newest first, however many."""
+    return [
+        row
+        for some in chunks(sorted(ids, reverse=True))
+        for row in session.rows(BY_ID.format(marks(len(some))), pad(some))
+    ]
+
+
+def _said(session: Session, ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """The topics and texts of all that joined these findings, each once, oldest first."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for some in chunks(ids):
+        for first, topic, text in session.rows(SAID.format(marks(len(some))), pad(some)):
+            found.setdefault(first, []).append((topic, text))
+    return found
+
+
+def _with_wordings(session: Session, known: Sequence[Known]) -> list[Known]:
+    """With those other wordings that have words of their own: what they say more is not hidden."""
+    said = _said(session, [each.finding.id for each in known if each.times > 1])
+    return [
+        each._replace(also=further(each.finding.text, [text for _, text in said[each.finding.id]]))
+        if each.finding.id in said
+        else each
+        for each in known
+    ]
+
+
+def _known(session: Session, rows: Sequence[Any], within: Sequence[str] | None) -> list[Known]:
+    doubts: dict[str, list[Doubt]] = {}
+    for some in chunks([row[0] for row in rows]):
+        for id, other, why, text, branch in session.rows(
+            DOUBTS.format(marks(len(some))), pad(some)
+        ):
+            if within is None or branch in within:
+                doubts.setdefault(id, []).append(Doubt(other, text, why))
+    return [
+        Known(Finding._make(row[:11]), row[11], row[12], tuple(doubts.get(row[0], ())))
+        for row in rows
+    ]

@@ -1,0 +1,70 @@
+"""Which items come more than once: found as they pass, without holding them.
+
+Only a hash of each item is kept, a block of hashes at a time; sorted blocks wait in an unnamed
+file. Different items may share a hash: it only says which ones to compare.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import IO
+
+BLOCK = 1 << 15  # hashes held in memory
+PIECE = 1 << 10  # hashes held of each block while the blocks are merged
+BYTES = 8
+
+
+class Repeats:
+    """Notes hashes, and finds those that were noted more than once."""
+
+    def __init__(self) -> None:
+        self._block = array("q")
+        self._lengths: list[int] = []  # of the blocks in the file
+        self._file: IO[bytes] | None = None
+
+    def note(self, likeness: int) -> None:
+        self._block.append(likeness)
+        if len(self._block) == BLOCK:
+            self._write_block()
+
+    def found(self) -> frozenset[int]:
+        """The hashes that came more than once; nothing more can be noted."""
+        last = sorted(self._block)
+        self._block = array("q")
+        starts = [sum(self._lengths[:index]) for index in range(len(self._lengths))]
+        blocks = [
+            self._read_block(at, length) for at, length in zip(starts, self._lengths, strict=True)
+        ]
+        hashes = pairwise(_merged(last, blocks))
+        repeated = frozenset(one for one, following in hashes if one == following)
+        if self._file is not None:
+            self._file.close()
+        return repeated
+
+    def _write_block(self) -> None:
+        if self._file is None:
+            import tempfile
+
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is read later
+        array("q", sorted(self._block)).tofile(self._file)
+        self._lengths.append(len(self._block))
+        del self._block[:]
+
+    def _read_block(self, at: int, length: int) -> Iterator[int]:
+        """A block, a piece at a time; other blocks are read in between."""
+        assert self._file is not None
+        for first in range(at, at + length, PIECE):
+            self._file.seek(first * BYTES)
+            piece = array("q")
+            piece.frombytes(self._file.read(min(PIECE, at + length - first) * BYTES))
+            yield from piece
+
+
+def _merged(last: list[int], blocks: list[Iterator[int]]) -> Iterator[int]:
+    if not blocks:
+        return iter(last)
+    from heapq import merge  # small inputs do not need it
+
+    return merge(last, *blocks)

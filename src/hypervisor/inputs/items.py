@@ -1,0 +1,377 @@
+"""The items of a run: read one by one, made into tasks, and read back from them.
+
+Nothing here holds the whole input. A task's key contains its item and how often that item came
+before, so the same input gives the same keys again, and different items never share a key.
+A changed row of a table is a new item. A task file stays the same item whatever is written into
+it, and a mail wherever it is filed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import IO, Any
+
+from hypervisor.core import validate
+from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs.sources import (
+    BLOCK,
+    FORMATS,
+    TABLES,
+    BadLine,
+    BadLineFound,
+    bad_line,
+    matching_paths,
+    read_csv,
+    read_json,
+    read_lines,
+    report,
+)
+from hypervisor.inputs.template import Item, as_text
+from hypervisor.queue.task import NewTask, Task
+
+Row = tuple[int, str, Mapping[str, Any] | None]  # line, text, columns
+Bad = Callable[[str, str], None]  # called with the place of an unusable item and the reason
+Reader = Callable[[Bad], Iterator[Item]]
+
+SURELY_SMALL = validate.LONGEST_TEXT // 16  # a character takes at most twelve bytes of JSON
+BEGINNING = 200  # characters of an item in a key that cannot hold all of it
+LONGEST_MARK = 100
+CANONICAL = json.JSONEncoder(sort_keys=True).encode
+MARKED = re.compile(r" #[0-9]+(-[0-9a-f]{32})?\Z")
+PLACES = ("mailbox", "offset", "path")  # of a mail: change when other mails come and go
+DATES = ("date", "created", "timestamp")
+NUMBER = re.compile(r"[0-9]{9,14}(\.[0-9]*)?\Z")  # of seconds or milliseconds: 1973 and later
+LATEST = 10**11  # seconds: the year 5138; larger numbers are milliseconds
+MONTH = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
+ALSO_CALLED = {"sender": "from"}
+
+
+class TaskItem(Item):
+    """A Markdown task file. Its path says which it is: a run changes the columns itself."""
+
+    __slots__ = ()
+
+
+class MailItem(Item):
+    """A mail. Where it lies does not matter."""
+
+    __slots__ = ()
+
+
+KINDS = (Item, TaskItem, MailItem)
+
+
+def read_items(
+    file: IO[bytes], form: str, null: bool = False, bad: Bad | None = None, name: str = ""
+) -> Iterator[Item]:
+    """The items of an open file, one by one; `null`: they end with NUL, not with a line break.
+
+    `bad` is called for each unusable row, with its place (`name`, line 7) and the reason; without
+    it, the first such row is an error. A broken header always is.
+    """
+    if form not in FORMATS:
+        raise InvalidInput(f"the format {form!r} is unknown: use one of {', '.join(FORMATS)}.")
+    if null and form != "lines":
+        raise InvalidInput(f"items that end with NUL are not {form}: use the format lines.")
+    if form == "mbox":
+        from hypervisor.inputs.mail import mbox_items
+
+        return mbox_items(file, name)
+    if form not in TABLES:
+        raise InvalidInput(f"the format {form} is for folders: name one.")
+    bad_row = None if bad is None else _by_line(bad, name)
+    if form == "csv":
+        return _numbered(_csv_rows(file, bad_row), bad_row)
+    if form == "jsonl":
+        return _numbered(_json_rows(file, bad_row), bad_row)
+    return _numbered(((n, line, None) for n, line in read_lines(file, null, bad_row)), bad_row)
+
+
+def glob_items(pattern: str, bad: Bad | None = None) -> Iterator[Item]:
+    """The files that match a pattern, sorted; the folders, if the pattern ends with a slash."""
+    return checked((Item(path) for path in matching_paths(pattern)), bad)
+
+
+def checked(items: Iterable[Item], bad: Bad | None = None) -> Iterator[Item]:
+    """The items that can become tasks, numbered."""
+    number = 1
+    for item in items:
+        try:
+            _check(item)
+        except InvalidInput as error:
+            if bad is None:
+                raise
+            bad(place_of(item.text), str(error))
+            continue
+        yield item._replace(number=number)
+        number += 1
+
+
+def place_of(path: str) -> str:
+    """A path as text that can be shown and stored, whatever bytes are in it."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def when(item: Item) -> str | None:
+    """The day of an item, as 2026-11-16: from its columns, else when its file was changed."""
+    for name in DATES:
+        if day := _day((item.columns or {}).get(name)):
+            return day
+    import stat
+
+    try:
+        status = os.stat(item.text)
+    except (OSError, ValueError):
+        return None
+    return _day(status.st_mtime) if stat.S_ISREG(status.st_mode) else None
+
+
+def field(item: Item, name: str) -> str:
+    """A column as text: lists joined by commas, nothing where it is missing."""
+    columns = item.columns or {}
+    value = columns.get(name, columns.get(ALSO_CALLED.get(name, name)))
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(as_text(part) for part in value if part is not None)
+    return as_text(value)
+
+
+def spooled(file: IO[bytes], folder: str | None = None) -> IO[bytes]:
+    """The file itself if it can be read twice; else, for a pipe, an unnamed copy in `folder`.
+
+    Read it again from its present position, which need not be its beginning.
+    """
+    if file.seekable():
+        return file
+    import shutil
+    import tempfile
+
+    copy = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - the caller reads and closes it
+    shutil.copyfileobj(file, copy, BLOCK)
+    copy.seek(0)
+    return copy
+
+
+class ReadOnce:
+    """A source that is read once: the second pass comes from a copy in an unnamed file.
+
+    So both passes see the same items, whatever happens to the files in between, and each is
+    parsed once. A pass that is interrupted leaves nothing behind.
+    """
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._copy: IO[bytes] | None = None
+
+    def __call__(self, bad: Bad) -> Iterator[Item]:
+        return self._first_pass(bad) if self._copy is None else self._second_pass(self._copy, bad)
+
+    def close(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+
+    def _first_pass(self, bad: Bad) -> Iterator[Item]:
+        import tempfile
+
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is read again later
+
+        def copy_bad(place: str, why: str) -> None:
+            copy.write(json.dumps([place, why]).encode() + b"\n")
+            bad(place, why)
+
+        try:
+            for item in self._read(copy_bad):
+                line = [KINDS.index(type(item)), item.text, item.number, item.columns]
+                copy.write(json.dumps(line).encode() + b"\n")
+                yield item
+        except BaseException:
+            copy.close()
+            raise
+        self.close()
+        self._copy = copy
+
+    @staticmethod
+    def _second_pass(copy: IO[bytes], bad: Bad) -> Iterator[Item]:
+        copy.seek(0)
+        for line in copy:
+            kind, *parts = json.loads(line)
+            if isinstance(kind, str):
+                bad(kind, *parts)
+            else:
+                yield KINDS[kind](*parts)
+
+
+def occurrences(
+    items: Iterable[Item], repeated: Collection[int] | None = None
+) -> Iterator[tuple[Item, int]]:
+    """Each item with 1 when it comes for the first time, 2 for the second, and so on.
+
+    `repeated` holds the likeness of every item that may come more than once; without it, any
+    may."""
+    seen: dict[bytes, int] = {}
+    for item in items:
+        if repeated is not None and (not repeated or likeness(item) not in repeated):
+            yield item, 1
+            continue
+        digest = _digest(item)
+        times = seen[digest] = seen.get(digest, 0) + 1
+        yield item, times
+
+
+def likeness(item: Item) -> int:
+    """A hash that equal items share within this process; different ones rarely do."""
+    identity = _identity(item)
+    return hash(item.text if identity is None else (item.text, CANONICAL(identity)))
+
+
+def task_for(item: Item, base: NewTask, occurrence: int = 1) -> NewTask:
+    """The task of an item; `base` gives all but its title, key and data."""
+    return base._replace(
+        title=_title(item.text),
+        key=_key(item, occurrence),
+        data={**(base.data or {}), **_data(item)},
+    )
+
+
+def item_of(task: Task) -> Item:
+    """The item that a task was made for."""
+    data = task.data if isinstance(task.data, dict) else {}
+    text, number, columns = data.get("item"), data.get("number"), data.get("columns")
+    note = data.get("note")
+    if not isinstance(text, str):
+        raise InvalidInput(f"the task {task.id} has no item in its data, so no command fits it.")
+    return Item(
+        text,
+        number if isinstance(number, int) else 1,
+        columns if isinstance(columns, dict) else None,
+        note if isinstance(note, str) else "",
+    )
+
+
+def _by_line(bad: Bad, name: str) -> BadLineFound:
+    """Reports a line with the name of its file."""
+    file = f"{place_of(name)}, " if name else ""
+    return lambda line, why: bad(f"{file}line {line}", why)
+
+
+def _numbered(rows: Iterable[Row], bad: BadLineFound | None) -> Iterator[Item]:
+    number = 1
+    for line, text, columns in rows:
+        item = Item(text, number, columns)
+        try:
+            _check(item)
+        except InvalidInput as error:
+            report(bad_line(line, str(error)), bad)
+            continue
+        yield item
+        number += 1
+
+
+def _check(item: Item) -> None:
+    """Refuse an item that cannot become a task."""
+    if not item.text:
+        raise InvalidInput("the item is empty.")
+    validate.text("the item", item.text)
+    if item.columns is not None or len(item.text) > SURELY_SMALL:
+        validate.json_value("the item", _data(item))
+
+
+def _csv_rows(file: IO[bytes], bad: BadLineFound | None) -> Iterator[Row]:
+    for line, header, cells in read_csv(file, bad):
+        yield line, cells[0], dict(zip(header, cells, strict=True))
+
+
+def _json_rows(file: IO[bytes], bad: BadLineFound | None) -> Iterator[Row]:
+    for line, text in read_lines(file, bad=bad):
+        try:
+            row = _json_row(line, text)
+        except BadLine as error:
+            report(error, bad)
+        else:
+            yield row
+
+
+def _json_row(line: int, text: str) -> Row:
+    value = read_json(line, text)
+    if isinstance(value, str):
+        return line, value, None
+    if isinstance(value, dict):
+        item = value.get("item")
+        named = isinstance(item, (str, int, float)) and not isinstance(item, bool)
+        return line, as_text(item if named else value), value
+    number = text.strip()
+    if number.lstrip("-")[0].isdigit():
+        return line, number, None
+    raise bad_line(line, "expected a JSON object, string or number.")
+
+
+def _data(item: Item) -> dict[str, Any]:
+    data: dict[str, Any] = {"item": item.text, "number": item.number}
+    if item.columns is not None:
+        data["columns"] = dict(item.columns)
+    return data
+
+
+def _title(text: str) -> str:
+    """The text on one line, cut to the longest title."""
+    longest = validate.LONGEST_TITLE
+    line = " ".join(text[: longest + 1].split()) or repr(text[: longest // 4])
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _key(item: Item, occurrence: int) -> str:
+    """The text itself if that identifies the item; else, or if it looks marked, with a mark."""
+    if _identity(item) is not None or len(item.text) > validate.LONGEST_KEY - LONGEST_MARK:
+        return f"{item.text[:BEGINNING]} #{occurrence}-{_digest(item).hex()}"
+    text = item.text
+    if occurrence == 1 and text.strip() and not (" #" in text and MARKED.search(text)):
+        return text
+    return f"{text} #{occurrence}"
+
+
+def _digest(item: Item) -> bytes:
+    """A hash of the text and the identifying columns; no text has the NUL between them."""
+    digest = sha256(item.text.encode("utf-8", "surrogatepass"))
+    identity = _identity(item)
+    if identity is not None:
+        digest.update(b"\0" + CANONICAL(identity).encode())
+    return digest.digest()[:16]
+
+
+def _identity(item: Item) -> Mapping[str, Any] | None:
+    """The columns that identify an item along with its text."""
+    if isinstance(item, TaskItem) or item.columns is None:
+        return None
+    if isinstance(item, MailItem):
+        return {name: value for name, value in item.columns.items() if name not in PLACES}
+    return item.columns
+
+
+def _day(value: object) -> str | None:
+    """The day of a date, in its own time zone; of seconds since 1970, in UTC."""
+    from datetime import UTC, datetime
+
+    text = as_text(value).strip() if isinstance(value, (str, int, float)) else ""
+    try:
+        if NUMBER.match(text):
+            seconds = float(text)
+            seconds = seconds / 1000 if seconds > LATEST else seconds
+            return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+        text = f"{text}-01" if MONTH.match(text) else text
+        return datetime.fromisoformat(text).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return _day_of_mail(text)
+
+
+def _day_of_mail(text: str) -> str | None:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(text).date().isoformat() if text else None
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None

@@ -1,0 +1,366 @@
+"""Hypervisor in a client's MCP configuration: planned, shown, carried out, taken back.
+
+The files belong to their owner. What was there before is kept, private, in the
+user's state folder; a file that is written in an unusual way is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import resources
+from typing import Any, NamedTuple
+
+from hypervisor.core.errors import InvalidInput, NotFound, WrongState
+from hypervisor.integrations import config_edit
+from hypervisor.integrations.clients import CLIENTS, PROJECT, Client, Target, target
+
+LARGEST = 32 << 20
+RECORD = {"existed", "backup", "after", "entry"}
+
+
+class Change(NamedTuple):
+    """What a file holds before and after; None: there is none."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+
+
+class Planned(NamedTuple):
+    """What will be changed, for whom."""
+
+    client: str
+    scope: str
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
+    target: Target | None = None
+
+
+class Place(NamedTuple):
+    """Where we are: the user's home, the project's folder, the environment."""
+
+    home: str
+    project: str
+    env: Mapping[str, str]
+
+    @property
+    def state(self) -> str:
+        base = self.env.get("XDG_STATE_HOME") or os.path.join(self.home, ".local", "state")
+        return os.path.join(base, "hypervisor", "clients")
+
+
+def here() -> Place:
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):  # not said, or nonsense: the user's own, as the system knows it
+        import pwd
+
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    return Place(home, os.getcwd(), os.environ)
+
+
+def plan_install(client: str, scope: str, place: Place) -> Planned:
+    """What it takes to let a client use Hypervisor."""
+    meant = _target(client, scope, place)
+    config = _read(meant.config)
+    changes = (
+        Change(meant.config, config, _with_entry(meant, config)),
+        Change(meant.skill, _read(meant.skill), skill()),
+    )
+    notes = []
+    if scope == PROJECT and os.path.isabs(hv_command(scope)[0]):
+        notes.append("`hv` is not on the PATH, so this works on this machine only")
+    return Planned(client, scope, _real(changes), tuple(notes), meant)
+
+
+def plan_uninstall(client: str, scope: str, place: Place) -> Planned:
+    """What it takes to undo that: nothing but what was written is taken away."""
+    meant = _target(client, scope, place)
+    kept = _kept(place, meant)
+    changes, notes = [], []
+    for path, undo in ((meant.config, _without_entry), (meant.skill, _without_skill)):
+        now = _read(path)
+        if now is None:
+            continue
+        record = kept.get(path)
+        if record is not None and record["after"] == _mark(now):
+            changes.append(Change(path, now, _before(place, meant, path, record)))
+            continue
+        try:
+            changes.append(Change(path, now, undo(meant, now, record, place)))
+        except InvalidInput as error:
+            notes.append(f"{path} was left as it is: {error}")
+    return Planned(client, scope, _real(tuple(changes)), tuple(notes), meant)
+
+
+def carry_out(planned: Planned, place: Place, removing: bool = False) -> None:
+    """Make the changes, each at one stroke; what was there before is kept first."""
+    assert planned.target is not None
+    _stay_inside(planned.target, place)
+    if not removing:
+        _keep(place, planned.target, planned.changes)
+    for change in planned.changes:
+        if _read(change.path) != change.before:
+            raise WrongState(f"{change.path} was changed meanwhile. Try again.")
+        if change.after is None:
+            _remove(change.path, place)
+        else:
+            _write(change.path, change.after, planned.scope)
+    if removing and not planned.notes:
+        _forget(place, planned.target)
+
+
+def difference(change: Change) -> list[str]:
+    """The changed lines, without their neighbours: those may hold secrets."""
+    from difflib import unified_diff
+
+    old, new = ((side or b"").decode("utf-8", "replace") for side in (change.before, change.after))
+    was, will = (change.path if side is not None else "/dev/null" for side in change[1:])
+    lines = unified_diff(old.splitlines(), new.splitlines(), was, will, n=0, lineterm="")
+    return [line if len(line) <= 160 else line[:159] + "…" for line in lines]
+
+
+def skill() -> bytes:
+    return (resources.files("hypervisor.integrations") / "hypervisor.md").read_bytes()
+
+
+def hv_command(scope: str) -> tuple[str, ...]:
+    """How a client starts `hv`: by name in what a team shares, else by its path, since a client
+    may have another PATH than this shell."""
+    from shutil import which
+
+    found = which("hv")
+    if found is not None:
+        return ("hv",) if scope == PROJECT else (os.path.abspath(found),)
+    beside = os.path.join(os.path.dirname(sys.executable), "hv")
+    if os.access(beside, os.X_OK):
+        return (beside,)
+    return (sys.executable, "-I", "-c", "from hypervisor.app import main; main()")
+
+
+def _target(client: str, scope: str, place: Place) -> Target:
+    known = CLIENTS.get(client)
+    if known is None:
+        raise NotFound(f"no client is called {client[:40]!r}: there are {', '.join(CLIENTS)}.")
+    meant = target(known, scope, place.home, place.project, place.env, hv_command(scope))
+    _stay_inside(meant, place)
+    commented = meant.config + "c"  # opencode reads either
+    if known.name == "opencode" and os.path.exists(commented) and not os.path.exists(meant.config):
+        return meant._replace(config=commented)
+    return meant
+
+
+def _with_entry(meant: Target, config: bytes | None) -> bytes:
+    client = meant.client
+    try:
+        text = _text(config)
+        put = config_edit.put_json if client.kind == "json" else config_edit.put_toml
+        return put(text, client.path, meant.entry).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"{meant.entry['command']!r} is not valid UTF-8, so no file can name it. "
+            "Nothing was changed."
+        ) from None
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{meant.config} was left as it is: {error}. Add this yourself: "
+            f"{config_edit.by_hand(client.kind, client.path, meant.entry)}"
+        ) from None
+
+
+def _without_entry(
+    meant: Target, config: bytes, record: dict[str, Any] | None, place: Place
+) -> bytes | None:
+    client, text = meant.client, _text(config)
+    is_json = client.kind == "json"
+    data = (config_edit.read_json if is_json else config_edit.read_toml)(text)
+    ours = record["entry"] if record is not None else meant.entry
+    found = config_edit.at(data, client.path)
+    if found is None:
+        return config
+    if found != ours:
+        raise InvalidInput(f"the entry {'.'.join(client.path)} is not as it was written")
+    before = _before(place, meant, meant.config, record) if record is not None else None
+    was = _entry_before(client, before)
+    if was is not None:
+        put = config_edit.put_json if is_json else config_edit.put_toml
+        return put(text, client.path, was).encode()
+    lonely = config_edit.at(_loaded(client, before), client.path[:-1]) is None
+    if is_json:
+        left = config_edit.drop_json(text, client.path, lonely)
+    else:
+        left = config_edit.drop_toml(text, client.path, ours, lonely)
+    empty = left.strip() in ("", "{}")
+    return None if empty and record is not None and before is None else left.encode()
+
+
+def _without_skill(meant: Target, now: bytes, *_: Any) -> bytes | None:
+    if now != skill():
+        raise InvalidInput("it is not as it was written")
+    return None
+
+
+def _entry_before(client: Client, before: bytes | None) -> Any:
+    return config_edit.at(_loaded(client, before), client.path)
+
+
+def _loaded(client: Client, data: bytes | None) -> Any:
+    text = _text(data)
+    if not text.strip():
+        return {}
+    return (config_edit.read_json if client.kind == "json" else config_edit.read_toml)(text)
+
+
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return ""
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise InvalidInput("it begins with a byte order mark")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput("it is not valid UTF-8") from None
+
+
+def _real(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    return tuple(change for change in changes if change.before != change.after)
+
+
+# Files
+
+
+def _stay_inside(meant: Target, place: Place) -> None:
+    """A project comes from others: no folder that it links to may lead to files outside it."""
+    if meant.scope != PROJECT:
+        return
+    root = os.path.realpath(place.project)
+    for path in (meant.config, meant.skill):
+        folder = os.path.realpath(os.path.dirname(path))
+        if os.path.commonpath((root, folder)) != root:
+            raise InvalidInput(
+                f"{os.path.dirname(path)} leads out of the project, to {folder}. "
+                "Nothing was changed; replace the link with a folder."
+            )
+
+
+def _read(path: str) -> bytes | None:
+    """The content, None if there is no file. Refused: what is no plain file of our own."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        raise InvalidInput(f"{path} is a link to {os.readlink(path)}. It was left as it is.")
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidInput(f"{path} is no regular file. It was left as it is.")
+    if status.st_uid != os.getuid():
+        raise InvalidInput(f"{path} belongs to another user. It was left as it is.")
+    if not status.st_mode & 0o200:
+        raise InvalidInput(f"{path} is write-protected. It was left as it is.")
+    if status.st_size > LARGEST:
+        raise InvalidInput(f"{path} is larger than {LARGEST >> 20} MB. It was left as it is.")
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _write(path: str, data: bytes, scope: str) -> None:
+    folder = os.path.dirname(path)
+    new = f"{path}.{os.getpid()}.hv-new"
+    try:
+        os.makedirs(folder, mode=0o755 if scope == PROJECT else 0o700, exist_ok=True)
+        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
+        with suppress(FileNotFoundError):
+            os.unlink(new)  # left by one of the same number who was killed
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            if mode is not None or scope == PROJECT:
+                os.fchmod(handle, 0o644 if mode is None else mode)
+            file.flush()
+            os.fsync(handle)
+        os.rename(new, path)
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be written ({error.strerror}). It was left as it is."
+        ) from None
+
+
+def _remove(path: str, place: Place) -> None:
+    """The file, and the folders around it that are empty now."""
+    try:
+        os.unlink(path)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be removed ({error.strerror}).") from None
+    folder = os.path.dirname(path)
+    while folder not in (place.home, place.project, "/", ""):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
+        folder = os.path.dirname(folder)
+
+
+# What was there before
+
+
+def _keep(place: Place, meant: Target, changes: tuple[Change, ...]) -> None:
+    """A file that is still as we wrote it keeps its first version."""
+    folder = _folder(place, meant)
+    kept = _kept(place, meant)
+    for change in changes:
+        old = kept.get(change.path)
+        assert change.after is not None
+        name = _mark(change.path.encode())
+        if old is None or change.before is None or old["after"] != _mark(change.before):
+            old = {"existed": change.before is not None, "backup": name}
+            if change.before is not None:
+                _write(os.path.join(folder, name), change.before, "")
+        kept[change.path] = {**old, "after": _mark(change.after), "entry": meant.entry}
+    _write(os.path.join(folder, "record.json"), json.dumps(kept, indent=1).encode(), "")
+
+
+def _kept(place: Place, meant: Target) -> dict[str, dict[str, Any]]:
+    """What was written down at the last install; without what is no use any more."""
+    folder = _folder(place, meant)
+    try:
+        with open(os.path.join(folder, "record.json"), "rb") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    records = found.items() if isinstance(found, dict) else ()
+    return {path: record for path, record in records if _is_whole(folder, record)}
+
+
+def _is_whole(folder: str, record: Any) -> bool:
+    if not isinstance(record, dict) or not set(record) >= RECORD:
+        return False
+    return not record["existed"] or os.path.isfile(os.path.join(folder, str(record["backup"])))
+
+
+def _before(place: Place, meant: Target, path: str, record: dict[str, Any]) -> bytes | None:
+    if not record["existed"]:
+        return None
+    with open(os.path.join(_folder(place, meant), record["backup"]), "rb") as file:
+        return file.read()
+
+
+def _forget(place: Place, meant: Target) -> None:
+    folder = _folder(place, meant)
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
+def _folder(place: Place, meant: Target) -> str:
+    return os.path.join(place.state, f"{meant.client.name}-{_mark(meant.config.encode())}")
+
+
+def _mark(data: bytes) -> str:
+    from hashlib import blake2b
+
+    return blake2b(data, digest_size=16).hexdigest()

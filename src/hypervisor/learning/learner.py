@@ -1,0 +1,173 @@
+"""The learner: takes a sample of every attempt that ends here, and says how many workers a pool
+under the strategy `adaptive` shall have.
+
+It is part of the supervisor and follows the event log. What it knows is kept in the
+same transaction as the number of the last event it has seen, so each attempt counts
+once, whoever dies. Where attempts end by the thousand it looks at some of them.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hypervisor.core.errors import InvalidInput, StoreError
+from hypervisor.learning.concurrency import ConcurrencyTracker, Ran
+from hypervisor.learning.estimator import believed
+from hypervisor.learning.learn import claimed, records, seen_up_to, where_kept
+from hypervisor.learning.policy import Choice, choose
+from hypervisor.learning.record import Record, Sample, kind_of, learned, record_data
+from hypervisor.notifications.wait import end_of_log
+from hypervisor.runs.spec import RunSpec, spec_from
+
+if TYPE_CHECKING:
+    from hypervisor.queue.context import Context
+    from hypervisor.queue.event import Event
+    from hypervisor.queue.history import EndedAttempt
+
+PAUSE_MS = 300
+SOON_MS = 100  # where somebody waits for what it says
+PAGE = 500
+WARM_UP = 1_000  # events before the new ones: who was at work already
+MOST_SAMPLES = 100  # of a page
+BEHIND = 5 * PAGE  # so many events are left out rather than caught up with …
+REST_MS = 2_000  # … and then there is no hurry
+FORGETFUL = 5_000  # so many events without a sample may have to be looked at again after a crash
+
+
+class Learner:
+    def __init__(self, hv: Context, cores: int = 0) -> None:
+        self._hv, self._cores = hv, cores
+        self._at_once = ConcurrencyTracker()
+        self._records: dict[str, Record] = {}
+        self._seen = self._kept = 0
+        self._is_ready = self._is_asked = False
+        self._look_at: int | None = None
+        self._full = 0  # pages in a row that were
+        self._specs: dict[str, RunSpec | None] = {}
+        self._chosen: dict[tuple[str, int, int, int], Choice] = {}
+
+    # Learning
+
+    def tick(self, now: int) -> None:
+        """Take in what has ended since the last look; one small query if nothing has."""
+        if self._look_at is not None and 0 <= self._look_at - now <= REST_MS:
+            return
+        self._look_at = now + (SOON_MS if self._is_asked else PAUSE_MS)
+        self._is_asked = False
+        if not self._is_ready:
+            self._get_ready()
+        events = self._hv.store.events(self._seen, PAGE)
+        if not events:
+            return
+        self._take_in(events)
+        self._full = self._full + 1 if len(events) == PAGE else 0
+        if self._full > 3:
+            self._catch_up(now)
+
+    def last_look(self) -> None:
+        """Before the supervisor ends: what happened since is not left for the next one."""
+        with suppress(StoreError):
+            for _ in range(4):
+                self._look_at = None
+                self.tick(self._hv.now())
+
+    def _get_ready(self) -> None:
+        """Go on where the last one stopped, and know who was at work then."""
+        host = self._hv.probe.host()
+        self._records = records(self._hv, host)
+        kept = seen_up_to(self._hv, host)
+        self._seen = self._kept = end_of_log(self._hv) if kept is None else kept
+        self._warm_up()
+        self._is_ready = True
+
+    def _warm_up(self) -> None:
+        self._at_once = ConcurrencyTracker()
+        number = max(self._seen - WARM_UP, 0)
+        while number < self._seen:
+            events = [e for e in self._hv.store.events(number, PAGE) if e.seq <= self._seen]
+            if not events:
+                break
+            self._at_once.follow(events)
+            number = events[-1].seq
+
+    def _catch_up(self, now: int) -> None:
+        self._full = 0
+        end = end_of_log(self._hv)
+        if end - self._seen > BEHIND:
+            self._seen = max(end - PAGE, self._seen)
+            self._warm_up()
+            self._look_at = now + REST_MS
+
+    def _take_in(self, events: list[Event]) -> None:
+        ran = self._at_once.follow(events)
+        self._seen = events[-1].seq
+        few = ran[:: -(-len(ran) // MOST_SAMPLES)] if ran else []
+        changed = self._learn({(each.task, each.attempt): each for each in few})
+        if not changed and self._seen - self._kept < FORGETFUL:
+            return
+        host = self._hv.probe.host()
+        values = {where_kept(host): str(self._seen)}
+        for kind in changed:
+            values[where_kept(host, kind)] = json.dumps(record_data(self._records[kind]))
+        self._hv.store.keep_settings(values)
+        self._kept = self._seen
+        self._chosen.clear()
+
+    def _learn(self, ran: dict[tuple[str, int], Ran]) -> set[str]:
+        """Which kinds have changed."""
+        found = {(each.task, each.number): each for each in self._ended(ran)}
+        changed = set()
+        for key, each in ran.items():
+            ended = found.get(key)
+            spec = self._spec(each.batch) if ended else None
+            if ended is None or spec is None:
+                continue
+            kind = kind_of(ended.type, spec, ended.agent)
+            record = self._records.get(kind) or Record(ended.type, ended.agent, skill=spec.skill)
+            self._records[kind] = learned(record, _sample(each, ended), self._cores)
+            changed.add(kind)
+        return changed
+
+    def _ended(self, ran: dict[tuple[str, int], Ran]) -> list[EndedAttempt]:
+        host = self._hv.probe.host()
+        every = self._hv.store.ended_attempts(list(ran)) if ran else []
+        return [each for each in every if each.host == host]
+
+    def _spec(self, batch: str) -> RunSpec | None:
+        """None for a batch that nobody declared how to run, or that another version did."""
+        if batch not in self._specs:
+            try:
+                spec = self._hv.store.batch(batch).spec
+                self._specs[batch] = spec_from(spec) if spec is not None else None
+            except InvalidInput:
+                self._specs[batch] = None
+        return self._specs[batch]
+
+    # Choosing
+
+    def choice(self, kind: str, task_type: str, limit: int, first: int, now: int) -> Choice:
+        """How many workers a kind of work shall have, of at most `limit`, if there are `now`."""
+        self._is_asked = True
+        key = kind, limit, first, now
+        if key not in self._chosen:
+            record = self._records.get(kind) or Record(task_type)
+            belief = believed(record.evidence, claimed(self._hv, task_type))
+            self._chosen[key] = choose(belief, limit, first, now)
+        return self._chosen[key]
+
+
+def _sample(ran: Ran, ended: EndedAttempt) -> Sample:
+    return Sample(
+        round(ran.took / 1000, 4),
+        round(ran.at_once, 2),
+        ended.outcome,
+        None if ended.cpu_ms is None else ended.cpu_ms / 1000,
+        ended.peak_kb,
+        round(max(ran.began - ended.created_at, 0) / 1000, 3),
+        ended.tokens,
+        ended.cost_micros,
+        ended.limited,
+        ran.at_first,
+    )

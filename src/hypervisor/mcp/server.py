@@ -1,0 +1,72 @@
+"""Puts the server together: which tools a profile offers, with prompts and resources."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from hypervisor.agents.secrets import Hider
+from hypervisor.core.errors import HypervisorError, InvalidInput
+from hypervisor.core.version import VERSION
+from hypervisor.mcp.claims import ClaimRegistry
+from hypervisor.mcp.profiles import ALL, NAME, PROFILES, SUPERVISOR, TITLE, WORKER, instructions
+from hypervisor.mcp.prompts import add_prompts
+from hypervisor.mcp.refusals import Refusals
+from hypervisor.mcp.resources import Followed, add_resources
+from hypervisor.mcp.tool import Offer, ToolServer
+from hypervisor.mcp.tools.batches import BatchTools
+from hypervisor.mcp.tools.checkpoints import checkpoint_offers
+from hypervisor.mcp.tools.events import EventTools
+from hypervisor.mcp.tools.hive import HiveTools
+from hypervisor.mcp.tools.tasks import TaskTools
+from hypervisor.mcp.tools.worker import WorkerTools
+
+
+def build(profile: str, desk: ClaimRegistry) -> ToolServer:
+    """A server with the tools of a profile, its prompts and resources."""
+    followed = Followed(desk.hv)
+
+    @asynccontextmanager
+    async def watching(_: object) -> AsyncIterator[None]:
+        async with followed.watching():
+            yield
+
+    server = ToolServer(
+        NAME,
+        title=TITLE,
+        version=VERSION,
+        instructions=instructions(profile),
+        log_level="WARNING",
+        subscriptions=followed,
+        lifespan=watching,
+    )
+    server.offer(offers_of(profile, desk))
+    server.hider = Hider(desk.given.hide)
+    server.refusals = Refusals(desk.report_refusals)
+    if profile != WORKER:
+        with suppress(HypervisorError):  # ready before the first spawn, which shall be quick
+            _ = desk.hv.equipment
+        add_prompts(server)
+        add_resources(server, desk.hv)
+    return server
+
+
+def offers_of(profile: str, desk: ClaimRegistry) -> tuple[Offer, ...]:
+    """The tools of a profile."""
+    worker, tasks, hive = WorkerTools(desk).offers(), TaskTools(desk), HiveTools(desk)
+    if profile == WORKER:
+        return (*worker, *hive.offers(), *tasks.reading())
+    supervisor = (
+        *tasks.reading(),
+        *tasks.offers(),
+        *BatchTools(desk).offers(),
+        *EventTools(desk).offers(),
+        *checkpoint_offers(desk),
+        *hive.offers(),
+        *hive.reports(),
+    )
+    if profile == SUPERVISOR:
+        return supervisor
+    if profile == ALL:
+        return (*worker, *supervisor)
+    raise InvalidInput(f"unknown profile {profile!r}: use {', '.join(PROFILES)}.")

@@ -1,0 +1,278 @@
+"""Tools about single tasks: look, create, change, call off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from hypervisor.core.errors import InvalidInput, RequestError
+from hypervisor.mcp.answers import bounded, brief, cut, without_empty
+from hypervisor.mcp.claims import ClaimRegistry
+from hypervisor.mcp.tool import ADD, CHANGE, END, READ, Offer, in_short
+from hypervisor.queue import look, steer
+from hypervisor.queue.add import add
+from hypervisor.queue.look import Shown
+from hypervisor.queue.task import Changes, NewTask
+from hypervisor.runs import run
+
+MOST_RECEIPTS = 20
+MOST_CREATED = 5_000
+LISTS = ("requires", "exclusive", "after")
+FIELDS = tuple(name for name in NewTask._fields if name != "chunk")
+Priority = Literal["critical", "high", "medium", "low"]
+Id = Annotated[str, Field(description="id or its beginning")]
+
+
+@with_config(extra="allow")
+class TaskAnswer(TypedDict, total=False):
+    id: str
+    title: str
+    state: str
+    body: str
+    data: Any
+    result: Any
+    reason: str
+    receipts: list[str]
+
+
+class Listed(TypedDict, total=False):
+    tasks: list[dict[str, Any]]
+    next: str
+
+
+class Created(TypedDict, total=False):
+    ids: list[str]
+    duplicates: list[dict[str, str]]
+
+
+class Moved(TypedDict):
+    id: str
+    state: str
+
+
+class Ended(TypedDict, total=False):
+    moved: list[Moved]
+    refused: list[str]
+
+
+class TaskTools:
+    def __init__(self, desk: ClaimRegistry) -> None:
+        self.desk, self.hv = desk, desk.hv
+
+    def reading(self) -> tuple[Offer, ...]:
+        return (Offer(self.get_task, READ),)
+
+    def offers(self) -> tuple[Offer, ...]:
+        return (
+            Offer(self.list_tasks, READ),
+            Offer(self.create_task, ADD),
+            Offer(self.update_task, CHANGE),
+            Offer(self.cancel_task, END),
+        )
+
+    def get_task(
+        self,
+        id: Annotated[str, Field(description="id, its beginning, or a token")] = "",
+        fields: Annotated[Sequence[str], Field(description="only these")] = (),
+    ) -> TaskAnswer:
+        """Show one task: text, state, result, dependencies, attempts, last receipts."""
+        found = whole(look.show(self.hv, self.desk.task(id)))
+        return cast("TaskAnswer", _only(found, fields))
+
+    def list_tasks(
+        self,
+        states: Annotated[
+            Sequence[str], Field(description="active, in_progress, blocked, done, failed, …")
+        ] = (),
+        batch: str = "",
+        type: str = "",
+        branch: str = "",
+        assignee: str = "",
+        text: Annotated[str, Field(description="in the title")] = "",
+        limit: Annotated[int, Field(ge=1, le=500)] = 20,
+        before: Annotated[str, Field(description="`next` of the page before")] = "",
+        fields: Annotated[Sequence[str], Field(description="only these")] = (),
+    ) -> Listed:
+        """List tasks, newest first, in short."""
+        found = look.list_tasks(
+            self.hv,
+            states,
+            batch or None,
+            type or None,
+            branch or None,
+            None,
+            assignee or None,
+            text or None,
+            limit + 1,
+            before or None,
+        )
+        page = [_only(brief(task), fields) for task in found[:limit]]
+        return Listed(tasks=page, **({"next": found[limit - 1].id} if len(found) > limit else {}))
+
+    def create_task(
+        self,
+        title: str = "",
+        body: str = "",
+        type: str = "task",
+        priority: Priority = "medium",
+        batch: str = "",
+        key: Annotated[str, Field(description="the same key in a batch adds nothing")] = "",
+        branch: str = "",
+        assignee: str = "",
+        requires: Annotated[Sequence[str], Field(description="capabilities")] = (),
+        after: Annotated[Sequence[str], Field(description="ids or keys it waits for")] = (),
+        retries: int = 0,
+        data: Any = None,
+        tasks: Annotated[
+            Sequence[dict[str, Any]],
+            Field(description="many at once, with these fields", max_length=MOST_CREATED),
+        ] = (),
+    ) -> Created:
+        """Add a task, or many at once, for others to claim."""
+        common = {
+            "body": body,
+            "type": type,
+            "priority": priority,
+            "key": key or None,
+            "branch": branch or self.desk.branch() or "",
+            "assignee": assignee,
+            "requires": requires,
+            "after": after,
+            "retries": retries,
+            "data": data,
+        }
+        if tasks and title:
+            raise InvalidInput("give a title, or tasks, not both. Nothing was added.")
+        given = [{**common, "key": None, **each} for each in tasks] or [{**common, "title": title}]
+        added = add(self.hv, [_new(n, each) for n, each in enumerate(given, 1)], batch or None)
+        return Created(
+            ids=list(added.ids), duplicates=[each._asdict() for each in added.duplicates]
+        )
+
+    def update_task(
+        self,
+        id: Id,
+        title: str | None = None,
+        body: str | None = None,
+        type: str | None = None,
+        priority: Priority | None = None,
+        branch: str | None = None,
+        assignee: str | None = None,
+        requires: Sequence[str] | None = None,
+        after: Sequence[str] | None = None,
+        retries: int | None = None,
+        data: Any = None,
+        move: Annotated[
+            Literal["", "retry", "accept", "take_back"],
+            Field(description="retry: queue again; accept: from the inbox; take_back: end a claim"),
+        ] = "",
+        reason: Annotated[str, Field(description="of the move")] = "",
+    ) -> Moved:
+        """Change a task's fields, or move it."""
+        changes = Changes(
+            title,
+            body,
+            type,
+            priority,
+            branch,
+            assignee,
+            _tuple(requires),
+            _tuple(after),
+            None,
+            retries,
+            data,
+        )
+        changed = any(value is not None for value in changes)
+        if changed or not move:
+            found = steer.update(self.hv, id, changes)
+        if move == "retry":
+            found = steer.retry(self.hv, id, reason)
+        elif move == "accept":
+            found = steer.accept(self.hv, id)
+        elif move == "take_back":
+            found = steer.take_back(self.hv, id, reason)
+        if move == "retry" or after is not None:  # it may be ready to run now
+            self.desk.look_after()
+        return Moved(id=found.task, state=found.state)
+
+    def cancel_task(
+        self,
+        ids: Annotated[Sequence[str], Field(min_length=1, max_length=1000)],
+        reason: str = "",
+        then: Annotated[
+            Literal["cancel", "fail", "retry"],
+            Field(
+                description="cancel: call off; fail/retry: kill what runs, the task fails or "
+                "goes back"
+            ),
+        ] = "cancel",
+    ) -> Ended:
+        """Call tasks off, or kill their running attempts with all their processes."""
+        moved: list[Moved] = []
+        refused: list[str] = []
+        for each in ids:
+            try:
+                found = (
+                    steer.cancel(self.hv, each, reason)
+                    if then == "cancel"
+                    else run.kill(self.hv, each, reason, retry=then == "retry")
+                )
+                moved.append(Moved(id=found.task, state=found.state))
+            except RequestError as error:
+                refused.append(in_short(error))
+        if refused and not moved:
+            raise InvalidInput(refused[0])
+        return Ended(moved=moved, refused=refused)
+
+
+def whole(shown: Shown) -> dict[str, Any]:
+    """A task with all that hangs on it."""
+    task, detail = shown.detail.task, shown.detail
+    last = detail.attempts[-1] if detail.attempts else None
+    return {
+        "id": task.id,
+        "title": task.title,
+        "state": task.state,
+        "body": cut(task.body),
+        "type": task.type,
+        "priority": task.priority,
+        "batch": shown.batch.name if shown.batch else "",
+        "branch": task.branch,
+        "assignee": task.assignee,
+        "requires": list(task.requires),
+        "key": task.key,
+        "data": bounded(task.data),
+        "result": bounded(task.result),
+        "reason": task.reason,
+        "unblock": task.unblock,
+        "waits_for": list(detail.waits_for),
+        "attempts": task.attempts,
+        "worker": last.worker if last and last.outcome is None else "",
+        "receipts": [line.text for line in shown.receipts[-MOST_RECEIPTS:]],
+    }
+
+
+def _only(found: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """The fields that were asked for and say something; all, if none was asked for."""
+    if wrong := [name for name in fields if name not in found]:
+        raise InvalidInput(f"there is no field {wrong[0][:40]!r}: there are {', '.join(found)}.")
+    return without_empty(**({name: found[name] for name in ("id", *fields)} if fields else found))
+
+
+def _new(number: int, fields: Mapping[str, Any]) -> NewTask:
+    if unknown := sorted(set(fields) - set(FIELDS)):
+        raise InvalidInput(
+            f"task {number}: unknown field {unknown[0][:40]!r}; there are {', '.join(FIELDS)}. "
+            "Nothing was added."
+        )
+    lists = {name: fields[name] for name in LISTS if name in fields}
+    if any(not isinstance(value or [], list | tuple) for value in lists.values()):
+        raise InvalidInput(f"task {number}: {', '.join(LISTS)} must be lists. Nothing was added.")
+    return NewTask(**{"title": "", **fields, **{k: tuple(v or ()) for k, v in lists.items()}})
+
+
+def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

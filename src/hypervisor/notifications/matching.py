@@ -1,0 +1,110 @@
+"""Which notices follow from the events since the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from hypervisor.notifications.notice import (
+    CHECKPOINT,
+    FINISHED,
+    SETTLED,
+    Notice,
+    Rule,
+    asks_for,
+    of_checkpoint,
+    of_ending,
+    of_event,
+    word_of,
+)
+from hypervisor.queue.context import Context
+from hypervisor.queue.event import Event
+from hypervisor.queue.task import Task
+
+PAGE = 500
+FORGETFUL = 5_000  # so many events without a notice may have to be looked at again after a crash
+
+
+Passed = dict[tuple[str, int], int]  # by a rule's name and age: the last event looked at
+
+
+def collect(hv: Context, passed: Passed | None = None, pages: int | None = None) -> Passed:
+    """File a notice for every event that a rule asks for. Returns how far it looked; given back
+    as `passed`, that saves looking again. A rule that is new begins where it says."""
+    rules = hv.store.rules()
+    if not rules:
+        return {}
+    kept = min(rule.seen for rule in rules)
+    last = min(max(rule.seen, (passed or {}).get(_key(rule), 0)) for rule in rules)
+    while pages is None or pages > 0:
+        events = hv.store.events(last, PAGE)
+        if not events:
+            break
+        last = events[-1].seq
+        found = _notices(hv, rules, events)
+        if found or last - kept > FORGETFUL:
+            hv.store.file_notices(found, rules, last)
+            kept = last
+        pages = None if pages is None else pages - 1
+    return {_key(rule): last for rule in rules}
+
+
+def _key(rule: Rule) -> tuple[str, int]:
+    return rule.name, rule.created_at
+
+
+def _notices(hv: Context, rules: list[Rule], events: list[Event]) -> list[Notice]:
+    found = [*_of_events(hv, rules, events), *_of_endings(hv, rules, events)]
+    return sorted(found, key=lambda notice: notice.number)
+
+
+def _of_events(hv: Context, rules: list[Rule], events: list[Event]) -> Iterable[Notice]:
+    asked = {word for rule in rules for word in rule.on}
+    named = [(word, event) for event in events if (word := word_of(event)) in asked and word]
+    tasks = _tasks(hv, {event.task for _, event in named if event.task})
+    names = _Names(hv)
+    for word, event in named:
+        task = tasks.get(event.task)
+        for rule in rules:
+            if asks_for(rule, word, event, task.type if task else ""):
+                yield of_event(rule, word, event, task, names[event.batch])
+
+
+def _of_endings(hv: Context, rules: list[Rule], events: list[Event]) -> Iterable[Notice]:
+    """A batch or a chunk may have come to its end with the last of these events about it."""
+    last = {each.batch: each for each in events if each.batch and each.state in SETTLED}
+    names = _Names(hv)
+    for batch, event in last.items():
+        for rule in rules:
+            if asks_for(rule, FINISHED, event, rule.type):
+                ending = hv.store.ending(batch) if _is_run(hv, batch) else None
+                if ending is not None:
+                    yield of_ending(rule, event, ending, names[batch])
+            if asks_for(rule, CHECKPOINT, event, rule.type):
+                yield from _of_chunks(hv, rule, event, names[batch])
+
+
+def _of_chunks(hv: Context, rule: Rule, event: Event, name: str) -> Iterable[Notice]:
+    for chunk in hv.store.chunks(event.batch):
+        ending = hv.store.ending(event.batch, chunk.number) if chunk.awaits_decision else None
+        if ending is not None:
+            yield of_checkpoint(rule, event, chunk, ending.mark, name)
+
+
+def _is_run(hv: Context, batch: str) -> bool:
+    return hv.store.batch(batch).spec is not None
+
+
+def _tasks(hv: Context, ids: set[str]) -> Mapping[str, Task]:
+    return {task.id: task for task in hv.store.tasks(sorted(ids))}
+
+
+class _Names(dict[str, str]):
+    """The names of batches by id, each looked up once."""
+
+    def __init__(self, hv: Context) -> None:
+        super().__init__({"": ""})
+        self._hv = hv
+
+    def __missing__(self, batch: str) -> str:
+        self[batch] = name = self._hv.store.batch(batch).name
+        return name

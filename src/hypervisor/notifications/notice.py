@@ -1,0 +1,163 @@
+"""Rules say of which events somebody wants to be told; a notice is one such message.
+
+Pure: which word an event answers to, whether a rule asks for it, what the
+message says, and how long to wait after a receiver did not take it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hypervisor.queue import lifecycle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hypervisor.batches.chunk import Chunk
+    from hypervisor.queue.event import Event
+    from hypervisor.queue.task import Task
+
+FINISHED, CHECKPOINT = "finished", "checkpoint"
+WORDS = {
+    "done": "a task is done",
+    "failed": "a task was given up",
+    "blocked": "a worker cannot go on without help",
+    CHECKPOINT: "a chunk waits for a person's decision",
+    "budget": "a budget is nearly or wholly used up",
+    "brake": "an agent's account rests",
+    FINISHED: "a batch that is run has nothing left to be worked on",
+}
+OF_TASKS = (lifecycle.DONE, lifecycle.FAILED, lifecycle.BLOCKED)
+# After an event that leaves a task so, its batch or chunk may have come to its end.
+SETTLED = (*lifecycle.TERMINAL, lifecycle.BLOCKED, lifecycle.REVIEW)
+
+PENDING, SENT, FAILED = "pending", "sent", "failed"
+MOST_TRIES = 10
+FIRST_WAIT = 1_000
+LONGEST_WAIT = 600_000
+LONGEST_SAID = 1_000
+MOST_DATA = 8_000
+
+
+class Rule(NamedTuple):
+    """Who is told of what. Without a command there is an address, kept outside the store."""
+
+    name: str
+    on: tuple[str, ...]
+    batch: str = ""
+    type: str = ""
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    tries: int = MOST_TRIES
+    seen: int = 0  # the number of the last event that was looked at for it
+    failures: int = 0  # in a row
+    due_at: int = 0  # not to be tried before
+    created_at: int = 0
+
+
+class Notice(NamedTuple):
+    """One message for one rule. `mark` tells apart what is no event of its own: each finish of
+    a batch is told once."""
+
+    rule: str
+    number: int  # of the event that it is about
+    what: str
+    mark: str
+    at: int
+    data: dict[str, Any]
+    state: str = PENDING
+    tries: int = 0
+    said: str = ""  # why it could not be delivered
+
+
+class Ending(NamedTuple):
+    """A batch with nothing left to be worked on; `mark` is another one the next time."""
+
+    mark: str
+    states: dict[str, int]
+
+
+def word_of(event: Event) -> str | None:
+    """What an event is called in rules, None if no rule can ask for it."""
+    if event.task and event.state in OF_TASKS:
+        return event.state
+    if event.kind in ("budget", "brake"):
+        return event.kind
+    return None
+
+
+def asks_for(rule: Rule, word: str, event: Event, kind: str) -> bool:
+    """Whether a rule wants that event; `kind` is the type of its task, "" without one."""
+    return (
+        word in rule.on
+        and rule.seen < event.seq
+        and rule.batch in ("", event.batch)
+        and rule.type in ("", kind)
+    )
+
+
+def of_event(rule: Rule, word: str, event: Event, task: Task | None, batch: str) -> Notice:
+    """`batch` is the name of the event's batch."""
+    why = str(_part(event, "said") or _part(event, "reason") or "")
+    subject = task.title if task is not None else ""
+    said = ": ".join(part for part in (word if subject else "", subject, why) if part) or word
+    more = {
+        "kind": event.kind,
+        "task": event.task,
+        "title": subject,
+        "type": task.type if task is not None else "",
+        "attempt": event.attempt,
+        "state": event.state,
+        "actor": event.actor,
+        "data": event.data if len(str(event.data)) <= MOST_DATA else None,
+    }
+    return _notice(rule, word, event, batch, said, "", more)
+
+
+def of_ending(rule: Rule, event: Event, ending: Ending, batch: str) -> Notice:
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(ending.states.items()))
+    said = f"batch {batch} finished: {counts}"
+    return _notice(rule, FINISHED, event, batch, said, ending.mark, {"states": ending.states})
+
+
+def of_checkpoint(rule: Rule, event: Event, chunk: Chunk, mark: str, batch: str) -> Notice:
+    said = f"{chunk.label} of batch {batch} waits for your decision: hv review {batch}"
+    more = {"chunk": chunk.number, "states": chunk.tasks}
+    return _notice(rule, CHECKPOINT, event, batch, said, mark, more)
+
+
+def trial(rule: Rule, at: int) -> Notice:
+    """What is sent to see whether anything arrives."""
+    said = f"this is a test of the rule {rule.name}"
+    data = {"what": "test", "said": said, "rule": rule.name, "number": 0, "at": at}
+    return Notice(rule.name, 0, "test", "", at, {**data, "batch": "", "task": ""})
+
+
+def wait_after(failures: int) -> int:
+    """How long to leave a receiver alone that has failed so often in a row, in milliseconds."""
+    return min(FIRST_WAIT << min(failures - 1, 30), LONGEST_WAIT)
+
+
+def is_due(due_at: int, now: int) -> bool:
+    """Whether it may be tried. A time further off than any wait is from before a clock was put
+    back."""
+    return due_at <= now or due_at > now + LONGEST_WAIT
+
+
+def _notice(
+    rule: Rule, word: str, event: Event, batch: str, said: str, mark: str, more: Mapping[str, Any]
+) -> Notice:
+    data = {
+        "what": word,
+        "said": said[:LONGEST_SAID],
+        "rule": rule.name,
+        "number": event.seq,
+        "at": event.at,
+        "batch": batch,
+        **more,
+    }
+    return Notice(rule.name, event.seq, word, mark, event.at, data)
+
+
+def _part(event: Event, name: str) -> object:
+    return event.data.get(name) if isinstance(event.data, dict) else None

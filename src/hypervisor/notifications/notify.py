@@ -1,0 +1,227 @@
+"""Notifications: rules, the notices that follow from events, and their delivery.
+
+An event that a rule asks for becomes a notice in the store, and stays there until
+its receiver has taken it or it has been tried too often. So whoever dies on the
+way, the next one goes on: everything is delivered at least once, and for each
+rule in the order of the events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from hypervisor.core import validate
+from hypervisor.core.errors import InvalidInput, NotFound, WrongState
+from hypervisor.notifications.matching import collect
+from hypervisor.notifications.notice import FAILED, MOST_TRIES, PENDING, WORDS, Notice, Rule, trial
+from hypervisor.notifications.wait import end_of_log
+from hypervisor.queue.context import Context, batch_id
+
+if TYPE_CHECKING:
+    from hypervisor.ports import Courier
+
+LEASE = 120_000  # another host takes over after so long without a word
+LONGEST_ADDRESS = 4_000
+MOST_WORDS = 200
+
+
+class RuleStatus(NamedTuple):
+    """A rule, and how its notices are doing."""
+
+    rule: Rule
+    batch: str  # its name
+    waiting: int
+    failed: int
+    reachable: bool  # from this host
+
+
+class Delivered(NamedTuple):
+    """What came of notices that were due."""
+
+    sent: int = 0
+    missed: int = 0
+    given_up: int = 0
+    waiting: int = 0  # not due yet, or another host's
+
+
+def add_rule(
+    hv: Context,
+    name: str,
+    on: Sequence[str],
+    command: Sequence[str] = (),
+    address: str | None = None,
+    batch: str | None = None,
+    type: str = "",
+    tries: int = MOST_TRIES,
+    now: int | None = None,
+) -> Rule:
+    """Tell a command, or whoever an address leads to, of events from now on."""
+    _check_name(name)
+    if bool(command) == bool(address):
+        raise InvalidInput("a rule needs a command or an address, one of the two.")
+    words = [validate.text("the command", word) for word in command]
+    if len(words) > MOST_WORDS:
+        raise InvalidInput(f"the command has {len(words)} words, at most {MOST_WORDS}.")
+    rule = Rule(
+        name,
+        _words(on),
+        batch_id(hv, batch) or "",
+        validate.name("the type", type, empty=True),
+        tuple(words),
+        os.getcwd(),
+        validate.number("the tries", tries, 1, 1_000),
+        end_of_log(hv),
+    )
+    if any(each.name == name for each in hv.store.rules()):
+        raise WrongState(
+            f"there is a rule {name!r} already. Nothing was changed; `hv notify rm {name}` "
+            "removes it."
+        )
+    checked = _address(address) if address else ""
+    hv.store.add_rule(rule, hv.actor, now)  # first: whoever comes second overwrites no address
+    if checked:
+        try:
+            _courier(hv).keep(name, checked)
+        except OSError as error:
+            hv.store.remove_rule(name, hv.actor, now)
+            raise WrongState(
+                f"the address cannot be kept ({error.strerror}). Nothing was changed."
+            ) from None
+    return rule
+
+
+def remove_rule(hv: Context, name: str, now: int | None = None) -> None:
+    """Remove a rule, with its address and what was still to be delivered."""
+    if not hv.store.remove_rule(validate.text("the rule", name), hv.actor, now):
+        raise _unknown(name)
+    _courier(hv).forget(name)
+
+
+def rules(hv: Context) -> tuple[RuleStatus, ...]:
+    """List the rules with how many notices wait and how many could not be delivered."""
+    waiting = hv.store.notices_waiting()
+    failed = [notice.rule for notice in hv.store.notices(FAILED, limit=10_000)]
+    names = {batch.id: batch.name for batch in hv.store.batches(100_000)}
+    return tuple(
+        RuleStatus(
+            rule,
+            names.get(rule.batch, rule.batch),
+            waiting.get(rule.name, (0, 0))[0],
+            failed.count(rule.name),
+            _courier(hv).can_reach(rule),
+        )
+        for rule in hv.store.rules()
+    )
+
+
+def try_rule(hv: Context, name: str, now: int | None = None) -> None:
+    """Send a test message by a rule, at once, and say whether it arrived."""
+    rule = _rule(hv, name)
+    why = _courier(hv).deliver(rule, trial(rule, hv.now() if now is None else now), heard=True)
+    if why is not None:
+        raise WrongState(f"the test did not arrive: {why}. Nothing was changed.")
+
+
+def dead_letters(hv: Context, rule: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
+    """List the notices that could not be delivered, with the last reason."""
+    validate.number("the limit", limit, 1, 100_000)
+    return tuple(hv.store.notices(FAILED, _named(hv, rule), limit))
+
+
+def retry_notices(hv: Context, rule: str | None = None) -> int:
+    """Try dead letters again, of one rule or of all."""
+    return hv.store.retry_notices(_named(hv, rule))
+
+
+def drop_notices(hv: Context, rule: str | None = None) -> int:
+    """Forget dead letters, of one rule or of all."""
+    return hv.store.drop_notices(_named(hv, rule))
+
+
+def send_notices(hv: Context) -> Delivered:
+    """Deliver now what is due, for every rule; for when no supervisor does."""
+    handle = hv.launcher.hold_notifier()
+    if handle is None:
+        raise WrongState("another process delivers notices here already. Nothing was changed.")
+    try:
+        collect(hv)
+        each = [deliver(hv, rule) for rule in hv.store.rules()]
+        left = sum(count for count, _ in hv.store.notices_waiting().values())
+        return Delivered(
+            sum(done.sent for done in each),
+            sum(done.missed for done in each),
+            sum(done.given_up for done in each),
+            left,
+        )
+    finally:
+        os.close(handle)
+
+
+def reachable(hv: Context) -> list[Rule]:
+    """The rules whose receivers this host knows how to reach."""
+    return [rule for rule in hv.store.rules() if _courier(hv).can_reach(rule)]
+
+
+def deliver(
+    hv: Context, rule: Rule, goes_on: Callable[[], bool] = lambda: True, now: int | None = None
+) -> Delivered:
+    """Deliver the notices of a rule in order, until none is due or one does not arrive."""
+    sent = 0
+    courier = _courier(hv)
+    who = hv.probe.boot()
+    while goes_on() and courier.can_reach(rule):
+        notice = hv.store.take_notice(rule.name, who, LEASE, now)
+        if notice is None:
+            break
+        why = courier.deliver(rule, notice)
+        if why is not None:
+            state = hv.store.notice_missed(notice, why[:500], now)
+            return Delivered(sent, int(state == PENDING), int(state == FAILED))
+        hv.store.notice_sent(notice)
+        sent += 1
+    return Delivered(sent)
+
+
+def _courier(hv: Context) -> Courier:
+    found = hv.equipment.courier
+    assert found is not None, "this context was made without a courier"
+    return found
+
+
+def _rule(hv: Context, name: str) -> Rule:
+    found = next((each for each in hv.store.rules() if each.name == name), None)
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+def _named(hv: Context, name: str | None) -> str:
+    return "" if name is None else _rule(hv, name).name
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"no rule is called {name[:60]!r}. `hv notify ls` lists them.")
+
+
+def _check_name(name: str) -> None:
+    """It becomes the name of a file, too."""
+    validate.name("the rule", name)
+    if len(name) > 60 or not name.replace("-", "").replace("_", "").isalnum():
+        raise InvalidInput("a rule's name has letters, digits, - and _ only, at most 60.")
+
+
+def _words(on: Sequence[str]) -> tuple[str, ...]:
+    wrong = next((word for word in on if word not in WORDS), None)
+    if wrong is not None or not on:
+        what = f"no event is called {wrong[:40]!r}" if wrong is not None else "no event is named"
+        raise InvalidInput(f"{what}: there are {', '.join(WORDS)}.")
+    return tuple(word for word in WORDS if word in on)
+
+
+def _address(text: str) -> str:
+    """Never quoted in a message: it may hold a secret."""
+    if len(text) > LONGEST_ADDRESS or not text.isprintable() or "://" not in text or " " in text:
+        raise InvalidInput("the address must be one URL, as in https://… or mailto://…")
+    return text

@@ -1,0 +1,229 @@
+"""Rules and their notices: what is to be delivered, what could not be.
+
+How far the log was looked at is kept with each rule and moves in the same
+transaction that files its notices: none is forgotten, none is filed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypervisor.batches.chunk import UNFINISHED
+from hypervisor.core.errors import WrongState
+from hypervisor.notifications.notice import (
+    FAILED,
+    LONGEST_WAIT,
+    PENDING,
+    SENT,
+    Ending,
+    Notice,
+    Rule,
+    wait_after,
+)
+from hypervisor.queue.sql import event_log
+from hypervisor.store.database import Row, Session
+
+RULE = """
+SELECT name, words, batch, type, command, cwd, tries, seen, failures, due_at, created_at
+FROM rules
+"""
+ADD_RULE = """
+INSERT INTO rules (name, words, batch, type, command, cwd, tries, seen, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING RETURNING name
+"""
+REMOVE_RULE = "DELETE FROM rules WHERE name = ? RETURNING batch"
+SEEN = "SELECT name, seen FROM rules ORDER BY name"
+MOVE = "UPDATE rules SET seen = ? WHERE name = ? AND created_at = ? AND seen < ?"
+FILE = """
+INSERT INTO notices (rule, number, what, mark, at, state, data) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+# One host at a time delivers for a rule. It may be the same host again, after a crash.
+TAKE = """
+UPDATE rules SET holder = ?, held_until = ?
+WHERE name = ? AND (due_at <= ? OR due_at > ?) AND (holder = ? OR held_until <= ?)
+    AND EXISTS (SELECT 1 FROM notices n WHERE n.rule = rules.name AND n.state = 'pending')
+RETURNING name
+"""
+NOTICE = "SELECT rule, number, what, mark, at, data, state, tries, said FROM notices "
+NEXT = NOTICE + ("WHERE rule = ? AND state = 'pending' ORDER BY number, what, mark LIMIT 1")
+ONE = "WHERE rule = ? AND number = ? AND what = ? AND mark = ?"
+# What has a mark stays, without its text: it is how a second one is known.
+SENT_ONE = "UPDATE notices SET state = 'sent', data = '{}', said = '' " + ONE
+GONE = "DELETE FROM notices " + ONE
+TOOK = "UPDATE rules SET failures = 0, due_at = 0 WHERE name = ? AND failures > 0"
+MISSED = "UPDATE notices SET tries = tries + 1, said = ? " + ONE + " RETURNING tries"
+GIVE_UP = "UPDATE notices SET state = 'failed' " + ONE
+WAIT = "UPDATE rules SET failures = ?, due_at = ? WHERE name = ?"
+LIST = NOTICE + "WHERE state = ? AND (? = '' OR rule = ?) ORDER BY rule, number, what, mark LIMIT ?"
+AGAIN = """
+UPDATE notices SET state = 'pending', tries = 0 WHERE state = 'failed' AND (? = '' OR rule = ?)
+RETURNING rule
+"""
+DROP = """
+DELETE FROM notices WHERE state = 'failed' AND mark = '' AND (? = '' OR rule = ?) RETURNING rule
+"""
+DROP_MARKED = """
+UPDATE notices SET state = 'sent', data = '{}' WHERE state = 'failed' AND (? = '' OR rule = ?)
+RETURNING rule
+"""
+AT_ONCE = "UPDATE rules SET failures = 0, due_at = 0 WHERE (? = '' OR name = ?)"
+WAITING = """
+SELECT n.rule, count(*), max(r.due_at) FROM notices n JOIN rules r ON r.name = n.rule
+WHERE n.state = 'pending' GROUP BY n.rule
+"""
+# Cheap questions first: while a batch is at work, one of these knows without counting.
+READY = """
+SELECT 1 FROM lanes l JOIN tasks t ON t.lane = l.id
+WHERE l.batch = ? AND t.state = 'active' LIMIT 1
+"""
+BUSY = "SELECT 1 FROM tasks WHERE state = 'in_progress' AND deadline > 0 AND batch = ? LIMIT 1"
+COUNTS = """
+SELECT state, count(*), max(updated_at) FROM tasks
+WHERE batch = ? AND batch <> '' GROUP BY state
+"""
+COUNTS_OF_CHUNK = """
+SELECT state, count(*), max(updated_at) FROM tasks
+WHERE batch = ? AND chunk = ? AND chunk > 0 GROUP BY state
+"""
+
+
+def add_rule(session: Session, rule: Rule, actor: str, now: int) -> None:
+    command = event_log.dump(rule.command) if rule.command else None
+    row = (
+        rule.name,
+        ",".join(rule.on),
+        rule.batch,
+        rule.type,
+        command,
+        rule.cwd,
+        rule.tries,
+        rule.seen,
+        now,
+    )
+    if not session.rows(ADD_RULE, row):
+        raise WrongState(
+            f"there is a rule {rule.name!r} already. Nothing was changed; "
+            f"`hv notify rm {rule.name}` removes it."
+        )
+    _tell(session, "rule", {"rule": rule.name, "on": rule.on}, rule.batch, actor, now)
+
+
+def remove_rule(session: Session, name: str, actor: str, now: int) -> bool:
+    for (batch,) in session.rows(REMOVE_RULE, (name,)):
+        session.run("DELETE FROM notices WHERE rule = ?", (name,))
+        _tell(session, "rule", {"rule": name, "removed": True}, batch, actor, now)
+        return True
+    return False
+
+
+def rules(session: Session) -> list[Rule]:
+    return [_rule(row) for row in session.rows(RULE + "ORDER BY name")]
+
+
+def file(session: Session, notices: Sequence[Notice], of: Sequence[Rule], seen: int) -> int:
+    """Keep notices for delivery, all events up to `seen` having been looked at for these rules.
+    What another has filed meanwhile is left out. Returns how many were new."""
+    before: dict[str, int] = dict(session.rows(SEEN + session.for_update))
+    fresh = [each for each in notices if before.get(each.rule, seen) < each.number]
+    session.run_many(
+        FILE,
+        [
+            (
+                each.rule,
+                each.number,
+                each.what,
+                each.mark,
+                each.at,
+                PENDING,
+                event_log.dump(each.data),
+            )
+            for each in fresh
+        ],
+    )
+    session.run_many(MOVE, [(seen, rule.name, rule.created_at, seen) for rule in of])
+    return len(fresh)
+
+
+def take(session: Session, rule: str, who: str, until: int, now: int) -> Notice | None:
+    """The next notice of a rule, if it is this one's turn to deliver and time for it."""
+    if not session.rows(TAKE, (who, until, rule, now, now + LONGEST_WAIT, who, now)):
+        return None
+    return next((_notice(row) for row in session.rows(NEXT, (rule,))), None)
+
+
+def sent(session: Session, notice: Notice) -> None:
+    session.run(SENT_ONE if notice.mark else GONE, _key(notice))
+    session.run(TOOK, (notice.rule,))
+
+
+def missed(session: Session, notice: Notice, why: str, now: int) -> str:
+    """It could not be delivered: what has become of it."""
+    found = session.rows(RULE + "WHERE name = ?" + session.for_update, (notice.rule,))
+    counted = session.rows(MISSED, (why, *_key(notice)))
+    if not found or not counted:  # the rule was removed meanwhile
+        return SENT
+    rule = _rule(found[0])
+    failures = rule.failures + 1
+    session.run(WAIT, (failures, now + wait_after(failures), rule.name))
+    if counted[0][0] < rule.tries:
+        return PENDING
+    session.run(GIVE_UP, _key(notice))
+    said = f"{rule.name}: the notice of event {notice.number} was given up: {why}"
+    _tell(session, "dead_letter", {"rule": rule.name, "said": said}, rule.batch, "", now)
+    return FAILED
+
+
+def listed(session: Session, state: str, rule: str, limit: int) -> list[Notice]:
+    return [_notice(row) for row in session.rows(LIST, (state, rule, rule, limit))]
+
+
+def again(session: Session, rule: str) -> int:
+    session.run(AT_ONCE, (rule, rule))
+    return len(session.rows(AGAIN, (rule, rule)))
+
+
+def drop(session: Session, rule: str) -> int:
+    return sum(len(session.rows(sql, (rule, rule))) for sql in (DROP, DROP_MARKED))
+
+
+def waiting(session: Session) -> dict[str, tuple[int, int]]:
+    """By rule: how many notices wait, and from when on they may be tried."""
+    return {row[0]: (int(row[1]), int(row[2])) for row in session.rows(WAITING)}
+
+
+def ending(session: Session, batch: str, chunk: int) -> Ending | None:
+    """None while anything of the batch, or of its chunk, is left to be worked on."""
+    if not chunk and (session.rows(READY, (batch,)) or session.rows(BUSY, (batch,))):
+        return None
+    rows = session.rows(*((COUNTS_OF_CHUNK, (batch, chunk)) if chunk else (COUNTS, (batch,))))
+    if not rows or any(state in UNFINISHED for state, _, _ in rows):
+        return None
+    states = {str(state): int(count) for state, count, _ in rows}
+    mark = f"{batch} {chunk} {sum(states.values())} {max(row[2] for row in rows)}"
+    return Ending(mark, states)
+
+
+def _rule(row: Row) -> Rule:
+    name, words, batch, kind, command, *rest = row
+    return Rule(
+        name, tuple(words.split(",")), batch, kind, tuple(event_log.load(command) or ()), *rest
+    )
+
+
+def _notice(row: Row) -> Notice:
+    rule, number, what, mark, at, data, *rest = row
+    return Notice(rule, number, what, mark, at, event_log.load(data), *rest)
+
+
+def _key(notice: Notice) -> tuple[Any, ...]:
+    return notice.rule, notice.number, notice.what, notice.mark
+
+
+def _tell(
+    session: Session, kind: str, data: dict[str, object], batch: str, actor: str, now: int
+) -> None:
+    event_log.write(
+        session, now, [event_log.Line(kind, "", batch, None, None, actor, event_log.dump(data))]
+    )

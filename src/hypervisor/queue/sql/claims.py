@@ -1,0 +1,277 @@
+"""Claiming: the best ready tasks a caller can do, each to exactly one owner."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypervisor.core.errors import LeaseLost, NotFound
+from hypervisor.queue.lane import Lane, may_claim
+from hypervisor.queue.lease import ClaimRequest, Holder, Lease, Token, Worker
+from hypervisor.queue.sql import event_log, exclusive_keys, queries
+from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.queries import ATTEMPT, RANK, YOUNGEST_LANE
+from hypervisor.store.database import Row, Session, chunks, marks, pad
+
+LOOKS = 100
+MOST_TRIED = 16
+
+# Hops from lane to lane through the index of ready tasks: its cost is the
+# number of lanes that have any, not the number of tasks.
+READY_LANES = """
+WITH RECURSIVE heads(lane) AS (
+    SELECT min(lane) FROM tasks WHERE state = 'active'
+    UNION ALL
+    SELECT (SELECT min(lane) FROM tasks WHERE state = 'active' AND lane > heads.lane)
+    FROM heads WHERE heads.lane IS NOT NULL)
+SELECT lane, (SELECT min(rank) FROM tasks WHERE state = 'active' AND tasks.lane = heads.lane)
+FROM heads WHERE lane IS NOT NULL
+"""
+PICK = queries.TASK + "WHERE t.state = 'active' AND t.lane = ? ORDER BY t.rank LIMIT ?"
+LEASE = """
+UPDATE tasks SET state = 'in_progress', attempt = attempt + 1, deadline = ?, updated_at = ?,
+    reason = NULL, unblock = NULL
+WHERE id IN ({})
+"""
+# Only what is in progress has a deadline. Asked for its state, PostgreSQL may walk through the
+# index of all that are in progress, and of all that have been since its last VACUUM.
+HEARTBEAT = """
+UPDATE tasks SET deadline = ? WHERE id = ? AND deadline IS NOT NULL AND attempt = ? RETURNING id
+"""
+NONCES = "SELECT task, number, nonce FROM attempts WHERE task IN ({})"
+SEEN = """
+INSERT INTO workers (id, name, host, boot, pid, pid_start, started_at, seen_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at RETURNING agent
+"""
+HOLDERS = """
+SELECT t.id, t.attempt, t.deadline, w.batch, w.id, w.name, w.host, w.boot, w.pid, w.pid_start
+FROM tasks t
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+JOIN workers w ON w.id = a.worker
+WHERE t.state = 'in_progress' AND (t.deadline < ? OR (w.boot = ? AND w.pid > 0))
+ORDER BY t.deadline
+"""
+
+LIVE = """
+SELECT t.id, t.attempt, a.worker FROM tasks t
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+WHERE t.state = 'in_progress' AND a.nonce IN ({})
+"""
+CLAIM = """
+SELECT a.nonce, a.outcome, a.worker, t.batch, t.attempt, t.deadline
+FROM attempts a JOIN tasks t ON t.id = a.task WHERE a.task = ? AND a.number = ?
+"""
+ENDED = "SELECT outcome, nonce FROM attempts WHERE task = ? AND number = ?"
+BATCH_SPEC = """
+SELECT a.nonce, b.spec FROM tasks t
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+JOIN batches b ON b.id = t.batch
+WHERE t.id = ? AND t.attempt = ? AND t.deadline IS NOT NULL
+"""
+UNCHANGED = """
+SELECT 1 FROM tasks WHERE id = ? AND attempt = ? AND deadline = ? AND state = 'in_progress'
+"""
+
+
+class Claimed(NamedTuple):
+    """A task just taken, as it was the moment before."""
+
+    token: Token
+    lane: Lane
+    row: Row
+
+
+def claim(
+    session: Session, book: LaneBook, request: ClaimRequest, nonces: list[str], now: int
+) -> list[Claimed]:
+    """Take up to `limit` tasks under a lease, best first, with these nonces in their tokens."""
+    for _ in range(LOOKS):
+        lanes = _lanes_for(session, book, request)
+        picked = _pick(session, lanes, request.limit)
+        # A lane that we have not met may hold better tasks, or the only ones left.
+        fresh = picked and picked[0][YOUNGEST_LANE] == book.latest
+        if not fresh and book.refresh(session):
+            continue
+        if picked:
+            return _lease(session, book, picked, request, nonces, now)
+        lanes = _ready_lanes(session, book, request)
+        if not lanes:
+            break
+        if book.get(session, lanes[0]).keyed:
+            session.lock("keys")
+        # All that is ready is just being taken by others: wait for what they leave,
+        # so that no answer is 'nothing' while there is something.
+        if left := session.rows(PICK + session.wait_locked, (lanes[0], 1)):
+            return _lease(session, book, left, request, nonces, now)
+    return []
+
+
+def lease(claimed: Claimed, request: ClaimRequest, now: int) -> Lease:
+    """What the caller gets; made after the commit, when nobody waits for us any more."""
+    until = now + request.lease
+    task = queries.task(claimed.lane, claimed.row)._replace(
+        state="in_progress",
+        attempts=claimed.token.attempt,
+        lease_until=until,
+        updated_at=now,
+        reason=None,
+        unblock=None,
+    )
+    return Lease(str(claimed.token), until, task)
+
+
+def heartbeat(session: Session, tokens: Sequence[Token], until: int) -> set[Token]:
+    """Extend these leases. Returns the tokens that still hold."""
+    nonces = {
+        (task, number): nonce
+        for some in chunks([token.task for token in tokens])
+        for task, number, nonce in session.rows(NONCES.format(marks(len(some))), pad(some))
+    }
+    return {
+        token
+        for token in tokens
+        if token.fits(nonces.get(token[:2], "")) and session.rows(HEARTBEAT, (until, *token[:2]))
+    }
+
+
+def worker_seen(session: Session, worker: Worker, now: int) -> str:
+    """Write a worker down. Returns the agent that it keeps, "" for any other worker."""
+    return str(session.rows(SEEN, (*worker, now, now))[0][0])
+
+
+def holders(session: Session, boot: str, now: int) -> list[Holder]:
+    """Claims that may be stale: lapsed ones, and those of processes on this host."""
+    return [
+        Holder(task, attempt, until, Worker(*worker), batch is not None)
+        for task, attempt, until, batch, *worker in session.rows(HOLDERS, (now, boot))
+    ]
+
+
+def live_with_nonces(
+    session: Session, nonces: Sequence[str], workers: set[str]
+) -> list[tuple[str, int]]:
+    """Live claims of these workers that carry one of these nonces: (task, attempt)."""
+    rows = session.rows(LIVE.format(marks(len(nonces))), pad(nonces))
+    return [(task, attempt) for task, attempt, worker in rows if worker in workers]
+
+
+def held(session: Session, token: Token) -> tuple[str, str]:
+    """Lock the task of a live claim: its worker and batch. LeaseLost if the claim has ended.
+
+    What was joined to the task before we got the lock may be out of date, the task is not."""
+    found = session.rows(CLAIM + session.wait_locked, token[:2])
+    if not found or not token.fits(found[0][0]):
+        raise LeaseLost(str(token), "no such claim")
+    _, outcome, worker, batch, attempt, deadline = found[0]
+    if outcome is None and attempt == token.attempt and deadline is not None:
+        return worker, batch
+    raise LeaseLost(str(token), f"it was {ended_claim(session, token)}")
+
+
+def batch_spec(session: Session, token: Token) -> str:
+    """How the batch of a live claim is run, as JSON; "" if that is not known, or it has ended."""
+    for nonce, spec in session.rows(BATCH_SPEC, token[:2]):
+        if token.fits(nonce):
+            return str(spec or "")
+    return ""
+
+
+def ended_claim(session: Session, token: Token) -> str | None:
+    """The outcome of the attempt, None while it runs. NotFound: there is no such claim."""
+    for outcome, nonce in session.rows(ENDED, token[:2]):
+        if token.fits(nonce):
+            return None if outcome is None else str(outcome)
+    raise NotFound(f"there is no claim {token.task}.{token.attempt} with that code.")
+
+
+def unchanged(session: Session, holder: Holder) -> bool:
+    """Whether the claim is still as it was seen: same attempt, not renewed since."""
+    return bool(
+        session.rows(UNCHANGED + session.for_update, (holder.task, holder.attempt, holder.until))
+    )
+
+
+def _lanes_for(session: Session, book: LaneBook, request: ClaimRequest) -> list[int]:
+    """The lanes worth looking at. Few known ones are simply all tried; of many, those that
+    have ready tasks are found first, which also tells whether keys come into play."""
+    known = book.matching(request.wanted, request.worker.name)
+    if len(known) <= MOST_TRIED and not any(book.get(session, lane).keyed for lane in known):
+        return known
+    lanes = _ready_lanes(session, book, request)
+    if any(book.get(session, lane).keyed for lane in lanes):
+        session.lock("keys")  # before any row is locked, as everywhere
+    return lanes
+
+
+def _pick(session: Session, lanes: list[int], limit: int) -> list[Row]:
+    """The best of all lanes; a lane whose head comes too late needs no look."""
+    best: list[Row] = []
+    for head, lane in sorted(session.heads(lanes)) if len(lanes) > 1 else [(0, i) for i in lanes]:
+        if len(best) == limit and head > best[-1][RANK]:
+            break
+        rows = session.rows(PICK + session.skip_locked, (lane, limit))
+        best = sorted([*best, *rows], key=lambda row: row[RANK])[:limit] if best else rows
+    return best
+
+
+def _ready_lanes(session: Session, book: LaneBook, request: ClaimRequest) -> list[int]:
+    """The lanes with ready tasks for this caller, best head first, as many as could matter."""
+    rows = session.rows(READY_LANES)
+    for lane, _ in rows:
+        book.get(session, lane)  # meet them all first: with a new one may come a pause of others
+    heads = [
+        (rank, lane)
+        for lane, rank in rows
+        if may_claim(book.get(session, lane), request.wanted, request.worker.name)
+    ]
+    return [lane for _, lane in sorted(heads)[: request.limit]]
+
+
+def _lease(
+    session: Session,
+    book: LaneBook,
+    picked: list[Row],
+    request: ClaimRequest,
+    nonces: list[str],
+    now: int,
+) -> list[Claimed]:
+    taken = _take_keys(session, book, picked, now)
+    worker = request.worker.id
+    task_ids = [row[0] for row, _ in taken]
+    claimed = [
+        Claimed(Token(row[0], row[ATTEMPT] + 1, nonce), lane, row)
+        for (row, lane), nonce in zip(taken, nonces, strict=False)
+    ]
+    event_log.write(
+        session,
+        now,
+        [
+            event_log.Line(
+                "claim", c.token.task, c.lane.batch, c.token.attempt, "in_progress", worker
+            )
+            for c in claimed
+        ],
+    )
+    session.together(
+        [(LEASE.format(marks(len(taken))), [now + request.lease, now, *pad(task_ids)])],
+        [
+            ("attempts", [(*c.token, worker, now) for c in claimed]),
+            ("events", event_log.take(session)),
+        ],
+    )
+    return claimed
+
+
+def _take_keys(
+    session: Session, book: LaneBook, picked: list[Row], now: int
+) -> list[tuple[Row, Lane]]:
+    """Leave out what another task of the same claim has just shut out."""
+    taken: list[tuple[Row, Lane]] = []
+    out: set[str] = set()
+    for row in picked:
+        if row[0] in out:
+            continue
+        lane = book.get(session, row[3])
+        if lane.keyed:
+            out |= exclusive_keys.take(session, row[0], now)
+        taken.append((row, lane))
+    return taken

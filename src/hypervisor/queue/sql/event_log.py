@@ -1,0 +1,65 @@
+"""Writing the event log: every change leaves its line in the same transaction."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from hypervisor.core.errors import StoreBroken
+from hypervisor.store.database import Row, Session
+
+
+class Line(NamedTuple):
+    kind: str
+    task: str
+    batch: str
+    attempt: int | None
+    state: str | None
+    actor: str
+    data: str | None = None
+
+
+def write(session: Session, now: int, lines: list[Line]) -> None:
+    session.pending += [(now, *line) for line in lines]
+
+
+def take(session: Session) -> list[Row]:
+    """The lines that are still to be written; whoever takes them writes them."""
+    lines, session.pending = session.pending, []
+    return lines
+
+
+def flush(session: Session) -> None:
+    """The lines of a transaction are written at its end, all at once."""
+    session.insert("events", take(session))
+
+
+def dump(value: Any) -> str | None:
+    """JSON text for a column, None for nothing."""
+    if value is None:
+        return None
+    return _encoder()(value)
+
+
+@cache
+def _encoder() -> Callable[[Any], str]:
+    from json import JSONEncoder  # the commands that agents call most often can do without
+
+    return JSONEncoder(separators=(",", ":")).encode
+
+
+def load(text: str | None) -> Any:
+    if text is None:
+        return None
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise damaged(f"stored JSON is invalid: {error}") from None
+
+
+def damaged(how: str) -> StoreBroken:
+    return StoreBroken(
+        f"the store is damaged ({how}). Nothing was changed; "
+        "`hv doctor` checks the whole store, then restore a backup."
+    )

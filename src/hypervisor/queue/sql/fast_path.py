@@ -1,0 +1,312 @@
+"""The plain turn: finish one task and take the next, as one statement of the database.
+
+What a busy worker does all day: it completes one task that has no exclusive
+key and that nothing waits for, and takes one from lanes without keys. Each
+database runs this as a program of its own, made of the very statements that
+`settling` and `claiming` use: SQLite as a trigger, PostgreSQL as a function.
+So SQLite's write lock is held for one statement, and PostgreSQL is asked once.
+
+A turn that is not plain after all changes nothing and is taken the general way.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+from zlib import crc32
+
+from hypervisor.queue import lifecycle
+from hypervisor.queue.lease import ClaimRequest, Lease, Settled, Token, Usage, Verdict
+from hypervisor.queue.sql import event_log
+from hypervisor.queue.sql.claims import LEASE, MOST_TRIED
+from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.settlement import (
+    END_ATTEMPTS,
+    END_TASKS,
+    FAULTS,
+    OUTCOMES,
+    SET_RESULT,
+    USAGE,
+    WORDS,
+)
+from hypervisor.queue.task import Task
+from hypervisor.store.database import Row
+from hypervisor.store.dialect import POSTGRES_HEADS
+from hypervisor.store.migrations import INTO
+
+DONE = lifecycle.next_state(lifecycle.IN_PROGRESS, "complete")
+ENDED = OUTCOMES["complete"]
+UNKNOWN = Usage()
+
+# What a turn is given, and what it finds out about the next task: what is not the same for all
+# that are active.
+GIVEN = (
+    ("at", "bigint"),
+    ("result", "text"),
+    ("exit_code", "bigint"),
+    ("cpu_ms", "bigint"),
+    ("peak_kb", "bigint"),
+    ("output_bytes", "bigint"),
+    ("worker", "text"),
+    ("nonce", "text"),
+    ("until", "bigint"),
+)
+NEXT = (
+    ("next", "t.id"),
+    ("title", "d.title"),
+    ("lane", "t.lane"),
+    ("key", "d.key"),
+    ("body", "d.body"),
+    ("data", "d.data"),
+    ("retries", "t.retries"),
+    ("number", "t.attempt + 1"),
+    ("failures", "t.failures"),
+    ("crashes", "t.crashes"),
+    ("last_result", "d.result"),
+    ("created_at", "t.created_at"),
+)
+
+# Nothing waits for its task, and no lane is new to us.
+NEEDED = "SELECT 1 FROM dependencies WHERE needs = ?"
+ALONE = f"NOT EXISTS ({NEEDED}) AND NOT EXISTS (SELECT 1 FROM lanes WHERE number > ?)"
+BEST = "SELECT id, rank FROM tasks WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT 1"
+BEST_ID = BEST.replace(", rank", "", 1)
+
+
+def filled(sql: str, *values: str) -> str:
+    """The statement with these expressions instead of its placeholders. A list of one is an
+    equation: for a list, SQLite makes a table each time."""
+    first, *rest = sql.replace(" IN (?)", " = ?").split("?")
+    return first + "".join(value + part for value, part in zip(values, rest, strict=True))
+
+
+# The steps, for both databases: `new` is the turn. Failures stay as they are, and there are no
+# words about a task that was claimed.
+END_TASK = filled(
+    END_TASKS.format("?").replace(FAULTS, "").replace(WORDS, ""),
+    f"'{DONE}'",
+    "NULL",
+    "new.at",
+    "new.task",
+)
+END_ATTEMPT = (
+    filled(
+        END_ATTEMPTS.format("?").replace("reason = ?", USAGE),
+        "new.at",
+        f"'{ENDED}'",
+        f"'{DONE}'",
+        "new.exit_code",
+        "new.cpu_ms",
+        "new.peak_kb",
+        "new.output_bytes",
+        "new.task",
+    )
+    + " AND number = new.attempt"
+)
+KEEP_RESULT = filled(SET_RESULT, "new.result", "new.task")
+TAKE_TASK = filled(LEASE.format("?"), "new.until", "new.at", "new.next")
+ATTEMPT = "new.next, new.number, new.nonce, new.worker, new.at"
+COMPLETED = f"new.at, 'complete', new.task, new.batch, new.attempt, '{DONE}', new.actor, NULL"
+CLAIMED = """
+new.at, 'claim', new.next, new.next_batch, new.number, 'in_progress', new.worker, NULL
+"""
+
+# SQLite: a turn is a row put into a view, and the trigger does the work.
+_COLUMNS = (
+    "task",
+    "attempt",
+    "batch",
+    "actor",
+    *(name for name, _ in GIVEN),
+    "next_batch",
+    *(name for name, _ in NEXT),
+)
+SQLITE_PROGRAM = (
+    f"CREATE TEMP VIEW turn AS SELECT {', '.join(f'NULL AS {name}' for name in _COLUMNS)}",
+    f"""
+    CREATE TEMP TRIGGER take_turn INSTEAD OF INSERT ON turn BEGIN
+        {END_TASK};
+        {END_ATTEMPT};
+        {KEEP_RESULT} AND new.result IS NOT NULL;
+        {TAKE_TASK};
+        {INTO["attempts"]} SELECT {ATTEMPT} WHERE new.next IS NOT NULL;
+        {INTO["events"]}
+        SELECT {COMPLETED} UNION ALL SELECT {CLAIMED} WHERE new.next IS NOT NULL;
+    END
+    """,
+)
+
+
+@lru_cache
+def sqlite_turn(lanes: int) -> str:
+    """Takes what a turn is given, that many lanes, the token, the lanes and its task again, the
+    latest lane. As short as can be: it is looked up by its text while others wait."""
+    best = " UNION ALL ".join([f"SELECT * FROM ({BEST})"] * lanes)
+    best = f"SELECT id FROM ({best}) ORDER BY rank LIMIT 1" if lanes > 1 else BEST_ID
+    sql = f"""
+    INSERT INTO turn
+    SELECT e.id, e.attempt, e.batch, a.worker, {",".join("?" * len(GIVEN))}, t.batch,
+        {",".join(column for _, column in NEXT)}
+    FROM tasks e
+    JOIN attempts a ON a.task = e.id AND a.number = e.attempt
+    LEFT JOIN tasks t ON t.id = ({best})
+    LEFT JOIN details d ON d.task = t.id
+    WHERE e.id = ? AND e.attempt = ? AND a.nonce = ? AND e.state = 'in_progress'
+        AND e.lane IN ({",".join("?" * lanes)}) AND {ALONE}
+    RETURNING {",".join(name for name, _ in NEXT)}
+    """
+    return " ".join(sql.split())
+
+
+# PostgreSQL: a function. Its statements see what was committed before each of them, so what
+# waits for the task is looked for again once it is locked: nothing can come up any more.
+_PARAMETERS = (
+    *(kind for _, kind in GIVEN),
+    "bigint[]",
+    "bigint[]",
+    "text",
+    "bigint",
+    "text",
+    "bigint",
+)
+_LANES, _FLOORS, _TASK, _ATTEMPT, _NONCE, _LATEST = (f"${len(GIVEN) + i}" for i in range(1, 7))
+_MEANT = {
+    **{name: f"${i}" for i, (name, _) in enumerate(GIVEN, 1)},
+    "task": _TASK,
+    "attempt": _ATTEMPT,
+    "batch": "ended",
+    "actor": "ended_by",
+    "next": "picked.next",
+    "next_batch": "picked.batch",
+    "number": "picked.number",
+}
+# By its place in the table, where it is locked already: no second search for it.
+_BEST = BEST.replace("id, rank", "ctid", 1).replace(
+    "ORDER", f"AND rank >= ? AND NOT EXISTS ({NEEDED}) ORDER", 1
+)
+_BEST = f"({filled(_BEST, 'best', 'low', _TASK)} FOR UPDATE SKIP LOCKED)"
+
+
+def _meant(sql: str) -> str:
+    """A step, with the function's parameters and variables for what `new` has."""
+    for name in sorted(_MEANT, key=len, reverse=True):  # `next_batch` before `next`
+        sql = sql.replace(f"new.{name}", _MEANT[name])
+    return sql
+
+
+# By its deadline, it is in progress: see HEARTBEAT in claiming.
+_BODY = f"""
+#variable_conflict use_column
+DECLARE ended text; ended_by text; picked record;
+    best bigint := {_LANES}[1]; low bigint := {_FLOORS}[1];
+BEGIN
+    {_meant(END_TASK)}
+        AND attempt = {_ATTEMPT} AND deadline IS NOT NULL AND lane = ANY({_LANES})
+        AND {filled(ALONE, _TASK, _LATEST)}
+    RETURNING batch INTO ended;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    {_meant(END_ATTEMPT)} AND nonce = {_NONCE} RETURNING worker INTO ended_by;
+    IF NOT FOUND THEN
+        RAISE serialization_failure;
+    END IF;
+    IF cardinality({_LANES}) > 1 THEN
+        SELECT lane, rank INTO best, low
+        FROM ({filled(POSTGRES_HEADS, _LANES, _FLOORS)}) AS h ORDER BY rank LIMIT 1;
+    END IF;
+    {
+    _meant(TAKE_TASK.replace("id = new.next", f"t.ctid = {_BEST}"))
+    .replace("UPDATE tasks", "UPDATE tasks t", 1)
+    .replace("WHERE", "FROM details d WHERE d.task = t.id AND", 1)
+}
+    RETURNING {
+    ", ".join(f"{column} AS {name}" for name, column in NEXT).replace("t.attempt + 1", "t.attempt")
+}, t.batch, t.rank INTO picked;
+    IF {_meant("new.result")} IS NOT NULL THEN {_meant(KEEP_RESULT)}; END IF;
+    IF picked.next IS NOT NULL THEN
+        {INTO["attempts"]} VALUES ({_meant(ATTEMPT)});
+        {INTO["events"]} VALUES ({_meant(COMPLETED)}), ({_meant(CLAIMED)});
+    ELSIF EXISTS ({filled(NEEDED, _TASK)}) THEN
+        RAISE serialization_failure;
+    ELSE
+        {INTO["events"]} VALUES ({_meant(COMPLETED)});
+    END IF;
+    RETURN json_build_array({", ".join(f"picked.{name}" for name, _ in NEXT)}, picked.rank);
+END
+"""
+_TAKES = f"({', '.join(_PARAMETERS)})"
+_REST = f"{_TAKES}\nRETURNS json LANGUAGE plpgsql AS $${_BODY}$$\n"
+POSTGRES_NAME = f"turn_{crc32(_REST.encode()):08x}"  # each version of the program has its own
+POSTGRES_SIGNATURE = f"{POSTGRES_NAME}{_TAKES}"
+POSTGRES_PROGRAM = f"CREATE OR REPLACE FUNCTION {POSTGRES_NAME}{_REST}"
+_VALUES = ", ".join(f"${i}" for i in range(1, len(_PARAMETERS) + 1))
+POSTGRES_TURN = f"SELECT {POSTGRES_NAME}({_VALUES})"
+
+
+class Plain(NamedTuple):
+    """A turn that looks plain from here."""
+
+    given: Row
+    lanes: list[int]
+    held: Token
+    latest: int
+
+
+def plain(
+    book: LaneBook, verdicts: Sequence[Verdict], request: ClaimRequest, nonces: list[str], now: int
+) -> Plain | None:
+    """The turn, if it can be plain: one completed, one wanted, and no keys in sight."""
+    if len(verdicts) != 1 or request.limit != 1:
+        return None
+    token, event, result, _, _, _, usage, receipts, proposals = verdicts[0]
+    worker = request.worker
+    lanes = book.unkeyed(request.wanted, worker.name)
+    if event != "complete" or receipts or proposals or not 0 < len(lanes) <= MOST_TRIED:
+        return None
+    given = (
+        now,
+        event_log.dump(result),
+        *(usage or UNKNOWN),
+        worker.id,
+        nonces[0],
+        now + request.lease,
+    )
+    return Plain(given, lanes, token, book.latest)
+
+
+def outcome(book: LaneBook, turn: Plain, row: Row) -> tuple[list[Settled], list[Lease]]:
+    """What a turn that was taken has brought: the end of an attempt, and maybe the next task."""
+    ended = [Settled(str(turn.held), turn.held.task, DONE, ENDED, repeated=False)]
+    if row[0] is None:
+        return ended, []
+    task, title, lane, key, body, data, retries, number, failures, crashes, result, created = row
+    now, *_, nonce, until = turn.given
+    of = book.known(lane)
+    # What is active waits for nothing: neither for a time nor for other tasks.
+    taken = Task(
+        task,
+        title,
+        lifecycle.IN_PROGRESS,
+        of.type,
+        of.priority,
+        of.batch,
+        of.branch,
+        of.assignee,
+        of.requires,
+        key,
+        body,
+        event_log.load(data),
+        None,
+        retries,
+        number,
+        failures,
+        crashes,
+        0,
+        until,
+        event_log.load(result),
+        None,
+        None,
+        created,
+        now,
+    )
+    return ended, [Lease(f"{task}.{number}.{nonce}", until, taken)]

@@ -1,0 +1,245 @@
+"""Adding tasks: all of a call or none, duplicates by key reported, not doubled."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypervisor.core import ids, randomness
+from hypervisor.core.errors import DependencyCycle, InvalidInput, NotFound
+from hypervisor.queue import lifecycle
+from hypervisor.queue.lane import Lane
+from hypervisor.queue.priority import rank
+from hypervisor.queue.sql import dependencies, event_log, holds, queries, readiness
+from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.task import Added, Batch, Duplicate, NewTask
+from hypervisor.store.database import Session, chunks, marks, pad
+
+ADD_BATCH = (
+    "INSERT INTO batches (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING"
+)
+BY_KEY = """
+SELECT d.key_hash, d.task, t.state FROM details d JOIN tasks t ON t.id = d.task
+WHERE d.batch = ? AND d.key_hash IN ({})
+"""
+
+
+NOT_MADE = "?"  # the id of no batch
+_Fresh = tuple[str, int, NewTask, str | None]  # id, number, and the digest of its key
+
+
+class _Planned(NamedTuple):
+    id: str
+    number: int
+    new: NewTask
+    digest: str | None  # of its key
+    lane: Lane
+    needs: tuple[str, ...]
+    open_needs: int
+
+
+def batch_named(session: Session, name: str, now: int) -> Batch:
+    """The batch of that name, made if it is new."""
+    found = session.rows(queries.BATCH_BY_NAME, (name,))
+    if not found:
+        fresh = ids.encode(ids.new_numbers(1, now, randomness.entropy())[0])
+        session.run(ADD_BATCH, (fresh, name, now))
+        found = session.rows(queries.BATCH_BY_NAME, (name,))
+        if found[0][0] == fresh:
+            event_log.write(
+                session,
+                now,
+                [
+                    event_log.Line(
+                        "batch", "", fresh, None, None, "", event_log.dump({"name": name})
+                    )
+                ],
+            )
+    return queries.make_batch(found[0])
+
+
+def add(
+    session: Session,
+    book: LaneBook,
+    new: Sequence[NewTask],
+    batch_name: str | None,
+    actor: str,
+    now: int,
+) -> Added:
+    """Add tasks to the batch of that name, or to none."""
+    batch = "" if batch_name is None else batch_named(session, batch_name, now).id
+    if any(task.key is not None for task in new):
+        session.lock(f"add {batch}")  # two calls with the same keys must see each other
+    fresh, duplicates, by_key = _sorted_out(session, batch, new, now)
+    planned = _plan(session, batch, fresh, _links(session, batch, fresh, by_key))
+    if planned:
+        _insert(session, book, planned, batch, actor, now)
+    return Added(tuple(p.id for p in planned), tuple(duplicates))
+
+
+def check_links(session: Session, new: Sequence[NewTask], batch_name: str) -> None:
+    """Refuse what `add` would refuse because of what it waits for; not even the batch is made."""
+    found = session.rows(queries.BATCH_BY_NAME, (batch_name,))
+    batch = found[0][0] if found else NOT_MADE
+    fresh, _, by_key = _sorted_out(session, batch, new, 0)
+    _links(session, batch, fresh, by_key)
+
+
+def _sorted_out(
+    session: Session, batch: str, new: Sequence[NewTask], now: int
+) -> tuple[list[_Fresh], list[Duplicate], dict[str, str]]:
+    """What is new, what is there already, and the ids of both by the digests of their keys."""
+    numbers = ids.new_numbers(len(new), now, randomness.entropy())
+    digests = [key_hash(task.key) for task in new]
+    known = _known_keys(session, batch, digests)
+    fresh: list[_Fresh] = []
+    duplicates: list[Duplicate] = []
+    for number, task, digest in zip(numbers, new, digests, strict=True):
+        if digest in known:
+            duplicates.append(Duplicate(task.key or "", *known[digest]))
+            continue
+        task_id = ids.encode(number)
+        fresh.append((task_id, number, task, digest))
+        if digest:
+            known[digest] = (task_id, "new in this call")
+    return fresh, duplicates, {d: known[d][0] for d in known if d}
+
+
+def key_hash(key: str | None) -> str | None:
+    return None if key is None else ids.key_digest(key).hex()
+
+
+def _known_keys(
+    session: Session, batch: str, digests: Sequence[str | None]
+) -> dict[str | None, tuple[str, str]]:
+    wanted = sorted({digest for digest in digests if digest})
+    return {
+        row[0]: (row[1], row[2])
+        for some in chunks(wanted)
+        for row in session.rows(BY_KEY.format(marks(len(some))), [batch, *pad(some)])
+    }
+
+
+def _links(
+    session: Session, batch: str, fresh: list[_Fresh], by_key: dict[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """What each task waits for, resolved: keys of this call or batch, or task ids."""
+    created = {task_id for task_id, *_ in fresh}
+    needs: dict[str, tuple[str, ...]] = {}
+    for task_id, _, task, _ in fresh:
+        if task.after:
+            found = (_needed(session, batch, text, by_key) for text in task.after)
+            needs[task_id] = tuple(dict.fromkeys(found))
+    _refuse_cycle(
+        {task: [n for n in ns if n in created] for task, ns in needs.items()},
+        {task_id: task.key or task.title for task_id, _, task, _ in fresh if needs},
+    )
+    return needs
+
+
+def _plan(
+    session: Session, batch: str, fresh: list[_Fresh], needs: dict[str, tuple[str, ...]]
+) -> list[_Planned]:
+    created = {task_id for task_id, *_ in fresh}
+    outside = sorted({n for ns in needs.values() for n in ns if n not in created})
+    finished = dependencies.done_among(session, outside)
+    return [
+        _Planned(
+            task_id,
+            number,
+            task,
+            digest,
+            Lane(
+                batch,
+                task.type,
+                task.branch,
+                task.priority,
+                task.requires,
+                task.assignee,
+                bool(task.exclusive),
+            ),
+            needs.get(task_id, ()),
+            sum(n not in finished for n in needs.get(task_id, ())),
+        )
+        for task_id, number, task, digest in fresh
+    ]
+
+
+def _needed(session: Session, batch: str, text: str, by_key: dict[str, str]) -> str:
+    """The task that `text` names: first by its key in this call or batch, then by its id."""
+    digest = key_hash(text) or ""
+    if digest not in by_key:
+        found = session.rows(BY_KEY.format("?"), (batch, digest))
+        try:
+            by_key[digest] = found[0][1] if found else queries.resolve(session, text)
+        except (InvalidInput, NotFound):
+            raise NotFound(
+                f"after {text[:60]!r}: no task of this batch has that key, and none has that id. "
+                "Nothing was added."
+            ) from None
+    return by_key[digest]
+
+
+def _refuse_cycle(graph: dict[str, list[str]], names: dict[str, str]) -> None:
+    """Tasks of one call may name each other; only then can they form a cycle."""
+    from graphlib import CycleError, TopologicalSorter
+
+    if any(graph.values()):
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            raise DependencyCycle([names[task] for task in error.args[1]]) from None
+
+
+def _insert(
+    session: Session, book: LaneBook, planned: list[_Planned], batch: str, actor: str, now: int
+) -> None:
+    book.ensure(session, {p.lane for p in planned})
+    lane_ids = {lane: lane.id for lane in {p.lane for p in planned}}
+    held = holds.held_among(session, batch, {p.new.chunk for p in planned})
+    holds.undecide(session, batch, {p.new.chunk for p in planned} - held)
+    states = [_first_state(p, p.new.chunk in held, now) for p in planned]
+    pairs = list(zip(planned, states, strict=True))
+    event_log.write(
+        session, now, [event_log.Line("add", p.id, batch, None, state, actor) for p, state in pairs]
+    )
+    tasks = [
+        (
+            p.id,
+            state,
+            lane_ids[p.lane],
+            rank(p.number, p.new.priority),
+            batch,
+            p.open_needs,
+            readiness.if_later(p.new.start_at, now),
+            p.new.retries,
+            now,
+            now,
+            p.new.chunk,
+            int(p.new.chunk in held),
+        )
+        for p, state in pairs
+    ]
+    details = [
+        (p.id, batch, p.new.key, p.digest, p.new.title, p.new.body, event_log.dump(p.new.data))
+        for p in planned
+    ]
+    session.together(
+        [], [("tasks", tasks), ("details", details), ("events", event_log.take(session))]
+    )
+    session.insert("dependencies", [(p.id, needed) for p in planned for needed in p.needs])
+    session.insert(
+        "task_keys",
+        [
+            (p.id, key, lane_ids[p.lane], rank(p.number, p.new.priority), 0)
+            for p in planned
+            for key in p.new.exclusive
+        ],
+    )
+    readiness.promote(session, book, [p.id for p in planned if p.lane.keyed], now)
+
+
+def _first_state(p: _Planned, held: bool, now: int) -> str:
+    if p.new.inbox:
+        return lifecycle.INBOX
+    return lifecycle.queue_state(
+        p.open_needs, readiness.if_later(p.new.start_at, now), p.lane.keyed, held
+    )

@@ -1,0 +1,70 @@
+"""What is proposed under a claim while its work goes on: one row each, until the claim ends.
+
+Earlier versions kept the proposals of a claim as one JSON list in the settings. A process of
+such a version may still run, so these are read along.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypervisor.core.errors import InvalidInput, LeaseLost
+from hypervisor.queue.lease import Token
+from hypervisor.queue.sql import claims, event_log
+from hypervisor.store.database import Session
+
+LARGEST = 1_000_000  # characters of JSON that a claim may propose before its result
+MOST = 10_000
+
+ADD = "INSERT INTO proposals (task, attempt, number, data) VALUES (?, ?, ?, ?)"
+SIZE = """
+SELECT coalesce(max(number), 0), count(*), coalesce(sum(length(data)), 0) FROM proposals
+WHERE task = ? AND attempt = ?
+"""
+ALL = "SELECT data FROM proposals WHERE task = ? AND attempt = ? ORDER BY number"
+FORGET = "DELETE FROM proposals WHERE task = ? AND attempt = ?"
+OLD = "SELECT value FROM settings WHERE name = ?"
+FORGET_OLD = "DELETE FROM settings WHERE name = ?"
+
+
+def add(session: Session, token: Token, proposal: dict[str, Any], until: int) -> int:
+    """Keep one more and renew the claim. Returns how many the claim has proposed."""
+    if not claims.heartbeat(session, [token], until):  # which also locks the task
+        raise LeaseLost(str(token), "it is not yours any more")
+    old = _old(session, token)
+    [(last, count, size)] = session.rows(SIZE, token[:2])
+    data = event_log.dump(proposal) or ""
+    count, size = count + len(old) + 1, size + len(event_log.dump(old) or "") + len(data)
+    if count > MOST or size > LARGEST:
+        raise InvalidInput("this claim has proposed too much. Nothing was kept of the last one.")
+    session.run(ADD, (*token[:2], last + 1, data))
+    return int(count)
+
+
+def of_claim(session: Session, token: Token) -> list[Any]:
+    """All that was proposed under a claim, in order."""
+    return [
+        *_old(session, token),
+        *(event_log.load(row[0]) for row in session.rows(ALL, token[:2])),
+    ]
+
+
+def take(session: Session, token: Token) -> list[Any]:
+    """The same, for the result of the claim: it is kept here no longer."""
+    if found := of_claim(session, token):
+        forget(session, token)
+    return found
+
+
+def forget(session: Session, token: Token) -> None:
+    session.run(FORGET, token[:2])
+    session.run(FORGET_OLD, (_old_name(token),))
+
+
+def _old(session: Session, token: Token) -> list[Any]:
+    rows = session.rows(OLD, (_old_name(token),))
+    return list(event_log.load(rows[0][0])) if rows else []
+
+
+def _old_name(token: Token) -> str:
+    return f"proposals {token.task}.{token.attempt}"

@@ -1,0 +1,204 @@
+"""A cgroup (version 2) of our own, where the machine lets us have one.
+
+Nothing that is in it gets out by a fork, a new session or a new environment:
+what an attempt leaves behind is found by looking here. Only the unified
+hierarchy is used, wherever it is mounted; no controller is switched on.
+
+Containers may share a hierarchy and cannot see each other's processes. So a
+group is never taken over, and whoever made one locks its folder for as long as
+it lives: that is seen from every namespace.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import time
+from contextlib import suppress
+
+KIND = "cgroup2"
+MEMBERS = "cgroup.procs"
+MOST_TRIES, PAUSE = 40, 0.005  # to remove a group that is still busy, in seconds
+
+
+class Group:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._handle = -1  # of the lock, in the process that made it
+
+    @classmethod
+    def make(cls, name: str) -> Group | None:
+        """A new group below our own, or None where it cannot be made and entered. It is ours
+        until we end, even if it is empty."""
+        home = own_path()
+        if home is None or not name or "/" in name or name.startswith("."):
+            return None
+        group = cls(os.path.join(home, name))
+        try:
+            os.mkdir(group.path, 0o755)
+        except OSError:
+            return None
+        if group._take() and group._can_be_entered():
+            return group
+        group.remove()
+        return None
+
+    @classmethod
+    def find(cls, name: str) -> Group | None:
+        """The group of that name, wherever in the hierarchy it was made."""
+        for folder, _, _ in os.walk(_mount_point() or ""):
+            if os.path.basename(folder) == name:
+                return cls(folder)
+        return None
+
+    def remove_if_abandoned(self) -> None:
+        """Remove it if whoever made it is gone and nothing lives in it."""
+        if self.exists() and not self.is_populated() and self._take():
+            self.remove()
+
+    def _take(self) -> bool:
+        """Lock the folder, and see that it has not been removed meanwhile."""
+        try:
+            self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return os.stat(self.path).st_ino == os.fstat(self._handle).st_ino
+        except OSError:
+            self._let_go()
+            return False
+
+    def _let_go(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def exists(self) -> bool:
+        """Whether it is there; the root, which holds the whole machine, does not count."""
+        return os.path.exists(os.path.join(self.path, "cgroup.events"))
+
+    def is_populated(self) -> bool:
+        """Whether anything lives in it or in the groups below it; this misses nothing."""
+        try:
+            with open(os.path.join(self.path, "cgroup.events"), encoding="ascii") as file:
+                return "populated 1" in file.read()
+        except OSError:
+            return False
+
+    def enter(self, pid: int = 0) -> bool:
+        """Put a process in, ourselves by default; what it starts later is in too."""
+        return _write(os.path.join(self.path, MEMBERS), str(pid))
+
+    def pids(self) -> list[int]:
+        """All that live in it and in the groups below it."""
+        found: list[int] = []
+        for folder, _, _ in os.walk(self.path):
+            with suppress(OSError), open(os.path.join(folder, MEMBERS), encoding="ascii") as file:
+                found += map(int, file.read().split())
+        return [pid for pid in found if pid]  # 0 stands for processes of another namespace
+
+    def kill(self) -> None:
+        """End everything in it at once, whoever forks meanwhile (Linux 5.14)."""
+        _write(os.path.join(self.path, "cgroup.kill"), "1")
+
+    def remove(self) -> None:
+        """Remove it and the groups below it, as far as nothing lives there."""
+        for folder, _, _ in os.walk(self.path, topdown=False):
+            _remove(folder)
+        self._let_go()
+
+    def _can_be_entered(self) -> bool:
+        """Tried with another process: once in, we might not be let out again."""
+        held, line = os.pipe()
+        probe = 0
+        with suppress(OSError):
+            probe = os.posix_spawn(
+                "/bin/sh",
+                ["sh", "-c", "read line"],
+                {},
+                file_actions=[(os.POSIX_SPAWN_DUP2, held, 0)],
+            )
+        entered = probe > 0 and self.enter(probe)
+        os.close(held)
+        os.close(line)
+        if probe:
+            os.waitpid(probe, 0)
+        return entered
+
+
+def _remove(folder: str) -> None:
+    """What has just been killed keeps its group busy for a moment after it is gone."""
+    for _ in range(MOST_TRIES):
+        try:
+            return os.rmdir(folder)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return None
+        time.sleep(PAUSE)
+
+
+def remove_abandoned_groups(prefix: str) -> None:
+    """Groups below our own whose makers died before they could remove them, in whatever
+    container that was."""
+    home = own_path()
+    for name in os.listdir(home) if home and os.path.isdir(home) else []:
+        if name.startswith(prefix):
+            Group(os.path.join(home or "", name)).remove_if_abandoned()
+
+
+def own_path() -> str | None:
+    """The directory of the group we are in, if there is a unified hierarchy."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            own = next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), None)
+        mounts = _mounts()
+    except OSError:
+        return None
+    return None if own is None else _locate(own, mounts)
+
+
+def _mount_point() -> str | None:
+    """Where the hierarchy is mounted; as a rule, once."""
+    with suppress(OSError):
+        for line in _mounts():
+            before, _, after = line.partition(" - ")
+            if after.split(" ", 1)[0] == KIND:
+                return _plain(before.split(" ")[4])
+    return None
+
+
+def _mounts() -> list[str]:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return file.read().splitlines()
+
+
+def _locate(own: str, mounts: list[str]) -> str | None:
+    """Where a group is seen, given the lines of mountinfo."""
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        if after.split(" ", 1)[0] != KIND:
+            continue
+        root, point = (_plain(field) for field in before.split(" ")[3:5])
+        below = os.path.relpath(own, root)
+        if ".." not in (own.split("/") + root.split("/") + below.split("/")):
+            return os.path.normpath(os.path.join(point, below))
+    return None
+
+
+def _plain(field: str) -> str:
+    """A path from mountinfo, where blanks are written as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
+
+
+def _write(path: str, text: str) -> bool:
+    try:
+        handle = os.open(path, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        os.write(handle, text.encode())
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True

@@ -1,0 +1,324 @@
+"""Decides how many workers this host can bear, and says why in a sentence.
+
+Zones slow the fleet down, admission by fit keeps planned memory below the
+ceiling, and an emergency stops attempts: the lowest priority first, of those
+the youngest, one at a time so that its memory can come back before the next
+goes. The last attempt goes only if it alone is the problem: without it the
+memory in use would be out of danger, or, where memory stalls, it uses more than
+all the rest of the host.
+"""
+
+from collections.abc import Collection, Sequence
+from math import exp
+from typing import NamedTuple, Protocol
+
+from hypervisor.queue.priority import PRIORITIES
+from hypervisor.resources import admission, zones
+from hypervisor.resources.admission import Footprint, Trial
+from hypervisor.resources.limits import size_text
+from hypervisor.resources.zones import DANGER, EMERGENCY, SAFE, Load, Standing, Thresholds
+
+SMOOTHING_MS = 3000
+PAUSE_MS = 1000
+STALL_PAUSE_MS = 10_000  # stalls are an average of ten seconds: it takes as long to see relief
+REPEAT_MS = 60_000
+UNSEEN_MS = 2000  # what an attempt has taken since its start may not be in its footprint yet
+
+ZONE, FIT, TRIAL, STRATEGY = "zone", "fit", "trial", "strategy"  # what may hold workers back
+
+
+class LoadProbe(Protocol):
+    def read(self, workers: Collection[int]) -> Load:
+        """The load of this host since the last call; the pids tell which part is our own."""
+        ...
+
+
+class Reading(NamedTuple):
+    """The zone, since when, and the load behind it with its CPU smoothed."""
+
+    zone: str
+    since: int
+    load: Load
+    count_own: bool = True
+
+
+class RunningAttempt(NamedTuple):
+    """A live worker and what it runs; between two attempts its footprint is 0 bytes."""
+
+    worker: str
+    priority: str
+    started_at: int
+    footprint: Footprint
+
+
+class Decision(NamedTuple):
+    """How many workers may live, whom to stop now, and why; `news` if that is worth an event.
+
+    `alone` marks a stopped attempt as too big for this host all by itself: to put
+    it back would only repeat it.
+    """
+
+    target: int
+    stop: tuple[str, ...]
+    sentence: str
+    news: bool
+    alone: bool = False
+
+
+class Governor:
+    def __init__(
+        self, probe: LoadProbe, thresholds: Thresholds = zones.DEFAULTS, strategy: str = "auto"
+    ) -> None:
+        self.thresholds = thresholds
+        self.strategy = strategy
+        self.reading = Reading(SAFE, 0, Load(0.0, 0.0, 0, 0))
+        self._probe = probe
+        self._standing: Standing | None = None
+        self._read_at = 0
+        self._trial: Trial | None = None
+        self._stops = Stops()
+        self._told = Told()
+
+    def tick(
+        self,
+        now: int,
+        workers: Collection[int],
+        count_own: bool,
+        running: Sequence[RunningAttempt] = (),
+    ) -> Reading:
+        """Look at the host. Own CPU counts for agents; for commands and functions it does not."""
+        load = self._smoothed(now, self._probe.read(workers))
+        if self.strategy == "auto":
+            load = load._replace(planned=sum(_planned(each, now) for each in running))
+        before = self._standing or Standing(SAFE, now)
+        self._standing = zones.moved(before, load, self.thresholds, now, count_own)
+        self.reading = Reading(self._standing.zone, self._standing.since, load, count_own)
+        return self.reading
+
+    def decide(
+        self,
+        now: int,
+        asked: int,
+        limit: int,
+        running: Sequence[RunningAttempt],
+        expected: int | None = None,
+    ) -> Decision:
+        """How many of the asked for workers may live; `expected` is the peak of the next one.
+
+        `running` has an entry for every live worker, those that drain included.
+        """
+        footprints = [each.footprint for each in running]
+        self._watch(now, asked, footprints, expected)
+        stop, alone = self._stops.next(now, running, self.reading.load, self.thresholds)
+        target, cause = self._target(now, min(asked, limit), limit, footprints, expected)
+        if stop:
+            sentence = self._stop_sentence(stop, alone)
+        else:
+            sentence = self._sentence(now, target, asked, cause, footprints, expected)
+        zone = self.reading.zone
+        news = self._told.is_news(now, zone, limit, cause if target < asked else "")
+        news = bool(stop) or (news and asked > 0)
+        return Decision(target, (stop.worker,) if stop else (), sentence, news, alone)
+
+    def _smoothed(self, now: int, load: Load) -> Load:
+        """What we used to get started says nothing of the time to come, so it is left out."""
+        if self._standing is None:
+            cpu, own = load.counted_cpu(count_own=False), 0.0
+        else:
+            weight = 1 - exp(-max(0, now - self._read_at) / SMOOTHING_MS)
+            last = self.reading.load
+            cpu = last.cpu + weight * (load.cpu - last.cpu)
+            own = last.own + weight * (load.own - last.own)
+        self._read_at = now
+        return load._replace(cpu=cpu, own=own)
+
+    def _watch(
+        self, now: int, asked: int, footprints: Sequence[Footprint], expected: int | None
+    ) -> None:
+        unknown = [each.current for each in footprints if each.expected is None]
+        if unknown:
+            self._trial = admission.watched(self._trial, unknown, now)
+        elif expected is not None or not asked:
+            self._trial = None
+
+    def _target(
+        self, now: int, wanted: int, limit: int, running: Sequence[Footprint], expected: int | None
+    ) -> tuple[int, str]:
+        """How many workers may live, and what holds the others back."""
+        zone = self.reading.zone
+        if zone == EMERGENCY:
+            return min(wanted, 1, len(running)), ZONE
+        if self.strategy == "sequential":
+            return min(wanted, 1), STRATEGY
+        if self.strategy == "parallel":
+            return min(wanted, zones.allowed(zone, limit) if zone == DANGER else limit), ZONE
+        most = min(wanted, zones.allowed(zone, limit))
+        fits = self._most_that_fit(now, most, running, expected)
+        if fits < most:
+            return fits, TRIAL if self._holds_trial(now, expected) else FIT
+        return most, ZONE
+
+    def _most_that_fit(
+        self, now: int, most: int, running: Sequence[Footprint], expected: int | None
+    ) -> int:
+        load, ceiling, count = self.reading.load, self.thresholds.ceiling, len(running)
+        guess = admission.guessed(self._trial, now)
+        if most > count:
+            more = admission.fitting(load, running, expected, most - count, ceiling, guess)
+            if more:
+                return count + more
+        if expected is None:
+            return count
+        return count - admission.surplus(load, running, expected, ceiling)
+
+    def _holds_trial(self, now: int, expected: int | None) -> bool:
+        return expected is None and admission.guessed(self._trial, now).most is not None
+
+    def _sentence(
+        self,
+        now: int,
+        target: int,
+        asked: int,
+        cause: str,
+        running: Sequence[Footprint],
+        expected: int | None,
+    ) -> str:
+        if not asked:
+            return f"nothing to start: {self._measures(every=True)}"
+        if target >= asked:
+            return f"{target} of {asked} may run: {self._measures(every=True)}"
+        zone = self.reading.zone
+        if cause == ZONE and (zone == EMERGENCY or (zone == DANGER and running)):
+            return f"nothing new is started: {self._measures()}"
+        return f"{target} of {asked} started: {self._why(now, cause, running, expected)}"
+
+    def _why(self, now: int, cause: str, running: Sequence[Footprint], expected: int | None) -> str:
+        if cause == STRATEGY:
+            return "one after the other was asked for"
+        if cause == TRIAL:
+            return "how much memory each needs is not known yet"
+        if cause == ZONE:
+            return self._measures() if self.reading.zone != SAFE else "that is the limit"
+        guess = admission.guessed(self._trial, now)
+        need = guess.next if expected is None else admission.likely(expected, running)
+        left = admission.free(
+            self.reading.load, admission.assumed(running, guess.running), self.thresholds.ceiling
+        )
+        amount = f"{size_text(left)} free" if left > 0 else "no memory free"
+        return f"{amount}, each is expected to need {size_text(need)}"
+
+    def _stop_sentence(self, stopped: RunningAttempt, alone: bool) -> str:
+        if not alone:
+            return f"stopped 1 of {stopped.priority} priority: {self._measures()}"
+        used = size_text(stopped.footprint.current)
+        limit = size_text(self.reading.load.memory_limit)
+        return f"stopped the only one, it uses {used} of {limit}: {self._measures()}"
+
+    def _measures(self, every: bool = False) -> str:
+        """The figures that put the host into its zone, or all."""
+        load, zone, count_own = self.reading.load, self.reading.zone, self.reading.count_own
+        by_others = "" if count_own or not load.own else " by others"
+        texts = {
+            f"CPU {_percent(load.counted_cpu(count_own))}{by_others}": load._replace(
+                memory_used=0, stall=None
+            ),
+            f"RAM {_percent(load.ram)}": load._replace(cpu=0.0, stall=None),
+        }
+        if load.stall:
+            texts[f"memory stalls {load.stall:.0f} %"] = load._replace(cpu=0.0, memory_used=0)
+        shown = list(texts)
+        for margin in (self.thresholds.margin, 0.0):
+            found = [
+                text
+                for text, part in texts.items()
+                if zones.zone_for(part, self.thresholds, count_own, margin) == zone
+            ]
+            shown = found if found and not every else shown
+        return f"{', '.join(shown)} ({zone})"
+
+
+class Stops:
+    """Whom an emergency stops, one at a time."""
+
+    def __init__(self) -> None:
+        self._at: int | None = None
+        self._stopping: set[tuple[str, int]] = set()
+
+    def next(
+        self, now: int, running: Sequence[RunningAttempt], load: Load, thresholds: Thresholds
+    ) -> tuple[RunningAttempt | None, bool]:
+        """The attempt to stop now, if any, and whether it alone makes the emergency."""
+        self._stopping &= {_key(each) for each in running}
+        left = [each for each in running if _key(each) not in self._stopping]
+        over = load.ram > thresholds.ram_emergency
+        stalls = load.stall is not None and load.stall > thresholds.stall
+        if not left or not (over or stalls) or self._must_wait(now, over):
+            return None, False
+        chosen = max(left, key=_dispensable)
+        if len(left) == 1:
+            alone = len(running) == 1 and _is_the_problem(chosen, over, load, thresholds)
+            if not alone:
+                return None, False
+        self._at = now
+        self._stopping.add(_key(chosen))
+        return chosen, len(left) == 1
+
+    def _must_wait(self, now: int, over: bool) -> bool:
+        return self._at is not None and now - self._at < (PAUSE_MS if over else STALL_PAUSE_MS)
+
+
+class Told:
+    """What the log has been told, so that only changes are told again."""
+
+    def __init__(self) -> None:
+        self._zone = (SAFE, 0)
+        self._at: dict[str, int] = {}
+
+    def is_news(self, now: int, zone: str, limit: int, cause: str) -> bool:
+        """`cause` is what holds workers back, if anything does."""
+        if self._zone[0] != SAFE and zone == SAFE:
+            self._zone = (SAFE, 0)
+            return True
+        if cause in (FIT, TRIAL):
+            return self._is_due(now, cause)
+        state = (zone, limit)
+        if cause != ZONE or zone == SAFE or state == self._zone:
+            return False
+        self._zone = state
+        return True
+
+    def _is_due(self, now: int, cause: str) -> bool:
+        """How many fit changes with every attempt that ends: told now and then."""
+        if cause in self._at and now - self._at[cause] < REPEAT_MS:
+            return False
+        self._at[cause] = now
+        return True
+
+
+def _key(attempt: RunningAttempt) -> tuple[str, int]:
+    return attempt.worker, attempt.started_at
+
+
+def _planned(attempt: RunningAttempt, now: int) -> int:
+    """The memory in use that was expected to be in use."""
+    expected, current = attempt.footprint
+    if expected is None:
+        return 0
+    return expected if now - attempt.started_at < UNSEEN_MS else min(current, expected)
+
+
+def _dispensable(attempt: RunningAttempt) -> tuple[int, int]:
+    return PRIORITIES.index(attempt.priority), attempt.started_at
+
+
+def _is_the_problem(
+    attempt: RunningAttempt, over: bool, load: Load, thresholds: Thresholds
+) -> bool:
+    rest = load.memory_used - attempt.footprint.current
+    if over:
+        return rest <= thresholds.ram_danger * load.memory_limit
+    return attempt.footprint.current > rest
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

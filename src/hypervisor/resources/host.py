@@ -1,0 +1,84 @@
+"""This host and its processes, read from /proc where there is one, else through psutil.
+
+A pid alone proves nothing: it may have been given away again, or belong to
+another container. Identity is pid + start time, within one boot and one
+process namespace.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from hypervisor.queue.lease import Worker
+
+DEAD_STATES = "ZXx"  # a zombie has ended, only nobody has asked for its exit code
+
+
+class LocalHost:
+    def __init__(self) -> None:
+        self._boot: str | None = None
+
+    def host(self) -> str:
+        return os.uname().nodename or "localhost"
+
+    def boot(self) -> str:
+        if self._boot is None:
+            self._boot = _boot()
+        return self._boot
+
+    def process_start(self, pid: int) -> int | None:
+        if os.path.exists("/proc/self/stat"):
+            return _start_from_proc(pid)
+        return _start_from_psutil(pid)
+
+    def is_gone(self, worker: Worker) -> bool | None:
+        if worker.pid <= 0 or not worker.boot or worker.boot != self.boot():
+            return None
+        start = self.process_start(worker.pid)
+        if start is None and _is_hidden(worker.pid):
+            return None
+        return start != worker.pid_start
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    import psutil
+
+    return f"{os.uname().nodename}/{int(psutil.boot_time())}"
+
+
+def _start_from_proc(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            after_name = file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # A process lives on in its other threads after its main thread has ended.
+    dead = after_name[0].decode() in DEAD_STATES and int(after_name[17]) <= 1
+    return None if dead else int(after_name[19])
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether another user's process lives that /proc does not show us (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False
+
+
+def _start_from_psutil(pid: int) -> int | None:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        dead = process.status() == psutil.STATUS_ZOMBIE
+        return None if dead else int(process.create_time() * 1000)
+    except psutil.NoSuchProcess:
+        return None

@@ -1,0 +1,92 @@
+"""The store as workers use it: an outage is waited for, in this one place.
+
+Between attempts a worker has nothing better to do than to wait: what has ended is safe in its
+journal. While an attempt runs, the worker must keep watching it, so then every call answers at
+once. A full disk is waited for until there is room; a store that is gone is not waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from copy import copy
+from typing import TYPE_CHECKING, Any, cast
+
+from hypervisor.core.errors import StoreError, StoreFull, StoreGone, StoreNewer
+
+if TYPE_CHECKING:
+    from hypervisor.ports import Runner, Store
+    from hypervisor.queue.context import Context
+
+STORE_PATIENCE, ASKED_PATIENCE = 60.0, 5.0  # seconds; once asked to end, not as long
+BETWEEN_TRIES = 0.5
+
+
+class PatientStore:
+    """Forwards every call; one that meets an outage is made again."""
+
+    def __init__(self, store: Store, runner: Runner) -> None:
+        self._store, self._runner = store, runner
+        self._waits = True
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if not callable(found):
+            return found
+        return self._patient(found)
+
+    @contextmanager
+    def answering_at_once(self) -> Iterator[None]:
+        before, self._waits = self._waits, False
+        try:
+            yield
+        finally:
+            self._waits = before
+
+    def _patient(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def patient(*args: Any, **named: Any) -> Any:
+            try:
+                return call(*args, **named)
+            except StoreError as error:
+                return self._again(call, args, named, error)
+
+        return patient
+
+    def _again(self, call: Callable[..., Any], args: Any, named: Any, first: StoreError) -> Any:
+        error, since = first, time.monotonic()
+        while self._is_worth_waiting(error, time.monotonic() - since):
+            self._runner.pause(BETWEEN_TRIES)
+            try:
+                return call(*args, **named)
+            except StoreError as again:
+                error = again
+        raise error
+
+    def _is_worth_waiting(self, error: StoreError, waited: float) -> bool:
+        asked = self._runner.asked
+        if not self._waits or asked == "stop" or isinstance(error, StoreGone | StoreNewer):
+            return False
+        if asked:
+            return waited < ASKED_PATIENCE
+        return isinstance(error, StoreFull) or waited < STORE_PATIENCE
+
+
+def patient(hv: Context, runner: Runner) -> Context:
+    """The same context with a store that waits, for as long as nobody asks the runner to end."""
+    found = copy(hv)
+    found.store = cast("Store", PatientStore(hv.store, runner))
+    return found
+
+
+def answering_at_once(hv: Context) -> AbstractContextManager[None]:
+    """While an attempt runs: its watch must not wait for the store."""
+    store: Any = hv.store
+    return cast("AbstractContextManager[None]", store.answering_at_once())
+
+
+@contextmanager
+def if_possible(hv: Context) -> Iterator[None]:
+    """For what is only nice to know: tried once, and an outage is no reason to wait or to fail."""
+    with suppress(StoreError), answering_at_once(hv):
+        yield

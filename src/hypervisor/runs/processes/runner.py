@@ -1,0 +1,273 @@
+"""Runs a worker's attempts: starts them, waits for their end or for a signal, ends their trees.
+
+One attempt at a time, and the worker adopts whatever its descendants leave
+behind, so every process below the worker belongs to the attempt at hand.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hypervisor.inputs.template import Item, Template
+from hypervisor.queue.attempt import Ended
+from hypervisor.resources.cgroup import Group
+from hypervisor.runs.processes import tree
+from hypervisor.runs.processes.commands import Command, Commands, Pipes
+from hypervisor.runs.processes.signals import Signals
+from hypervisor.runs.spec import RunSpec, Vital
+
+if TYPE_CHECKING:
+    from hypervisor.runs.functions.client import FunctionRunner
+
+AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
+LONGEST_LIST = 1 << 16
+
+
+class LocalRunner:
+    def __init__(
+        self,
+        spec: RunSpec,
+        template: Template | None,
+        env: dict[str, str],
+        mark: str,
+        group: Group | None,
+        niceness: int,
+    ) -> None:
+        """`mark` is for what outlives single attempts: a function's interpreter."""
+        self._spec, self._template, self._env, self._group = spec, template, env, group
+        self._niceness = niceness
+        self._commands = Commands()
+        self._function = _function(spec, {**env, tree.MARK: mark}) if spec.function else None
+        self._command: Command | None = None
+        self._failed: Ended | None = None
+        self._cpu_before = 0.0
+        self._least_peak = 0
+        self._poll = select.poll()
+        tree.become_reaper()
+        os.chdir(spec.cwd)
+        if group is not None:
+            group.enter()  # and so does all that we start
+        _be_nice(niceness)
+        self._signals = Signals(first_stops=(signal.SIGINT,))
+        self._poll.register(self._signals.fileno(), select.POLLIN)
+
+    @property
+    def asked(self) -> str:
+        return self._signals.asked
+
+    @property
+    def hopeless(self) -> str | None:
+        return self._function.load_error if self._function is not None else None
+
+    @property
+    def leader(self) -> int:
+        if self._command is not None:
+            return self._command.pid
+        return self._function.pid or 0 if self._function is not None else 0
+
+    def start(self, item: Item, token: str, output: str) -> None:
+        self._begin()
+        if self._function is not None:
+            value = item.text if item.columns is None else item.columns
+            self._function.start(value, output, item.note)
+            self._poll.register(self._function.fileno(), select.POLLIN)
+            return
+        assert self._template is not None
+        name, _, _ = token.rpartition(".")
+        env = {**self._env, "HV_TASK": name.partition(".")[0], tree.MARK: name}
+        if item.note:
+            env["HV_NOTE"] = item.note
+        stdin = (item.text + "\n").encode() if self._spec.stdin == "item" else None
+        self._launch(self._template.render(item), env, output, stdin)
+
+    def _begin(self) -> None:
+        self._cpu_before = _reaped_cpu()
+
+    def _launch(
+        self, argv: Sequence[str], env: dict[str, str], output: str | Pipes, stdin: bytes | None
+    ) -> None:
+        started = self._commands.start(argv, env, output, stdin)
+        if isinstance(started, Ended):
+            self._failed = started
+            return
+        self._command = started
+        self._poll.register(started.fileno(), select.POLLIN)
+
+    def wait(self, seconds: float) -> Ended | None:
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            return failed
+        ready = [handle for handle, _ in self._poll.poll(seconds * 1000)]
+        if self._signals.fileno() in ready:
+            self._signals.clear()
+        attempt = self._command or self._function
+        assert attempt is not None
+        if attempt.fileno() in ready:
+            return self._finish()
+        return None if ready else self._look_for_death()
+
+    def _look_for_death(self) -> Ended | None:
+        """Something that an interpreter forked may hold its pipe open after its death."""
+        if self._function is None:
+            return None
+        for reaped in tree.reap():
+            self._function.reaped(*reaped)
+        return self._finish()
+
+    def stop(self, grace: float) -> Ended:
+        self._forget()
+        if self._function is not None:
+            self._function.stop()
+        reaped = self._end_all(grace)
+        leader = self._command.pid if self._command else 0
+        if self._command is not None:
+            self._command.close()
+            self._command = None
+        code = next((os.waitstatus_to_exitcode(r.status) for r in reaped if r.pid == leader), None)
+        return Ended(
+            code if code is not None and code >= 0 else None,
+            -code if code is not None and code < 0 else None,
+            self._cpu(),
+            max((r.peak for r in reaped if self._is_its_own(r.peak)), default=0),
+        )
+
+    def _end_all(self, grace: float) -> list[tree.Reaped]:
+        """Until nothing is left. What is stuck in the kernel is waited for: as long as it
+        lives, the task is not handed to anybody else."""
+        reaped: list[tree.Reaped] = []
+        while True:
+            try:
+                return reaped + tree.stop_descendants(grace, group=self._group)
+            except tree.TreeSurvived as stuck:
+                reaped += stuck.reaped
+                self.pause(1.0)
+
+    def clear(self, grace: float) -> int:
+        if not self._has_children():
+            return 0
+        # What a function keeps is its interpreter's, like its modules, and ends with that.
+        spare = [self._function.pid] if self._function and self._function.pid else []
+        tree.reap(spare)
+        left = [p for p in tree.descendants(os.getpid(), tree.snapshot(), spare) if p.lives]
+        if left:
+            tree.stop_descendants(grace, spare, self._group)
+        return len(left)
+
+    def vital(self) -> Vital:
+        alive = [process for process in self._tree() if process.lives]
+        at_work = self._at_work(alive)
+        return Vital(
+            sum(process.cpu + process.waited for process in at_work) + self._cpu(),
+            sum(process.rss for process in alive),
+            tree.written([process.pid for process in at_work]),
+            len(alive),
+        )
+
+    def _at_work(self, alive: list[tree.Process]) -> list[tree.Process]:
+        """Those whose CPU and writing show that the attempt is not stuck."""
+        return alive
+
+    def exact_memory(self) -> int:
+        return tree.proportional([process.pid for process in self._tree() if process.lives])
+
+    def settle_in(self) -> None:
+        """With autogroups, niceness counts within a session only; each has one of its own."""
+        if self._command is not None and self._niceness and _flag(AUTOGROUP):
+            with suppress(OSError), open(f"/proc/{self._command.pid}/autogroup", "w") as file:
+                file.write(str(self._niceness))
+
+    def pause(self, seconds: float) -> None:
+        self._signals.wait(seconds)
+
+    def close(self) -> None:
+        if self._function is not None:
+            self._function.stop()
+        tree.stop_descendants(0.5, group=self._group)
+        if self._group is not None:
+            Group(os.path.dirname(self._group.path)).enter()  # nobody may be in what is removed
+            self._group.remove()
+
+    def _finish(self) -> Ended | None:
+        if self._function is not None:
+            handle = self._function.fileno()
+            ended = self._function.finish()
+            if ended is not None:
+                self._poll.unregister(handle)
+            return ended
+        assert self._command is not None
+        self._poll.unregister(self._command.fileno())
+        ended, self._command = self._command.finish(), None
+        return ended if self._is_its_own(ended.peak) else ended._replace(peak=0)
+
+    def _is_its_own(self, peak: int) -> bool:
+        """Whether a reaped process had it, and not we, on whose memory it started. Ours only
+        grows: below what it was once, there is no need to look."""
+        if peak > self._least_peak:
+            self._least_peak = _own_peak()
+        return peak > self._least_peak
+
+    def _forget(self) -> None:
+        """Before a handle is closed: a stale one would wake us for ever."""
+        attempt = self._command or self._function
+        if attempt is not None:
+            with suppress(KeyError, OSError, ValueError):
+                self._poll.unregister(attempt.fileno())
+
+    def _tree(self) -> list[tree.Process]:
+        return tree.descendants(os.getpid(), tree.snapshot())
+
+    def _has_children(self) -> bool:
+        if self._function is not None and self._function.pid:
+            return _children(os.getpid()) != [self._function.pid]
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+    def _cpu(self) -> float:
+        return _reaped_cpu() - self._cpu_before
+
+
+def _function(spec: RunSpec, env: dict[str, str]) -> FunctionRunner:
+    from hypervisor.runs.functions.client import FunctionRunner  # commands can do without
+
+    return FunctionRunner(spec.function or "", spec.cwd, env, spec.python)
+
+
+def _children(pid: int) -> Sequence[int]:
+    """Looked at after every item of a function, so without a file object and what it asks for."""
+    with suppress(OSError):
+        handle = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return [int(each) for each in os.read(handle, LONGEST_LIST).split()]
+        finally:
+            os.close(handle)
+    return [p.pid for p in tree.snapshot().values() if p.parent == pid]
+
+
+def _be_nice(niceness: int) -> None:
+    with suppress(OSError):
+        os.nice(max(niceness - os.nice(0), 0))
+
+
+def _flag(path: str) -> bool:
+    with suppress(OSError), open(path, encoding="ascii") as file:
+        return file.read().strip() == "1"
+    return False
+
+
+def _reaped_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _own_peak() -> int:
+    """A spawned process starts on our memory, so what it reports is never less than ours."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,143 @@
+"""mail-classify: says what kind of mail one is, by rules that can be read and changed.
+
+It looks at the sender, the subject, the header, the attachments and the words of one mail of an
+mbox or a Maildir. It changes nothing and moves nothing: what it thinks is its category and why,
+and for a mail of a Maildir it may propose the folder that it belongs into. A mail that cannot be
+read is judged by the columns of its item alone: that is no failure of the run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hypervisor.batches.plans.action import visible
+from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs.mail import read_message
+from hypervisor.skills.builtin.mail_classify_rules import Category, Rules, rules_for
+from hypervisor.skills.builtin.mail_classify_text import Mail, addresses, read
+from hypervisor.skills.builtin.triage_decide import read_note
+from hypervisor.skills.builtin.triage_text import Spoken
+
+EMPTY = "empty"
+LONGEST_SAID = 100
+MOST_NAMED = 4
+
+Fields = dict[str, Any]
+
+
+class Fit(NamedTuple):
+    """How well a mail fits a category, and what speaks for it."""
+
+    category: str
+    points: int
+    why: tuple[str, ...]
+
+
+def run(item: Any) -> Fields:
+    """Classify one mail: the columns of an item of an mbox or a Maildir. Called by a worker."""
+    if not isinstance(item, Mapping) or not isinstance(item.get("mailbox"), str):
+        raise InvalidInput(
+            "mail-classify needs the mails of a mailbox: an mbox file that can be read again, or "
+            "a Maildir. Nothing was changed."
+        )
+    rules = rules_for(os.getcwd())
+    mail = _mail(item, rules)
+    category, why = decide(mail, rules)
+    note = read_note(os.environ.get("HV_NOTE", ""))
+    if note.category:
+        category, why = note.category, ("the reviewer says so",)
+    elif note.text:
+        why += (f"the reviewer noted: {note.text}",)
+    actions, why_not = _proposals(item, category, rules)
+    rationale = f"{_recognised(mail)}: {'; '.join((*why, *why_not))}"
+    result: Fields = {"category": category, "rationale": rationale}
+    return result | ({"actions": actions} if actions else {})
+
+
+def decide(mail: Mail, rules: Rules) -> tuple[str, tuple[str, ...]]:
+    """The category of a mail, and why. Pure."""
+    subject, text = Spoken(mail.subject), Spoken(mail.text)
+    broken = (mail.broken,) if mail.broken else ()
+    best = Fit("", 0, ())
+    for each in rules.categories:
+        fit = _fit(each, mail, subject, text, rules)
+        if fit.points >= rules.points.enough and fit.points > best.points:
+            best = fit
+    if best.category:
+        return best.category, (_named(best.why), *broken)
+    other = rules.otherwise
+    signs = [f"from {each}" for each in other.sender.found(mail.senders)]
+    signs += other.headers.found(mail.headers)
+    if signs:
+        return other.machine, (_named(tuple(signs)), *broken)
+    if not (subject.count or text.count or any(mail.senders)):
+        return EMPTY, ("there is no text either", *broken)
+    return other.person, ("no rule fits and no sign of a machine", *broken)
+
+
+def _fit(each: Category, mail: Mail, subject: Spoken, text: Spoken, rules: Rules) -> Fit:
+    points = rules.points
+    headers = each.headers.found(mail.headers)
+    parts = each.parts.found(mail.parts)
+    senders = each.sender.found(mail.senders)
+    in_subject = each.subject.found(subject)
+    in_body = each.body.found(text)
+    total = (
+        points.headers * len(headers)
+        + points.parts * len(parts)
+        + points.sender * bool(senders)
+        + points.subject * bool(in_subject)
+        + min(points.body * len(in_body), points.most_body)
+    )
+    why = [f"from {rule}" for rule in senders]
+    why += [f"subject “{rule}”" for rule in in_subject]
+    why += headers + [f"attached {rule}" for rule in parts]
+    why += [f"text “{rule}”" for rule in in_body]
+    return Fit(each.name, total, tuple(why))
+
+
+def _mail(item: Mapping[str, Any], rules: Rules) -> Mail:
+    sender, subject = _text(item, "from"), _text(item, "subject")
+    where = item["offset"] if isinstance(item.get("offset"), int) else _text(item, "path")
+    try:
+        raw = read_message(item["mailbox"], where, _text(item, "message_id"))
+    except (InvalidInput, ValueError) as error:
+        why = f"judged by its sender and subject alone: {str(error).rstrip('.')}"
+        return Mail(addresses(sender), subject, broken=why)
+    return read(raw, sender, subject, rules.longest_body)
+
+
+def _proposals(
+    item: Mapping[str, Any], category: str, rules: Rules
+) -> tuple[list[Fields], tuple[str, ...]]:
+    """Into which folder of its Maildir it belongs. Nobody can move a mail within an mbox."""
+    path, folder = item.get("path"), rules.folder_of(category)
+    if os.environ.get("HV_PROPOSE") != "1" or not folder or not isinstance(path, str):
+        return [], ()
+    if not os.path.isfile(path):
+        return [], ("nothing is proposed: it has been moved meanwhile",)
+    part, name = os.path.split(path)
+    to = os.path.join(item["mailbox"], f".{folder}", os.path.basename(part), name)
+    near = [os.path.relpath(each) for each in (path, to)]
+    if any(each.split(os.sep, 1)[0] == os.pardir for each in near):
+        return [], ("nothing is proposed: its Maildir is not in the folder of the run",)
+    return [{"do": "move", "path": near[0], "to": near[1], "why": category}], ()
+
+
+def _recognised(mail: Mail) -> str:
+    """What a person recognises the mail by: ids of messages tell nobody anything."""
+    subject = f"“{mail.subject}”" if mail.subject else "no subject"
+    sender = mail.senders[0] if any(mail.senders) else "no sender"
+    return visible(f"{sender}, {subject}"[:LONGEST_SAID])
+
+
+def _text(item: Mapping[str, Any], name: str) -> str:
+    value = item.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _named(why: tuple[str, ...]) -> str:
+    more = len(why) - MOST_NAMED
+    return ", ".join(why[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,238 @@
+"""The rules of mail-classify: read from mail-classify.toml, merged with the user's own, compiled.
+
+The user's lists are added to those that ship; a category of the user's own goes before them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from hypervisor.skills.builtin.rule_files import RuleFiles, Tables, is_count, is_name, wrong
+from hypervisor.skills.builtin.triage_text import WordList
+
+NAME = "mail-classify.toml"
+SHIPPED = os.path.join(os.path.dirname(__file__), "mail-classify", NAME)
+NUMBERS = ("points", "limits")
+WORDS = ("subject", "body")
+LISTS = ("from", "headers", "parts", *WORDS)
+SWITCHES = ("replace", "off")
+IN_CATEGORY = (*LISTS, "folder", *SWITCHES)
+IN_OTHERWISE = ("machine", "person", "folder", "from", "headers")
+HEADER = re.compile(r"[\w*-]+(:.*)?")
+FOLDER = re.compile(r"[\w-][\w. -]{0,60}")
+
+Table = dict[str, Any]
+
+
+class Points(NamedTuple):
+    headers: int
+    parts: int
+    sender: int
+    subject: int
+    body: int
+    most_body: int
+    enough: int
+
+
+class Glob:
+    """A text in which a star stands for anything, compared in one case, in linear time."""
+
+    __slots__ = ("_first", "_last", "_middle")
+
+    def __init__(self, rule: str) -> None:
+        self._first, *rest = rule.strip().lower().split("*")
+        self._last = rest[-1] if rest else None
+        self._middle = rest[:-1]
+
+    def fits(self, text: str) -> bool:
+        if self._last is None:
+            return text == self._first
+        at, end = len(self._first), len(text) - len(self._last)
+        if at > end or not (text.startswith(self._first) and text.endswith(self._last)):
+            return False
+        for part in self._middle:
+            found = text.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True
+
+
+class Globs:
+    __slots__ = ("_globs",)
+
+    def __init__(self, rules: Iterable[str]) -> None:
+        self._globs = [(rule, Glob(rule)) for rule in rules]
+
+    def found(self, texts: Collection[str]) -> list[str]:
+        """The rules that one of the texts fits."""
+        return [rule for rule, glob in self._globs if any(map(glob.fits, texts))]
+
+
+class HeaderRules:
+    """`Name`, or `Name: value`: what must be in the header of a mail."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: Iterable[str]) -> None:
+        self._rules: list[tuple[str, str, Glob | None]] = []
+        for rule in rules:
+            name, colon, value = (part.strip() for part in rule.partition(":"))
+            self._rules.append((rule, name.lower(), Glob(value) if colon else None))
+
+    def found(self, headers: Mapping[str, str]) -> list[str]:
+        return [rule for rule, name, value in self._rules if _fits(headers, name, value)]
+
+
+class Category(NamedTuple):
+    name: str
+    folder: str  # where such a mail of a Maildir belongs; "": where it is
+    sender: Globs
+    headers: HeaderRules
+    parts: Globs
+    subject: WordList
+    body: WordList
+
+
+class Otherwise(NamedTuple):
+    """What a mail is that fits no category."""
+
+    machine: str
+    person: str
+    folder: str
+    sender: Globs
+    headers: HeaderRules
+
+
+class Rules(NamedTuple):
+    points: Points
+    longest_body: int
+    categories: tuple[Category, ...]
+    otherwise: Otherwise
+
+    def folder_of(self, category: str) -> str:
+        if category == self.otherwise.machine:
+            return self.otherwise.folder
+        return next((each.folder for each in self.categories if each.name == category), "")
+
+
+def _fits(headers: Mapping[str, str], name: str, value: Glob | None) -> bool:
+    if "*" in name:
+        named = Glob(name)
+        found = [text for each, text in headers.items() if named.fits(each)]
+    else:
+        found = [headers[name]] if name in headers else []
+    return bool(found) if value is None else any(map(value.fits, found))
+
+
+# From the files
+
+
+def _made(shipped: Tables, own: list[tuple[str, Tables]]) -> Rules:
+    tables = shipped
+    for path, given in own:
+        tables = _merged(tables, given, path)
+    points = {"sender" if name == "from" else name: n for name, n in tables["points"].items()}
+    other = tables["otherwise"]
+    return Rules(
+        Points(**points),
+        tables["limits"]["body"],
+        tuple(
+            _category(name, table)
+            for name, table in tables["category"].items()
+            if not table.get("off")
+        ),
+        Otherwise(
+            other["machine"],
+            other["person"],
+            other["folder"],
+            Globs(other["from"]),
+            HeaderRules(other["headers"]),
+        ),
+    )
+
+
+def _category(name: str, table: Table) -> Category:
+    lists = {key: table.get(key, ()) for key in LISTS}
+    return Category(
+        name,
+        table.get("folder", ""),
+        Globs(lists["from"]),
+        HeaderRules(lists["headers"]),
+        Globs(lists["parts"]),
+        WordList(lists["subject"]),
+        WordList(lists["body"]),
+    )
+
+
+def _merged(base: Tables, given: Tables, path: str) -> Tables:
+    for table, value in given.items():
+        if table not in base:
+            raise wrong(path, table, "", f"is unknown: use one of {', '.join(base)}")
+        if not isinstance(value, dict):
+            raise wrong(path, table, "", "must be a table")
+    merged = dict(base)
+    for table in NUMBERS:
+        merged[table] = _numbers(base[table], given.get(table, {}), table, path)
+    other = given.get("otherwise", {})
+    _check(path, "otherwise", other, IN_OTHERWISE)
+    merged["otherwise"] = _added(base["otherwise"], other)
+    merged["category"] = _categories(base["category"], given.get("category", {}), path)
+    return merged
+
+
+def _numbers(base: Table, given: Table, table: str, path: str) -> Table:
+    for key, value in given.items():
+        if key not in base:
+            raise wrong(path, table, key, f"is unknown: use one of {', '.join(base)}")
+        if not is_count(value):
+            raise wrong(path, table, key, "must be a whole number, 0 or more")
+    return {**base, **given}
+
+
+def _categories(base: Table, given: Table, path: str) -> Table:
+    for name, table in given.items():
+        if not is_name(name) or not isinstance(table, dict):
+            raise wrong(path, f"category.{name}", "", "must be a table with a plain name")
+        _check(path, f"category.{name}", table, IN_CATEGORY)
+    own = {name: table for name, table in given.items() if name not in base}
+    return {**own, **{name: _added(table, given.get(name, {})) for name, table in base.items()}}
+
+
+def _added(base: Table, given: Table) -> Table:
+    """The user's lists behind those that ship, the rest in place of them."""
+    if given.get("replace"):
+        base = {}
+    lists = {key: [*base.get(key, ()), *given[key]] for key in LISTS if key in given}
+    return {**base, **given, **lists}
+
+
+def _check(path: str, table: str, given: Table, known: tuple[str, ...]) -> None:
+    for key, value in given.items():
+        if key not in known:
+            raise wrong(path, table, key, f"is unknown: use one of {', '.join(known)}")
+        if key in SWITCHES:
+            if not isinstance(value, bool):
+                raise wrong(path, table, key, "must be true or false")
+        elif key == "folder":
+            if value != "" and not (isinstance(value, str) and FOLDER.fullmatch(value)):
+                raise wrong(path, table, key, "must be the plain name of a folder")
+        elif key not in LISTS:
+            if not is_name(value):
+                raise wrong(path, table, key, "must be one line")
+        elif not (isinstance(value, list) and all(map(is_name, value))):
+            raise wrong(path, table, key, "must be a list of texts")
+        elif bad := [each for each in value if not _usable(key, each)]:
+            raise wrong(path, table, key, f"has {bad[0]!r}, which cannot be looked for")
+
+
+def _usable(key: str, rule: str) -> bool:
+    if key in WORDS:
+        return re.search(r"\w", rule) is not None
+    return key != "headers" or HEADER.fullmatch(rule) is not None
+
+
+rules_for = RuleFiles(SHIPPED, NAME, _made).rules_for

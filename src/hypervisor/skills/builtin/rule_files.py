@@ -1,0 +1,90 @@
+"""Rules of a skill in TOML: the file that ships, and the user's own in the folder of the run.
+
+A mistake in a user's file is an error that names the file and the key, and nothing is decided by
+rules that were misread. Files are read again only when one of them changed.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from hypervisor.core.errors import InvalidInput
+
+LARGEST_FILE = 1_000_000
+LONGEST_NAME = 100
+
+Tables = dict[str, dict[str, Any]]
+Stamp = tuple[tuple[int, int, int] | None, ...]
+Rules = TypeVar("Rules")
+
+
+class RuleFiles(Generic[Rules]):
+    """`make` builds the rules from the shipped tables and those of the user with their paths;
+    of two files of the user, the one in the run's folder comes last and wins."""
+
+    def __init__(
+        self, shipped: str, name: str, make: Callable[[Tables, list[tuple[str, Tables]]], Rules]
+    ) -> None:
+        self._shipped, self._make = shipped, make
+        self._names = (os.path.join(".hypervisor", name), name)
+        self._kept: dict[str, tuple[Stamp, Rules]] = {}
+
+    def rules_for(self, folder: str) -> Rules:
+        """The rules for a run in this folder."""
+        paths = [os.path.join(folder, name) for name in self._names]
+        stamp = tuple(_stamp(path) for path in paths)
+        kept = self._kept.get(folder)
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
+        there = [path for path, found in zip(paths, stamp, strict=True) if found is not None]
+        rules = self._make(_read(self._shipped), [(path, _read(path)) for path in there])
+        self._kept[folder] = stamp, rules
+        return rules
+
+
+def wrong(path: str, table: str, key: str, what: str) -> InvalidInput:
+    place = f"[{table}] {key}" if key else f"[{table}]"
+    return InvalidInput(f"{path}: {place} {what}. Nothing was changed; correct the file.")
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def is_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value.strip()) <= LONGEST_NAME and value.isprintable()
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(path: str) -> Tables:
+    try:
+        if not os.path.isfile(path):
+            raise InvalidInput(f"{path} is not a file. Nothing was changed; move it away.")
+        with open(path, "rb") as file:
+            text = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if len(text) > LARGEST_FILE:
+        raise InvalidInput(f"{path} is too large for rules. Nothing was changed.")
+    try:
+        return tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(
+            f"{path} is no valid TOML: {error}. Nothing was changed; correct it."
+        ) from None
+
+
+def _unreadable(path: str, error: OSError) -> InvalidInput:
+    return InvalidInput(f"{path} cannot be read: {error.strerror}. Nothing was changed.")

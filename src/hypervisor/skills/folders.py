@@ -1,0 +1,201 @@
+"""Where skills are kept, and reading them: the project's, the user's, the built-in ones.
+
+The first place that has a name hides it in the others. A folder is looked into only when its
+name is asked for, and nothing outside it is ever read on its behalf. What belongs to another
+user is refused: a skill runs code.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.skills.fields import NAME
+from hypervisor.skills.skill import FILE, LARGEST, Skill, check_name, read_skill
+
+PROJECT, USER, BUILT_IN = "project", "user", "built-in"
+DATA = ".hypervisor"
+FOLDER = "skills"
+
+
+class Place(NamedTuple):
+    kind: str
+    folder: str
+
+
+class FoundSkill(NamedTuple):
+    """A skill, where it was found, and the folders of the same name that it hides."""
+
+    skill: Skill
+    kind: str
+    folder: str
+    hides: tuple[str, ...] = ()
+
+    def path(self, name: str) -> str:
+        """A file of its folder."""
+        return os.path.join(self.folder, name)
+
+
+class BrokenSkill(NamedTuple):
+    """A folder whose skill cannot be read, and why."""
+
+    name: str
+    kind: str
+    folder: str
+    why: str
+
+
+def places(env: Mapping[str, str] | None = None) -> tuple[Place, ...]:
+    """Where skills are looked for, in this order."""
+    found = [Place(USER, user_folder(env)), Place(BUILT_IN, built_in_folder())]
+    own = project_folder()
+    return tuple([Place(PROJECT, own), *found] if own else found)
+
+
+def project_folder() -> str | None:
+    """The skills of the project around the current folder, found upwards like .git."""
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return None
+    while not os.path.exists(os.path.join(folder, DATA)):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return os.path.join(folder, DATA, FOLDER)
+
+
+def user_folder(env: Mapping[str, str] | None = None) -> str:
+    home = (os.environ if env is None else env).get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(home):
+        home = os.path.expanduser("~/.config")
+    return os.path.join(home, "hypervisor", FOLDER)
+
+
+def built_in_folder() -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "builtin")
+
+
+def find_skill(name: str, where: tuple[Place, ...] | None = None) -> FoundSkill | None:
+    """The skill of that name, None if there is none. InvalidInput: it cannot be used."""
+    if not NAME.match(name):
+        return None
+    there = [
+        (place, folder)
+        for place in (places() if where is None else where)
+        if os.path.lexists(os.path.join(folder := os.path.join(place.folder, name), FILE))
+    ]
+    if not there:
+        return None
+    (place, folder), *hidden = there
+    skill = read_folder(folder, place.kind)
+    return FoundSkill(skill, place.kind, folder, tuple(path for _, path in hidden))
+
+
+def need_skill(name: str) -> FoundSkill:
+    """The skill of that name. NotFound names the nearest one."""
+    check_name(name)
+    found = find_skill(name)
+    if found is None:
+        raise NotFound(f"there is no skill {name!r}.{nearest(name)} `hv skills` lists them.")
+    return found
+
+
+def nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, skill_names(), 1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def skill_names() -> list[str]:
+    """The names of all skills, whether they can be read or not."""
+    return sorted({name for place in places() for name in _names_in(place.folder)})
+
+
+def every_skill() -> tuple[list[FoundSkill], list[BrokenSkill]]:
+    """All skills by name, those that are hidden left out, and those that cannot be read."""
+    where = places()
+    found: list[FoundSkill] = []
+    broken: list[BrokenSkill] = []
+    for name in skill_names():
+        try:
+            one = find_skill(name, where)
+        except InvalidInput as error:
+            place = next(p for p in where if name in _names_in(p.folder))
+            folder = os.path.join(place.folder, name)
+            broken.append(BrokenSkill(name, place.kind, folder, str(error)))
+        else:
+            if one is not None:
+                found.append(one)
+    return found, broken
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [
+        name
+        for name in names
+        if NAME.match(name) and os.path.lexists(os.path.join(folder, name, FILE))
+    ]
+
+
+def read_folder(folder: str, kind: str) -> Skill:
+    """The skill of a folder, with every file that it names in its place."""
+    path = os.path.join(folder, FILE)
+    around = (os.path.dirname(os.path.dirname(folder)), os.path.dirname(folder), folder, path)
+    if kind != BUILT_IN:
+        _refuse_foreign(around)
+    try:
+        skill = read_skill(_content(folder, FILE, LARGEST), os.path.basename(folder))
+        for name in skill.files:
+            own = check_inside(folder, name)
+            if kind != BUILT_IN:
+                _refuse_foreign((own,))
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    return skill
+
+
+def check_inside(folder: str, name: str) -> str:
+    """The path of a file of the folder: a regular file, and no link that leads elsewhere."""
+    path = os.path.join(folder, name)
+    root = os.path.realpath(folder)
+    if not os.path.realpath(path).startswith(root.rstrip("/") + "/"):
+        raise InvalidInput(f"{name} leads out of the skill's folder.")
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be read: {error.strerror}.") from None
+    if not stat.S_ISREG(mode):
+        raise InvalidInput(f"{name} is no regular file.")
+    return path
+
+
+def _content(folder: str, name: str, most: int) -> bytes:
+    path = check_inside(folder, name)
+    try:
+        with open(path, "rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be read: {error.strerror}.") from None
+
+
+def _refuse_foreign(paths: Iterable[str]) -> None:
+    """What others own, others change."""
+    for path in paths:
+        try:
+            owner = os.stat(path).st_uid
+        except OSError:
+            continue
+        if owner not in (os.getuid(), 0):
+            raise InvalidInput(
+                f"{path} belongs to another user, and a skill runs code. Nothing was started."
+            )

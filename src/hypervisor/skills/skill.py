@@ -1,0 +1,267 @@
+"""A skill: a `hv run` that is kept in a folder, as its file SKILL.md says it.
+
+The front matter holds the defaults of options, the body what people read (and an agent is
+told, unless a prompt is named). Nothing here touches a file. What is wrong is refused with
+the field and its line; an unknown field is wrong, since it would do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from hypervisor.core import validate
+from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs.task_files.front_matter import Front, Node, Values, decoded, find
+from hypervisor.runs.config import Reader, one_of
+from hypervisor.skills import fields as skill_fields
+from hypervisor.skills.fields import (
+    AGENT,
+    ANY,
+    ANY_AGENT,
+    CUTS,
+    FIELDS,
+    LIMITS,
+    PROGRAM,
+    check_name,
+)
+
+FILE = "SKILL.md"
+LARGEST = 1 << 20  # bytes of a SKILL.md
+WAYS = ("function", "command", "agent")
+
+
+class Ran(NamedTuple):
+    """What a skill runs, or what it runs at the end: exactly one of the three."""
+
+    function: str = ""
+    command: tuple[str, ...] = ()
+    agent: str = ""
+    prompt: str = ""  # of an agent: a file in the folder
+
+    @property
+    def way(self) -> str:
+        return next(way for way in WAYS if getattr(self, way))
+
+
+class ItemsOf(NamedTuple):
+    """What the items are: PATH read in a format, files below PATH, or a file of the skill's own.
+    `paths`: of a folder of task files only the paths are wanted, nobody looks inside."""
+
+    format: str = ""
+    glob: str = ""
+    file: str = ""
+    paths: bool = False
+
+
+class Skill(NamedTuple):
+    """`options` are those of `hv run`, by the names and in the units that its parser uses;
+    `fields` is what the front matter says, plain."""
+
+    name: str
+    description: str
+    run: Ran
+    items: ItemsOf = ItemsOf()
+    options: Mapping[str, Any] = MappingProxyType({})
+    reduce: Ran | None = None
+    body: str = ""
+    fields: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of its folder that it names; each must be there."""
+        named = [self.options.get(name) for name in skill_fields.FILES]
+        named += [self.items.file, self.reduce.prompt if self.reduce else ""]
+        named += [self.script, own_file(self.reduce.command) if self.reduce else ""]
+        return tuple(dict.fromkeys(str(name) for name in named if name))
+
+    @property
+    def script(self) -> str:
+        """The file of its folder that is run; "" for a program, or words for a shell."""
+        return "" if self.options.get("shell") else own_file(self.run.command)
+
+
+def own_file(command: Sequence[str]) -> str:
+    """The file of the skill's folder that a command's first word means, "" for a program."""
+    return command[0][2:] if command and command[0].startswith("./") else ""
+
+
+def read_skill(data: bytes, name: str) -> Skill:
+    """What the SKILL.md in the folder of that name says."""
+    if len(data) > LARGEST:
+        raise InvalidInput(f"larger than {LARGEST >> 10:,} KB: that is no {FILE}.")
+    place = find(data)
+    if place is None:
+        raise InvalidInput("line 1: there is no front matter: it begins with a line `---`.")
+    decoded(data)  # as a whole: the line that is no text shall be counted from its beginning
+    body = validate.text("the text below the front matter", decoded(data[place.body :]))
+    return _Reading(Front(decoded(data[place.start : place.end]))).skill(name, body)
+
+
+class _Reading:
+    """Reads one front matter; every complaint gets the line it is about."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def skill(self, name: str, body: str) -> Skill:
+        front = self._front
+        if front.root is None:
+            raise InvalidInput("line 1: the front matter is empty.")
+        top = self._pairs(front.root, "", (*OWN, *FIELDS))
+        for needed in ("name", "description", "run"):
+            if needed not in top:
+                raise InvalidInput(f"line 1: the field {needed} is missing.")
+        self._check_name(top["name"][1], name)
+        run = self._ran(top["run"][1], "run", WAYS)
+        reduce = self._reduce(top["reduce"][1]) if "reduce" in top else None
+        options = self._options(top, FIELDS, "", run, reduce)
+        options |= self._limits(top, run, reduce)
+        self._check_cuts(top)
+        if not options.get("shell"):
+            self._check_script(top["run"][1], run)
+        items = self._items(top["items"][1]) if "items" in top else ItemsOf()
+        if run.agent and "prompt" not in options and not body.strip():
+            raise InvalidInput("the agent is told nothing: name a prompt, or write it below.")
+        told = self._value(top["description"][1], "description", _description)
+        return Skill(
+            name,
+            told,
+            run,
+            items,
+            MappingProxyType(options),
+            reduce,
+            body,
+            MappingProxyType(front.fields()),
+        )
+
+    def _check_name(self, node: Node, folder: str) -> None:
+        found = self._value(node, "name", lambda what, value: check_name(value))
+        if found != folder:
+            why = f"name is {found!r}, and the folder is called {folder!r}: they must be the same"
+            raise self._refused(node, why)
+
+    def _ran(self, node: Node, what: str, known: tuple[str, ...]) -> Ran:
+        pairs = self._pairs(node, what, known)
+        if sum(way in pairs for way in WAYS) != 1:
+            raise self._refused(node, f"{what} must be one of {', '.join(WAYS)}, and only one")
+        found = {
+            key: self._value(value, f"{what}.{key}", RUN[key]) for key, (_, value) in pairs.items()
+        }
+        if "command" in found:
+            found["command"] = tuple(found["command"])
+        return Ran(**found)
+
+    def _reduce(self, node: Node) -> Ran:
+        found = self._ran(node, "reduce", (*WAYS, "prompt"))
+        self._check_script(node, found)
+        if bool(found.prompt) != bool(found.agent):
+            raise self._refused(node, "reduce.prompt and reduce.agent go together")
+        return found
+
+    def _items(self, node: Node) -> ItemsOf:
+        pairs = self._pairs(node, "items", ItemsOf._fields)
+        found = {
+            key: self._value(value, f"items.{key}", ITEMS[key]) for key, (_, value) in pairs.items()
+        }
+        if "glob" in found and "file" in found:
+            raise self._refused(node, "items.glob and items.file do not go together")
+        if found.get("paths") and found.get("format") != "tasks":
+            raise self._refused(pairs["paths"][0], "items.paths goes with the format tasks")
+        return ItemsOf(**found)
+
+    def _limits(
+        self, top: Mapping[str, tuple[Node, Node]], run: Ran, reduce: Ran | None
+    ) -> dict[str, Any]:
+        if "limits" not in top:
+            return {}
+        pairs = self._pairs(top["limits"][1], "limits", tuple(LIMITS))
+        return self._options(pairs, LIMITS, "limits.", run, reduce)
+
+    def _options(
+        self,
+        pairs: Mapping[str, tuple[Node, Node]],
+        known: Mapping[str, skill_fields.Field],
+        prefix: str,
+        run: Ran,
+        reduce: Ran | None,
+    ) -> dict[str, Any]:
+        found = {}
+        ways = {"", AGENT if run.agent else PROGRAM}
+        if run.agent or (reduce and reduce.agent):
+            ways.add(ANY_AGENT)
+        for key, field in known.items():
+            if key not in pairs:
+                continue
+            node, value = pairs[key]
+            instead = key == "prompt" and run.function  # what an agent is told in its place
+            if field.goes_with not in ways and not instead:
+                needs = "a command or a function" if field.goes_with == PROGRAM else "an agent"
+                raise self._refused(node, f"{prefix}{key} goes with {needs} only")
+            found[field.option] = self._value(value, prefix + key, field.read)
+        return found
+
+    def _check_script(self, node: Node, ran: Ran) -> None:
+        """A first word ./x is a file of the folder; what a shell reads is its own affair."""
+        if ran.command and ran.command[0].startswith("./"):
+            try:
+                skill_fields.file_name("command", ran.command[0])
+            except InvalidInput as error:
+                raise self._refused(node, str(error).rstrip(".")) from None
+
+    def _check_cuts(self, top: Mapping[str, tuple[Node, Node]]) -> None:
+        cuts = [name for name in CUTS if name in top]
+        if len(cuts) > 1:
+            raise self._refused(top[cuts[1]][0], f"{' and '.join(cuts)} do not go together")
+
+    def _pairs(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, tuple[Node, Node]]:
+        """The keys of a mapping with their nodes; those nobody knows are refused."""
+        if node.id != "mapping":
+            raise self._refused(node, f"{what} must hold fields: {', '.join(known)}")
+        pairs, merged = self._front.pairs_of(node)
+        if merged:
+            raise self._refused(merged[0], "`<<` is not used here")
+        for key, (at, _) in pairs.items():
+            if key not in known:
+                raise self._refused(at, _unknown(f"{what}." if what else "", key, known))
+        return pairs
+
+    def _value(self, node: Node, what: str, read: Reader) -> Any:
+        value = Values(self._front).of(node)
+        try:
+            return read(what, value)
+        except InvalidInput as error:
+            raise self._refused(node, str(error).rstrip(".")) from None
+
+    def _refused(self, node: Node, why: str) -> InvalidInput:
+        line = self._front.line(node.start_mark.index)
+        return InvalidInput(f"line {line}: {why}.")
+
+
+def _description(what: str, value: Any) -> str:
+    return skill_fields.text(skill_fields.LONGEST_DESCRIPTION, what, value)
+
+
+def _unknown(prefix: str, key: str, known: tuple[str, ...]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(key, known, 1)
+    meant = f"the nearest is {prefix}{near[0]}" if near else f"there are {', '.join(known)}"
+    return f"the field {(prefix + key)[:80]!r} is unknown: {meant}"
+
+
+OWN = ("name", "description", "run", "items", "limits", "reduce")
+RUN: Mapping[str, Reader] = {
+    "function": skill_fields.function,
+    "command": skill_fields.words,
+    "agent": lambda what, value: validate.name(what, skill_fields.short(what, value)),
+    "prompt": skill_fields.file_name,
+}
+ITEMS: Mapping[str, Reader] = {
+    "format": one_of(*skill_fields.FORMATS),
+    "glob": skill_fields.pattern,
+    "file": skill_fields.file_name,
+    "paths": skill_fields.yes_or_no,
+}
+__all__ = ["ANY", "FILE", "ItemsOf", "Ran", "Skill", "check_name", "read_skill"]

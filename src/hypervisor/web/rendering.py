@@ -1,0 +1,57 @@
+"""Render Jinja2 templates to self-contained pages.
+
+All text is hostile. Whatever a template prints is escaped, and control characters and those that
+change the direction of text are shown as their codes. Our style and script are inlined; the
+page's security policy allows them by hash and forbids everything else.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from hypervisor.core.text import one_line
+
+PACKAGE = "hypervisor.web"
+
+
+def environment() -> Environment:
+    env = Environment(
+        loader=PackageLoader(PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.policies["json.dumps_kwargs"] = {}  # keep the order of the members
+    return env
+
+
+def inlined(style: str, script: str) -> dict[str, Markup]:
+    """The contents of two static files, and the policy for a page that uses nothing else."""
+    css, js = _static(style), _static(script)
+    policy = (
+        f"default-src 'none'; style-src {source_hash(css)}; script-src {source_hash(js)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return {"style": Markup(css), "script": Markup(js), "policy": Markup(policy)}
+
+
+def source_hash(text: str) -> str:
+    """The source expression that allows an inline style or script in a security policy."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _static(name: str) -> str:
+    return (files(PACKAGE) / "static" / name).read_text(encoding="utf-8")
+
+
+def _visible(value: Any) -> Any:
+    """What an expression prints, before it is escaped."""
+    return one_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value

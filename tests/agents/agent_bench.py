@@ -1,0 +1,109 @@
+"""A worker of agents at its bench: the runner reports the states of a stream."""
+
+from __future__ import annotations
+
+from hypervisor.agents.builtin_profiles import BUILTIN
+from hypervisor.agents.homes import AgentHomes
+from hypervisor.agents.push_worker import Duty, PushWorker
+from hypervisor.agents.stream_state import StreamState
+from hypervisor.queue.attempt import Ended
+from hypervisor.runs.spec import RunSpec
+from tests.support.benches import ME, Bench, Journal, Script
+
+ACCOUNT = "anthropic:1234"
+
+
+class Agent(Script):
+    """A runner whose items say, in turn, a stream state and what `wait` answers."""
+
+    def __init__(self, log):
+        super().__init__(log)
+        self.stream_state = StreamState()
+        self.hung = False
+        self.briefs: list[tuple[str, str, int | None, StreamState]] = []
+        self.token = ""
+
+    def brief(self, text, session="", budget=None, known=None):
+        self.briefs.append((text, session, budget, known or StreamState()))
+
+    def start(self, item, token, output):
+        self.stream_state, self.hung, self.token = self.briefs[-1][3], False, token
+        super().start(item, token, output)
+
+    def wait(self, seconds):
+        answer = super().wait(seconds)
+        if isinstance(answer, StreamState):
+            self.stream_state = answer
+            return None
+        if isinstance(answer, tuple) and not isinstance(answer, Ended):
+            self.stream_state, answer = answer
+        return answer
+
+    def keep_changes(self, task, path):
+        return 0
+
+
+class AgentBench(Bench):
+    kind = Agent
+    worker: type[PushWorker] = PushWorker
+
+    def __init__(self, folder, settings=None, **spec):
+        super().__init__(folder, settings, **spec)
+        self.homes = AgentHomes(str(folder))
+
+    def described(self, **spec):
+        spec.setdefault("agents", ("claude",))
+        return RunSpec("/", agent="claude", **spec)
+
+    def item(self, text, *answers, home=True, **more):
+        made = super().item(text, *answers, **more)
+        if home:
+            self.homes.prepare(made)
+        return made
+
+    def in_turn(self, text, *attempts):
+        """What the attempts at an item answer, one after the other."""
+        answers, start = iter(attempts), self.runner.start
+
+        def next_one(item, token, output):
+            if item.text == text:
+                self.runner.items[text] = next(answers)
+            start(item, token, output)
+
+        self.runner.start = next_one
+
+    def work(self, name="claude"):
+        accounts = {each: f"account:{each}" for each in self.spec.agents} | {"claude": ACCOUNT}
+        duty = Duty(
+            BUILTIN[name],
+            accounts,
+            self.homes,
+            lambda task, item, context: f"do {item.text}",
+            lambda task, item, context: "go on",
+            lambda task, mismatch: f"correct {mismatch}",
+            lambda caller: "pull",
+            None,
+        )
+        self.runner.asked = ""
+        worker = self.worker(
+            self.hv,
+            ME,
+            self.batch,
+            self.spec,
+            self.runner,
+            Journal(self.log),
+            self.outputs,
+            self.settings,
+            duty,
+        )
+        worker.run()
+        return self
+
+    def task(self, task):
+        return self.store.task(task)
+
+    def outcomes_of(self, task):
+        return [each.outcome for each in self.store.detail(task).attempts]
+
+    def runs(self):
+        return list(reversed(self.store.sessions()))

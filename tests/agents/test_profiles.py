@@ -1,0 +1,147 @@
+"""The built-in agents and the words that start them."""
+
+import pytest
+
+from hypervisor.agents import builtin_profiles
+from hypervisor.agents.builtin_profiles import BUILTIN, CLAUDE, CODEX, COPILOT, GEMINI, QWEN
+from hypervisor.agents.command_line import Asked, money, words
+from hypervisor.agents.config import _check_words
+from hypervisor.agents.profile import MODES, STREAMS, AgentProfile
+from hypervisor.agents.streams import parser
+
+REAL = ("claude", "codex", "gemini", "opencode", "qwen", "copilot")
+
+
+def test_all_that_are_promised():
+    assert set(REAL) <= set(BUILTIN)
+    assert {name for name, each in BUILTIN.items() if each.verified} == set(REAL)
+    assert not BUILTIN["agy"].verified and not BUILTIN["cursor-agent"].verified
+
+
+@pytest.mark.parametrize("profile", BUILTIN.values(), ids=list(BUILTIN))
+def test_each_is_whole(profile):
+    _check_words(profile.name, profile)
+    assert profile.stream in STREAMS and callable(parser(profile.stream))
+    assert set(profile.keys) <= set(profile.passes)
+    assert set(profile.permissions) <= set(MODES)
+    assert profile.provider and profile.install and profile.memory > 100 * builtin_profiles.MIB
+    assert profile.prompt == "stdin"
+    if profile.name in REAL:
+        assert profile.resume
+        assert profile.name == "opencode" or set(profile.permissions) == set(MODES)
+
+
+@pytest.mark.parametrize("profile", BUILTIN.values(), ids=list(BUILTIN))
+def test_nothing_claims_a_sandbox_or_skips_checks_unless_all_is_allowed(profile):
+    for mode in ("read-only", "edit"):
+        said = words(profile, Asked(permissions=mode))
+        for wrong in (
+            "--dangerously-skip-permissions",
+            "bypassPermissions",
+            "--yolo",
+            "yolo",
+            "--force",
+            "danger-full-access",
+            "--allow-all",
+            "--allow-all-tools",
+        ):
+            assert not any(wrong == word or wrong in word.split("=") for word in said)
+    assert "IS_SANDBOX" not in profile.env
+
+
+def test_claude_fresh_and_resumed():
+    asked = Asked(
+        "p",
+        permissions="full",
+        allow=("Bash(git *)", "WebFetch"),
+        mcp="/m.json",
+        model="opus",
+        turns=5,
+        budget=500_000,
+        schema='{"a":1}',
+    )
+    found = words(CLAUDE, asked)
+    assert found[:6] == [
+        "-p",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--setting-sources",
+        "",
+    ]
+    assert tuple(found[6:9]) == ("--mcp-config", "/m.json", "--strict-mcp-config")
+    assert found[-10:] == [
+        "--allowedTools=Bash(git *)",
+        "--allowedTools=WebFetch",
+        "--max-turns",
+        "5",
+        "--max-budget-usd",
+        "0.5",
+        "--json-schema",
+        '{"a":1}',
+        "--model",
+        "opus",
+    ]
+    assert words(CLAUDE, asked._replace(session="u"))[-2:] == ["--resume", "u"]
+    assert "--resume" not in found and "p" not in found
+
+
+def test_nothing_asked_for_is_no_word():
+    assert words(GEMINI, Asked(permissions="read-only")) == [
+        "-o",
+        "stream-json",
+        "--skip-trust",
+        "--approval-mode",
+        "default",
+    ]
+
+
+def test_codex_resumes_with_its_sandbox():
+    found = words(CODEX, Asked(session="u", schema="{}", schema_file="/s.json"))
+    assert found == [
+        "exec",
+        "resume",
+        "--json",
+        "--skip-git-repo-check",
+        "-c",
+        "sandbox_mode=workspace-write",
+        "-c",
+        "sandbox_workspace_write.exclude_slash_tmp=true",
+        "--output-schema",
+        "/s.json",
+        "u",
+        "-",
+    ]
+
+
+def test_words_that_hold_a_placeholder():
+    assert words(COPILOT, Asked(session="u"))[-1] == "--resume=u"
+    assert "@/s.json" in words(QWEN, Asked(schema="{}", schema_file="/s.json"))
+    assert words(COPILOT, Asked(usage="/u.json"))[-2:] == ["--usage-output-file", "/u.json"]
+
+
+def test_what_is_put_in_is_not_looked_at_again():
+    mine = AgentProfile("x", "x", argv=("--say={prompt}", "{prompt}", "{pick}"), pick=("{value}",))
+    assert words(mine, Asked("{session} {prompt}", model="{prompt}")) == [
+        "--say={session} {prompt}",
+        "{session} {prompt}",
+        "{prompt}",
+    ]
+
+
+def test_a_session_that_cannot_be_resumed_starts_anew():
+    mine = AgentProfile("x", "x", argv=("go",))
+    assert words(mine, Asked(session="u")) == ["go"]
+
+
+@pytest.mark.parametrize(
+    "micros, text", [(1_000_000, "1"), (500_000, "0.5"), (1, "0.000001"), (0, "0")]
+)
+def test_money_for_programs(micros, text):
+    assert money(micros) == text
+
+
+def test_the_model_of_the_attempt_comes_before_the_profiles():
+    mine = GEMINI._replace(model="big")
+    assert words(mine, Asked())[-2:] == ["-m", "big"]
+    assert words(mine, Asked(model="small"))[-2:] == ["-m", "small"]

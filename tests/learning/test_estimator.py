@@ -1,0 +1,207 @@
+"""What parallelism is worth, told from durations: against worlds whose truth is known."""
+
+from __future__ import annotations
+
+import random
+from math import log
+from statistics import mean
+
+import pytest
+
+from hypervisor.learning.estimator import Claimed, Evidence, believed, followed, is_in_doubt, seen
+from tests.support.workloads import WORLDS, any_law
+
+
+def evidence_of(world, levels, count, seed=0, spread=0.15, known=None, alone=10.0):
+    rnd, found = random.Random(seed), known or Evidence()
+    for index in range(count):
+        n = levels[index % len(levels)]
+        found = seen(found, n, alone * world(n) * rnd.lognormvariate(0, spread))
+    return found
+
+
+class TestBelief:
+    @pytest.mark.parametrize("name", WORLDS)
+    def test_comes_close_to_the_truth(self, name):
+        world = WORLDS[name]
+        belief = believed(evidence_of(world, (1, 2, 4, 8), 60))
+        for n in (2, 4, 8):
+            assert belief.throughput(n).mean == pytest.approx(n / world(n), rel=0.2)
+
+    def test_the_interval_shrinks_with_evidence(self):
+        few, many = (believed(evidence_of(WORLDS["cpu"], (1, 4), n)).throughput(4) for n in (4, 60))
+        assert many.high - many.low < few.high - few.low
+
+    def test_only_ratios_count(self):
+        """Whether they take a minute or a millisecond is the same."""
+        slow, fast = (
+            believed(evidence_of(WORLDS["usl"], (1, 4), 20, alone=alone)).expected(4)
+            for alone in (60.0, 0.002)
+        )
+        assert slow == pytest.approx(fast)
+
+    def test_without_evidence_everything_is_possible(self):
+        low, high = believed(Evidence()).throughput(8)[1:]
+        assert low <= 1 and high > 6
+
+    def test_one_is_one(self):
+        assert believed(Evidence()).throughput(1) == pytest.approx((1, 1, 1))
+        assert believed(Evidence()).benefit(1) == pytest.approx((0, 0, 0))
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say():
+    """Worlds that are not on the grid; nine of ten intervals must hold the truth, and those after
+    many samples as often as those after few. `python -m bench.learn_simulated` tries more."""
+    rnd, held = random.Random(7), dict[int, list[bool]]({12: [], 40: []})
+    for seed in range(200):
+        law, count = any_law(rnd), (12, 40)[seed % 2]
+        belief = believed(evidence_of(law, (8, 2, 4, 1), count, seed, (0.1, 0.3)[seed // 2 % 2]))
+        for n in (2, 4, 8):
+            _, low, high = belief.throughput(n)
+            held[count].append(low <= n / law(n) <= high)
+    for each in held.values():
+        assert 0.85 <= mean(each) <= 0.96
+
+
+class TestFollowed:
+    def test_newcomers_have_not_waited_for_all_the_others(self):
+        """Four who begin together at a lock: only the fourth waits as all will."""
+        known = Evidence(level=1, run=9)
+        for seconds in (1, 2, 3):
+            known = followed(known, 4, seconds, at_first=seconds)
+        assert known.samples == 0
+        assert followed(known, 4, 4.0, at_first=4).levels[4].mean == pytest.approx(log(4))
+
+    def test_who_queued_among_four_says_nothing_of_six(self):
+        """Two more come while four wait for a lock: those wait no longer for that, though six were
+        there for most of the time."""
+        known = Evidence(level=4, run=9)
+        for at_once in (4.8, 5.65):
+            known = followed(known, at_once, 4.0, at_first=4)
+        known = followed(known, 6, 4.5, at_first=5)
+        assert known.samples == 0
+        assert followed(known, 6, 6.0, at_first=6).levels[6].mean == pytest.approx(log(6))
+
+    def test_a_number_that_changed_meanwhile_says_nothing(self):
+        assert followed(Evidence(level=2, run=5), 2.4, 1.0).samples == 0
+
+
+class TestCpu:
+    def test_no_number_is_faster_than_the_cores(self):
+        """Two cores, one CPU second each: seen with four only, and yet it is known that eight
+        cannot do more."""
+        known = Evidence()
+        for _ in range(4):
+            known = seen(known, 4, 2.0, cores=0.5)
+        unbound = Evidence({4: known.levels[4]._replace(cores=0.0)})
+        assert min(believed(unbound).times(8)) < 0.3
+        assert min(believed(known).times(8)) > 0.45
+
+
+class TestClaims:
+    def test_count_while_there_is_nothing_better(self):
+        assert believed(Evidence(), Claimed(0.7)).benefit(4).mean == pytest.approx(0.7, abs=0.1)
+        assert believed(Evidence(), Claimed(0.0)).benefit(4).mean == pytest.approx(0, abs=0.15)
+        assert believed(Evidence(), Claimed(-0.5)).benefit(4).mean < 0
+
+    def test_evidence_overrides_them(self):
+        known = evidence_of(WORLDS["lock"], (1, 2, 4), 60)
+        assert believed(known, Claimed(0.75)).benefit(4).mean < 0.1
+        known = evidence_of(WORLDS["sleep"], (1, 2, 4), 60)
+        assert believed(known, Claimed(0.0)).benefit(4).mean > 0.6
+
+
+class TestChange:
+    def test_is_noticed_after_a_few(self):
+        before = evidence_of(WORLDS["sleep"], (8,), 40)
+        after = evidence_of(WORLDS["lock"], (8,), 3, known=before)
+        assert (before.changes, after.changes) == (0, 1)
+        assert not after.levels
+
+    def test_what_ran_through_it_counts_for_neither_world(self):
+        known = evidence_of(WORLDS["sleep"], (8,), 40)
+        known = evidence_of(WORLDS["lock"], (8,), 3, known=known)._replace(level=8)
+        for _ in range(8):
+            known = followed(known, 8, 30.0)
+        assert not known.levels
+        assert followed(known, 8, 80.0).levels[8].mean == pytest.approx(log(80))
+
+    def test_what_is_usual_at_another_level_says_nothing_of_this(self):
+        """Alone nothing shows that a lock is gone: what is odd are the rare looks at two."""
+        known = evidence_of(WORLDS["lock"], (1, 2), 40)
+        assert evidence_of(WORLDS["lock"], (1,), 9, known=known).changes == 0
+        assert evidence_of(WORLDS["sleep"], (2,), 3, known=known).changes == 1
+
+    def test_what_a_look_has_just_shown_is_of_the_new_world(self):
+        """Nobody has to wait at two for what two have already told."""
+        known = evidence_of(WORLDS["lock"], (1, 2), 40)._replace(level=1, run=9)
+        for _ in range(4):
+            known = followed(known, 2, 10.0)
+        assert known.changes == 1
+        assert known.levels[2].mean == pytest.approx(log(10)) and known.run == 4
+
+    def test_those_in_doubt_do_not_spoil_what_they_are_held_against(self):
+        """Where durations vary a lot it takes more than a few to tell, and those few must not
+        become what is usual meanwhile."""
+        found = 0
+        for seed in range(100):
+            known = evidence_of(WORLDS["lock"], (2,), 6, seed, 0.3)
+            known = evidence_of(WORLDS["lock"], (1,), 15, 100 + seed, 0.3, known)
+            known = evidence_of(WORLDS["sleep"], (2,), 8, 200 + seed, 0.3, known)
+            found += known.changes > 0
+        assert found > 42  # 36 if they did
+
+    def test_nobody_is_quicker_among_more(self):
+        """Three were never seen, but two took twice as long alone: the lock is gone."""
+        known = evidence_of(WORLDS["lock"], (1, 2), 40)
+        assert evidence_of(WORLDS["lock"], (3,), 4, known=known).changes == 0
+        assert evidence_of(WORLDS["sleep"], (3,), 4, known=known).changes == 1
+
+    def test_two_larger_numbers_tell_what_a_smaller_one_takes_at_least(self):
+        """Nor were fewer than three; but one more never costs less than the one before."""
+        known = evidence_of(WORLDS["lock"], (4, 6), 40)
+        assert evidence_of(WORLDS["lock"], (3,), 4, known=known).changes == 0
+        assert evidence_of(WORLDS["sleep"], (3,), 4, known=known).changes == 1
+
+    def test_one_may_be_of_another_world(self):
+        """That is no change yet, but a reason to stay where it was seen."""
+        known = evidence_of(WORLDS["lock"], (1, 4), 40)
+        assert not is_in_doubt(seen(known, 4, 40.0))
+        known = seen(seen(known, 4, 10.0), 4, 40.0)
+        assert is_in_doubt(known) and not known.changes
+
+    def test_those_of_another_world_do_not_hide_it(self):
+        """What stands out counts for little, or everything would seem usual afterwards."""
+        known = evidence_of(WORLDS["lock"], (1, 4), 40)
+        known = evidence_of(WORLDS["lock"], (1,), 9, known=seen(known, 4, 10.0))
+        assert evidence_of(WORLDS["sleep"], (4,), 3, known=known).changes == 1
+
+    def test_luck_is_seldom_taken_for_one(self):
+        """Of types that vary by half, one in thirty within a hundred samples."""
+        found = 0
+        for seed in range(150):
+            rnd, known = random.Random(seed), Evidence()
+            law = any_law(rnd)
+            while known.samples < 100 and not known.changes:
+                n = rnd.choice((1, 2, 3, 4, 6, 8))
+                for _ in range(rnd.randint(n, n + 8)):
+                    known = followed(known, n, law(n) * rnd.lognormvariate(0, 0.5))
+            found += known.changes > 0
+        assert found < 10, found
+
+    def test_one_that_stands_out_is_not_one(self):
+        known = evidence_of(WORLDS["sleep"], (8,), 40)
+        known = seen(known, 8, 500.0)
+        known = evidence_of(WORLDS["sleep"], (8,), 10, known=known)
+        assert known.changes == 0
+
+    def test_old_samples_fade(self):
+        known = evidence_of(WORLDS["cpu"], (4,), 10)
+        weight = known.levels[4].weight
+        known = evidence_of(WORLDS["cpu"], (2,), 50, known=known)
+        assert known.levels[4].weight < 0.6 * weight
+        assert 4 not in evidence_of(WORLDS["cpu"], (2,), 600, known=known).levels
+
+    def test_durations_of_nothing_do_no_harm(self):
+        known = seen(seen(Evidence(), 0.0, 0.0), 10_000, 1e9)
+        assert believed(known).throughput(2).mean > 0

@@ -1,0 +1,70 @@
+"""Which events a rule asks for, what its notices say, when they are tried again."""
+
+from __future__ import annotations
+
+import pytest
+
+from hypervisor.notifications.notice import (
+    LONGEST_SAID,
+    LONGEST_WAIT,
+    MOST_DATA,
+    Rule,
+    asks_for,
+    is_due,
+    of_event,
+    wait_after,
+    word_of,
+)
+from hypervisor.queue.event import Event
+
+RULE = Rule("r", ("failed",), seen=5)
+
+
+def event(seq=6, kind="fail", task="t", batch="b", state: str | None = "failed", data=None):
+    return Event(seq, 0, kind, task, batch, 1, state, "me", data)
+
+
+def test_what_an_event_is_called():
+    assert word_of(event()) == "failed"
+    assert word_of(event(task="")) is None, "a batch does not fail"
+    assert word_of(event(state="active")) is None
+    assert word_of(event(kind="budget", task="", state=None)) == "budget"
+    assert word_of(event(kind="claim", state=None)) is None
+
+
+@pytest.mark.parametrize(
+    "rule, number, wanted",
+    [
+        (RULE, 6, True),
+        (RULE, 5, False),  # it is as old as the rule, or was looked at
+        (RULE, 4, False),
+        (RULE._replace(on=("done",)), 6, False),
+        (RULE._replace(batch="b", type="task"), 6, True),
+        (RULE._replace(batch="c"), 6, False),
+        (RULE._replace(type="mail"), 6, False),
+    ],
+)
+def test_which_events_a_rule_asks_for(rule, number, wanted):
+    assert asks_for(rule, "failed", event(number), "task") == wanted
+
+
+def test_what_a_notice_says():
+    assert of_event(RULE, "budget", event(task=""), None, "b").data["said"] == "budget"
+    told = of_event(RULE, "failed", event(data={"reason": "no disk"}), None, "b")
+    assert told.data["said"] == "no disk" and told.data["data"] == {"reason": "no disk"}
+    long = of_event(RULE, "failed", event(data={"said": "x" * 2 * MOST_DATA}), None, "b")
+    assert long.data["data"] is None and len(long.data["said"]) == LONGEST_SAID
+
+
+def test_waits_grow_to_an_end():
+    waits = [wait_after(failures) for failures in range(1, 60)]
+    assert waits == sorted(waits) and waits[1] == 2 * waits[0] and waits[-1] == LONGEST_WAIT
+
+
+@pytest.mark.parametrize(
+    "due, is_it",
+    [(0, True), (100, True), (101, False), (100 + LONGEST_WAIT, False), (101 + LONGEST_WAIT, True)],
+)
+def test_when_it_is_tried_again(due, is_it):
+    """A time further off than any wait was written before a clock was put back."""
+    assert is_due(due, 100) == is_it

@@ -1,0 +1,172 @@
+"""A worker at its bench: a real store, and a runner that does as the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from hypervisor.queue.attempt import Ended
+from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.lease import Worker as Identity
+from hypervisor.queue.task import NewTask, TaskFilter
+from hypervisor.resources.host import LocalHost
+from hypervisor.runs.config import Settings
+from hypervisor.runs.outputs.files import Outputs
+from hypervisor.runs.spec import RunSpec, Vital, spec_data
+from hypervisor.runs.worker import GLANCE, Worker
+from hypervisor.store.ledger import Ledger
+from hypervisor.store.sqlite import SqliteDatabase
+
+WELL = Ended(0, None, 0.25, 12 << 20)
+ME = Identity("me", "worker-1", "host", "boot", 1, 10)
+
+
+class HasStore(Protocol):
+    store: Ledger
+
+
+Made = TypeVar("Made", bound=HasStore)
+
+
+@contextmanager
+def closed_after(make: Callable[..., Made]) -> Iterator[Callable[..., Made]]:
+    """Makes things that have a store, and closes all of these stores in the end."""
+    made: list[Made] = []
+
+    def maker(**how: Any) -> Made:
+        made.append(make(len(made), **how))
+        return made[-1]
+
+    try:
+        yield maker
+    finally:
+        for each in made:
+            each.store.close()
+
+
+class Script:
+    """A runner for which each item says what happens: a list of what `wait` answers.
+
+    A callable is called first and its answer taken. Whatever happens is logged. The worker
+    is told to drain as soon as it has nothing to do.
+    """
+
+    def __init__(self, log):
+        self.log = log
+        self.asked = ""
+        self.leader = 77
+        self.hopeless: str | None = None
+        self.items: dict[str, list[Any]] = {}
+        self.left = 0
+        self.memory = 0
+        self._answers: list[Any] = []
+
+    def start(self, item, token, output):
+        self.log.append(f"start {item.text}")
+        self._answers = list(self.items.get(item.text, [WELL]))
+        if isinstance(self._answers[0], OSError):
+            raise self._answers[0]
+
+    def wait(self, seconds):
+        if seconds == GLANCE and not isinstance(self._answers[0], Ended):
+            return None
+        answer = self._answers.pop(0)
+        return answer() if callable(answer) else answer
+
+    def stop(self, grace):
+        self.log.append("stop")
+        return Ended(None, 15, 0.5, 0)
+
+    def clear(self, grace):
+        return self.left
+
+    def vital(self):
+        return Vital(0.0, self.memory, 0, 1)
+
+    def exact_memory(self):
+        return self.memory
+
+    def settle_in(self):
+        self.log.append("settle in")
+
+    def pause(self, seconds):
+        self.asked = self.asked or "drain"
+
+    def close(self):
+        self.log.append("close")
+
+
+class Journal:
+    def __init__(self, log):
+        self.log = log
+
+    def starting(self, token):
+        self.log.append("journal start")
+
+    def leader(self, pid, start):
+        self.log.append(f"journal leader {pid}")
+
+    def ended(self, verdict):
+        self.log.append(f"journal {verdict.event}")
+
+    def clear(self):
+        self.log.append("journal clear")
+
+    def remove(self):
+        self.log.append("journal remove")
+
+
+class Bench:
+    """Items that behave as scripted, and the worker that does them."""
+
+    kind: type[Script] = Script
+
+    def __init__(self, folder, settings=None, **spec):
+        self.store = Ledger(SqliteDatabase(str(folder / "store.db"), relaxed=True))
+        self.log: list[str] = []
+        self.runner: Any = self.kind(self.log)
+        self.settings = settings or Settings()
+        self.outputs = Outputs(str(folder))
+        self.spec = self.described(**spec)
+        launcher: Any = None
+        equipment = Equipment(launcher, self.outputs, self.settings)
+        self.hv = Context(self.store, LocalHost(), "tester", 0, lambda: equipment)
+        self.batch = self.store.declare("b", spec_data(self.spec), "t").id
+        self._next = self.store.now() - 1000
+
+    def described(self, **spec):
+        return RunSpec("/", ("true",), **spec)
+
+    def item(self, text, *answers, data=None, **more):
+        """An item, and what `wait` will answer for it; by default that it ended well."""
+        if answers:
+            self.runner.items[text] = list(answers)
+        task = NewTask(text, type="run", data={"item": text, **(data or {})}, **more)
+        self._next += 1  # tasks of one moment come in no order
+        return self.store.add([task], "b", "t", self._next).ids[0]
+
+    def work(self):
+        worker = Worker(
+            self.hv,
+            ME,
+            self.batch,
+            self.spec,
+            self.runner,
+            Journal(self.log),
+            self.outputs,
+            self.settings,
+        )
+        worker.run()
+        return self
+
+    def outcomes(self):
+        """The outcomes of each task's attempts, by title."""
+        tasks = self.store.list_tasks(TaskFilter(), 1000)
+        return {t.title: [a.outcome for a in self.store.detail(t.id).attempts] for t in tasks}
+
+    def began(self):
+        return [line.split()[1] for line in self.log if line.startswith("start ")]
+
+    def events(self, *kinds):
+        return [event for event in self.store.events(0, 10_000) if event.kind in kinds]
