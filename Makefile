@@ -3,20 +3,23 @@
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-long test-agents lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage bench-learn bench-hive clean dev bench-deps
+.PHONY: help test coverage test-long test-agents lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage bench-learn bench-hive clean dev bench-deps
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
 
 test: dev ## Run all tests, PostgreSQL included
-	$(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	@sh scripts/test.sh
 	@sh scripts/tested.sh --note
+
+coverage: dev ## Run all tests and print what they miss
+	@sh scripts/test.sh --cov --cov-report=term
 
 test-long: dev ## Run all tests, the ones that take minutes included
 	$(PY) -m pytest --long
 
 test-agents: dev ## Run the real agent CLIs (pinned, from npm) against a scripted model
-	@sh scripts/agents.sh $(PY) -m pytest -n 5 --dist worksteal --durations=20 tests/agents --agents -m agents
+	@sh scripts/agents.sh $(PY) -m pytest -n 4 --dist worksteal --durations=20 tests/agents/real --agents -m agents
 
 lint: dev ## Check style, types and import rules
 	$(PY) -m ruff check .
@@ -58,7 +61,7 @@ bench-hive: bench-deps ## Recall among 100,000 findings
 	$(PY) -m bench.hive
 
 clean: ## Remove .venv, caches and build output
-	rm -rf .venv .venv.lock .venv.log .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv.lock .venv.log .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	find src tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 dev:
