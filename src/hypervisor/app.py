@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hypervisor.core.places import Places
-    from hypervisor.ports import ActionFiles, AgentAdapter, Store
+    from hypervisor.ports import ActionFiles, AgentAdapter
     from hypervisor.queue.context import Context, Equipment
+    from hypervisor.store.database import Database
 
 FOLDER = ".hypervisor"
 FILE = "store.db"
@@ -85,7 +86,7 @@ def _supervise(store: str | None, each_tick: Callable[[str], None]) -> int:
     return background.supervise(False, store, each_tick)
 
 
-def _equipment(given: str, store: Store) -> Equipment:
+def _equipment(given: str, store: Database) -> Equipment:
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.batches.files import BatchFiles
     from hypervisor.core.places import places_of
@@ -99,7 +100,7 @@ def _equipment(given: str, store: Store) -> Equipment:
 
     is_url, where = "://" in given, store.where
     folder = None if is_url else os.path.dirname(where)
-    places = places_of(where, folder, store.identity(), LocalHost().boot())
+    places = places_of(where, folder, _identity(store), LocalHost().boot())
     settings = settings_from(_config(places.data))
     launcher = LocalLauncher(given if is_url else where, places)
     return Equipment(
@@ -114,6 +115,13 @@ def _equipment(given: str, store: Store) -> Equipment:
         secret=lambda name: _secret(places.data, name),
         homes=AgentHomes(places.data),
     )
+
+
+def _identity(store: Database) -> str:
+    from hypervisor.queue.context import NoStore
+    from hypervisor.store.settings import identity
+
+    return store.where if isinstance(store, NoStore) else identity(store)
 
 
 def places_for(store: str) -> Places | None:
@@ -158,18 +166,16 @@ def _action_files(root: str, folder: str) -> ActionFiles:
     return ActionFiles(root, folder)
 
 
-def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Store:
+def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Database:
     from hypervisor.queue.context import NoStore
 
     try:
         return _open(where, create, relaxed)
     except NotFound:
-        return cast("Store", NoStore(_path(where, create=True)))
+        return cast("Database", NoStore(_path(where, create=True)))
 
 
-def _open(where: str, create: bool, relaxed: bool | None) -> Store:
-    from hypervisor.store.ledger import Ledger
-
+def _open(where: str, create: bool, relaxed: bool | None) -> Database:
     if where.startswith(("postgresql://", "postgres://")):
         try:
             from hypervisor.store.postgres import PostgresDatabase
@@ -178,7 +184,7 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
                 "a PostgreSQL store needs psycopg: pip install 'psycopg[binary]' "
                 "(in a checkout: sh scripts/venv.sh cluster)"
             ) from None
-        return Ledger(PostgresDatabase(where, bool(relaxed)))
+        return PostgresDatabase(where, bool(relaxed))
     if "://" in where:
         kind = where.partition("://")[0]
         raise InvalidInput(f"no store of the kind {kind!r}: name a path or a postgresql:// URL.")
@@ -191,7 +197,7 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
             raise NotFound(f"there is no store at {path}. `hv add` makes one.")
         _make_folder(folder)
         _make_private(path)
-    return Ledger(SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed))
+    return SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed)
 
 
 def _path(where: str, create: bool) -> str:

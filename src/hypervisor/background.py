@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.app import connect, locks_folder, places_for, prompts_folder
 from hypervisor.core.errors import InvalidInput, StoreError, StoreFull, StoreGone
+from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ WORKER_NEEDS = (
     "hypervisor.notifications.delivery",
     "hypervisor.agents.homes",
     "hypervisor.queue.claim",
-    "hypervisor.store.ledger",
+    "hypervisor.queue.settle",
     "hypervisor.store.sqlite",
 )
 SUPERVISOR_NEEDS = (
@@ -193,7 +194,7 @@ def work(batch: str, agent: str = "") -> None:
     hv = connect(create=False, pid=os.getpid())
     launcher = hv.launcher
     assert isinstance(launcher, LocalLauncher)
-    spec = spec_from(hv.store.batch(batch).spec)
+    spec = spec_from(hv.store.read(queries.batch, batch).spec)
     me = identity(hv, f"worker-{os.getpid()}", os.getpid())
     given = launcher.environment(batch)
     own = given if given is not None else dict(os.environ)

@@ -17,8 +17,8 @@ from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.ledger import Ledger
 
 NOW = 1_800_000_000_000
 WORKER = Worker("w-1", "worker-1", "here", "boot/1", 11, 100)

@@ -22,11 +22,11 @@ from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from hypervisor.web.rendering import source_hash
 from hypervisor.web.report.charts import Axis, ticks
 from hypervisor.web.report.page import page
+from tests.support.ledger import Ledger
 
 NOW = 1_800_000_000_000
 MARKUP = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

@@ -23,6 +23,7 @@ from hypervisor.notifications.notify import (
     rules,
     try_rule,
 )
+from hypervisor.notifications.sql import notices
 from hypervisor.queue.add import add
 from hypervisor.queue.context import Context, Equipment
 from hypervisor.queue.lane import ClaimFilter
@@ -31,6 +32,7 @@ from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import BATCH, Pause, RunSpec
+from tests.support.intercept import intercept
 
 NOW = 1_800_000_000_000
 ANN = Worker("w-1", "ann", "here", "boot/1", 11, 100)
@@ -384,7 +386,8 @@ class TestRules:
 
     def test_who_comes_second_overwrites_no_address(self, hv, mailbox, monkeypatch):
         add_rule(hv, "chat", ["done"], address="https://first")
-        monkeypatch.setattr(hv.store, "rules", lambda: [])  # as seen just before the first came
+        # as seen just before the first came
+        intercept(monkeypatch, hv.store, notices.rules, lambda really: [])
         with pytest.raises(WrongState):
             add_rule(hv, "chat", ["done"], address="https://second")
         assert mailbox.addresses == {"chat": "https://first"}

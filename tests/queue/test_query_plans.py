@@ -174,7 +174,7 @@ def test_sqlite_uses_the_partial_index_and_scans_no_table(sqlite, name):
 def test_a_plain_turn_on_sqlite_goes_by_index(sqlite, count):
     for statement in fast_path.SQLITE_PROGRAM:
         sqlite.run(statement)
-    sql = fast_path.sqlite_turn(count)
+    sql = fast_path.sqlite_statement(count)
     values = [None] * sql.count("?")
     plan = [row[3] for row in sqlite.query_with("EXPLAIN QUERY PLAN " + sql, values)]
     assert sum("INDEX tasks_ready (lane=?)" in line for line in plan) == count, plan

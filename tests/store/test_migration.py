@@ -18,12 +18,12 @@ from hypervisor.queue.task import NewTask
 from hypervisor.runs.spec import Pause
 from hypervisor.store import migrations, postgres
 from hypervisor.store.dialect import POSTGRES_WORDS, SQLITE_WORDS
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import SCHEMA, VERSION_TABLE, PostgresDatabase
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.queue import invariants
 from tests.support.databases import DATABASES, Postgres, Sqlite
 from tests.support.given import ANN, LEASE, NOW, claim_all
+from tests.support.ledger import Ledger
 
 # What the first version would have written: a batch, three lanes, a claim, a done task.
 OLD_ROWS = [

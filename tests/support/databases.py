@@ -14,9 +14,10 @@ import apsw
 import psycopg
 
 from hypervisor.store import migrations, postgres_checks
-from hypervisor.store.ledger import Ledger
+from hypervisor.store.database import Memories
 from hypervisor.store.postgres import SCHEMA, PostgresDatabase, PostgresSession
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.ledger import Ledger
 
 DATABASES = ("sqlite", "postgres")
 TABLES = (
@@ -176,7 +177,7 @@ class Postgres:
 
     def integrity(self) -> str:
         """What `facts` says about it: `ok` unless rows contradict themselves."""
-        return postgres_checks.integrity(PostgresSession(self._direct))
+        return postgres_checks.integrity(PostgresSession(self._direct, Memories()))
 
     def close(self) -> None:
         self._direct.close()

@@ -109,4 +109,4 @@ def _check_log(found: dict[str, Rows], state: dict[str, str]) -> None:
 
 
 def _database(hv: hypervisor.Hypervisor) -> Any:
-    return hv.store._db  # type: ignore[attr-defined]
+    return hv.store

@@ -8,7 +8,6 @@ from hypervisor.ports.attempts import Journal, Outputs, Runner
 from hypervisor.ports.courier import Courier
 from hypervisor.ports.files import ActionFiles, BatchFiles, TaskFiles
 from hypervisor.ports.host import HostProbe, Launcher
-from hypervisor.ports.store import Store
 
 __all__ = [
     "ActionFiles",
@@ -21,6 +20,5 @@ __all__ = [
     "Launcher",
     "Outputs",
     "Runner",
-    "Store",
     "TaskFiles",
 ]

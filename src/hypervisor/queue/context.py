@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
+from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
     from hypervisor.ports import (
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
         HostProbe,
         Launcher,
         Outputs,
-        Store,
         TaskFiles,
     )
     from hypervisor.queue.lease import Worker
     from hypervisor.runs.config import Settings
+    from hypervisor.store.database import Database
 
 
 class Equipment(NamedTuple):
@@ -46,9 +47,6 @@ class NoStore:
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def identity(self) -> str:
-        return self.where
-
     def close(self) -> None:
         """There is nothing to close."""
 
@@ -61,7 +59,7 @@ class Context:
 
     def __init__(
         self,
-        store: Store,
+        store: Database,
         probe: HostProbe,
         actor: str,
         pid: int = 0,
@@ -84,9 +82,13 @@ class Context:
         """The time by the clock that all users of the store share, in milliseconds."""
         return self.store.now()
 
+    def at(self, now: int | None) -> int:
+        """The time that is passed in, else the time by that clock."""
+        return self.store.now() if now is None else now
+
     def resolve(self, task: str) -> str:
         """The whole id of the task that an id or a unique beginning of one means."""
-        return self.store.resolve(task)
+        return self.store.read(queries.resolve, task)
 
     @property
     def has_store(self) -> bool:
@@ -141,5 +143,5 @@ def batch_id(hv: Context, text: str | None) -> str | None:
     if text is None:
         return None
     if text not in hv.batch_ids:
-        hv.batch_ids[text] = hv.store.batch(validate.text("the batch", text)).id
+        hv.batch_ids[text] = hv.store.read(queries.batch, validate.text("the batch", text)).id
     return hv.batch_ids[text]

@@ -19,9 +19,11 @@ from hypervisor.learning.learner import Learner
 from hypervisor.learning.pools import PER_CORE, AdaptivePools
 from hypervisor.notifications.notifier import Notifier
 from hypervisor.queue.rescue import reap_worker, sweep
+from hypervisor.queue.sql import claims, event_log, queries, readiness
 from hypervisor.resources.admission import Footprint
 from hypervisor.resources.governor import Decision, RunningAttempt
 from hypervisor.resources.staffing import Demand, Pool, staffed
+from hypervisor.runs import sql
 from hypervisor.runs.spec import (
     BATCH,
     LEAST_ROOM,
@@ -32,6 +34,7 @@ from hypervisor.runs.spec import (
     no_room_text,
     spec_from,
 )
+from hypervisor.store import settings
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
@@ -113,7 +116,7 @@ class Supervisor:
         elif self.full_since is not None:
             seconds = (now - self.full_since) // 1000
             said = f"no space left on the disk for {seconds} s; there is room again"
-            self.hv.store.note("trouble", {"said": said}, ACTOR, now=now)
+            self.hv.store.write_unsynced(event_log.note, "trouble", {"said": said}, ACTOR, now)
             self.full_since = None  # last: a disk that takes no event has no room
 
     def disk_is_full(self, now: int) -> None:
@@ -121,7 +124,9 @@ class Supervisor:
         if self.full_since is None:
             self.full_since = now
             with suppress(StoreError):
-                self.hv.store.note("trouble", {"said": self._trouble()}, ACTOR, now=now)
+                self.hv.store.write_unsynced(
+                    event_log.note, "trouble", {"said": self._trouble()}, ACTOR, now
+                )
         self.hv.launcher.tell(self._word(now, Crew((), {}), self._trouble(), 0))
 
     def _trouble(self) -> str:
@@ -146,11 +151,11 @@ class Supervisor:
             release_reduces(self.hv)
 
     def _muster(self, now: int) -> Crew:
-        found = self.hv.store.at_work(self.hv.probe.boot())
+        found = self.hv.store.read(sql.at_work, self.hv.probe.boot())
         gone = [each for each in found if self.hv.probe.is_gone(each.worker)]
         for each in gone:
             reap_worker(self.hv, each.worker, self._held_by(each.worker.id, now), now)
-            self.hv.store.retire(each.worker.id, now)
+            self.hv.store.write_unsynced(sql.retire, each.worker.id, now)
         alive = [each for each in found if each not in gone]
         self.leaving &= {each.worker.id for each in alive}
         for each in alive:
@@ -160,19 +165,23 @@ class Supervisor:
             pid: begun for pid, begun in self.starting.items() if now - begun[1] < STARTING_MS
         }
         by_worker: dict[str, Running] = {}
-        for attempt in self.hv.store.running(None, MOST_SEEN):
+        for attempt in self.hv.store.read(sql.running, None, MOST_SEEN):
             by_worker.setdefault(attempt.worker.id, attempt)
         return Crew(tuple(alive), by_worker)
 
     def _held_by(self, worker: str, now: int) -> list[Holder]:
         """Its journal tells what it had not begun, and is gone once it is buried."""
         boot = self.hv.probe.boot()
-        return [held for held in self.hv.store.holders(boot, now) if held.worker.id == worker]
+        return [
+            held
+            for held in self.hv.store.read(claims.holders, boot, now)
+            if held.worker.id == worker
+        ]
 
     def _ready(self) -> dict[Pool, Ready]:
         """What each pool could claim, best first."""
         found: dict[Pool, Ready] = {}
-        for each in self.hv.store.ready(None):
+        for each in self.hv.store.read(sql.ready, None):
             for name in self.agents.agents_of(each.batch):
                 pool = Pool(each.batch, name)
                 if self.agents.serves(pool) and {*each.requires} <= self.agents.capabilities(pool):
@@ -306,15 +315,17 @@ class Supervisor:
 
     def _setting(self, name: str) -> str | None:
         if name not in self.settings:
-            self.settings[name] = self.hv.store.setting(name)
+            self.settings[name] = self.hv.store.read(settings.setting, name)
         return self.settings[name]
 
     def _spec(self, batch: str) -> RunSpec:
         if batch not in self.specs:
             try:
-                self.specs[batch] = spec_from(self.hv.store.batch(batch).spec)
+                self.specs[batch] = spec_from(self.hv.store.read(queries.batch, batch).spec)
             except InvalidInput as error:  # one batch of another version must not stop the others
-                self.hv.store.pause(Pause(BATCH, batch, str(error), ACTOR, 0))
+                self.hv.store.write(
+                    sql.pause, Pause(BATCH, batch, str(error), ACTOR, 0), self.hv.now()
+                )
                 self.specs[batch] = RunSpec(cwd="", workers=0)
         return self.specs[batch]
 
@@ -326,7 +337,9 @@ class Supervisor:
             worker = next(each.worker for each in crew.workers if each.worker.id == worker_id)
             running = crew.running.get(worker_id)
             if running is not None and decision.alone:
-                self.hv.store.ask_stop(running.task, "fail", decision.sentence, ACTOR, now)
+                self.hv.store.write(
+                    sql.ask_stop, running.task, "fail", decision.sentence, ACTOR, now
+                )
             else:
                 self.leaving.add(worker_id)
                 self.hv.launcher.ask(worker, "stop")
@@ -370,7 +383,7 @@ class Supervisor:
         """A batch whose workers cannot start would be tried for ever."""
         self.false_starts[pool] = 0
         why = "its workers could not start; supervisor.log beside the store says why"
-        self.hv.store.pause(Pause(BATCH, pool.batch, why, ACTOR, 0))
+        self.hv.store.write(sql.pause, Pause(BATCH, pool.batch, why, ACTOR, 0), self.hv.now())
 
     def _tell(self, now: int, decision: Decision, crew: Crew) -> None:
         if self.full_since is None:
@@ -379,7 +392,7 @@ class Supervisor:
             word = self._word(now, crew, self._trouble(), 0)
         self.hv.launcher.tell(word)
         if decision.news:
-            self.hv.store.note("governor", word, ACTOR, now=now)
+            self.hv.store.write_unsynced(event_log.note, "governor", word, ACTOR, now)
 
     def _word(self, now: int, crew: Crew, said: str, target: int) -> dict[str, Any]:
         """What others may know of this host."""
@@ -410,7 +423,7 @@ class Supervisor:
     def _has_work(self, now: int, ready: dict[Pool, Ready]) -> bool:
         free = any(self.agents.rest(pool) is None for pool in ready)
         soon = any(brake.until < now + FAR_AHEAD for brake in self.agents.resting(ready))
-        return free or soon or bool(self.hv.store.due(now + FAR_AHEAD))
+        return free or soon or bool(self.hv.store.read(readiness.any_due, now + FAR_AHEAD))
 
     def is_needed(self, now: int) -> bool:
         """Whether there is work after all, asked when it is about to leave."""

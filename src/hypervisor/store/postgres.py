@@ -14,18 +14,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, Concatenate, NoReturn
 
 import psycopg
 from psycopg import errors as pg
 from psycopg.types.numeric import Int8Dumper
 
-from hypervisor.core.errors import StoreBroken, StoreNewer, StoreReadOnly, StoreUnavailable
-from hypervisor.queue.sql import event_log
-from hypervisor.queue.sql.fast_path import Plain
-from hypervisor.queue.sql.postgres_fast_path import LANE, LOWEST, Floors, Turns, teach
+from hypervisor.core.errors import StoreBroken, StoreNewer, StoreUnavailable
 from hypervisor.store import migrations, postgres_checks
-from hypervisor.store.database import Answer, Row, Session, Statement, refuse_after_fork
+from hypervisor.store.database import (
+    Answer,
+    Given,
+    Memories,
+    NotInstalled,
+    Program,
+    Row,
+    Session,
+    Statement,
+    flush_events,
+    refuse_after_fork,
+)
 from hypervisor.store.dialect import (
     POSTGRES_BITMAPS,
     POSTGRES_HEADS,
@@ -35,6 +43,7 @@ from hypervisor.store.dialect import (
     POSTGRES_WORDS,
 )
 from hypervisor.store.postgres_errors import translated, without_secrets
+from hypervisor.store.postgres_prepared import PreparedStatement
 
 # A lost connection is told by our own error; unless an application wants to
 # know more, psycopg shall not write a second line about it.
@@ -85,9 +94,10 @@ class PostgresSession:
     skip_locked = " FOR UPDATE OF t SKIP LOCKED"
     wait_locked = " FOR UPDATE OF t"
 
-    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+    def __init__(self, connection: psycopg.Connection[Row], memories: Memories) -> None:
         self._connection = connection
         self.pending: list[Row] = []
+        self.memories = memories
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._execute(sql, values).fetchall()
@@ -120,7 +130,7 @@ class PostgresSession:
         )
 
     def heads(self, lanes: Sequence[int]) -> list[Row]:
-        return self.rows(POSTGRES_HEADS, (list(lanes), [LOWEST] * len(lanes)))
+        return self.rows(POSTGRES_HEADS, (list(lanes), [0] * len(lanes)))
 
     def index_words(self, number: int, words: Sequence[str]) -> None:
         self.run(POSTGRES_INDEX_WORDS, (number, list(words)))
@@ -159,33 +169,66 @@ class PostgresDatabase:
         self._mutex = threading.RLock()
         self._process = os.getpid()
         self._connection: psycopg.Connection[Row] | None = None
-        self._may_program = True
-        self._floors = Floors()
+        self._prepared: dict[str, PreparedStatement] = {}
+        self.memories = Memories()
+        self.writes = 0  # how many transactions this process has begun
         self._clock: tuple[float, float] = (0.0, 0.0)
         self.where = without_secrets(url)
         self._prepare_schema()
 
-    def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
+    def read(
+        self,
+        query: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
         with self._mutex:
-            self._floors.forget()
-            return self._transaction(work)
+            return self._transaction(
+                lambda session: query(session, *args, **options),
+                "ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            )
 
-    def turn(self, plain: Plain) -> Row | None:
+    def write(
+        self,
+        change: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
         with self._mutex:
-            while self._may_program:
-                try:
-                    return self._turn(plain)
-                except (pg.DeadlockDetected, pg.SerializationFailure):
-                    return None  # the general way knows how to try again
-                except pg.UndefinedFunction:
-                    self._program()
-        return None
+            self.writes += 1
+            try:
+                return self._transaction(lambda session: change(session, *args, **options))
+            except BaseException:
+                self.memories.rolled_back()
+                raise
 
-    def read(self, work: Callable[[Session], Answer]) -> Answer:
+    write_unsynced = write
+
+    def run(self, program: Program) -> Row | None:
+        return program.on_postgres(self)
+
+    def run_prepared(self, name: str, sql: str, values: Row) -> Row | None:
+        """Run one prepared statement as a transaction of its own and return its JSON array. None:
+        it returned null, or lost to a rival. NotInstalled: it calls a function that is missing."""
         with self._mutex:
-            return self._transaction(work, "ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:  # the hottest path: a context manager would be felt
+                connection = self._connected()
+                prepared = self._prepared.get(name)
+                if prepared is None:
+                    prepared = self._prepared[name] = PreparedStatement(connection, name, sql)
+                return prepared.run(values)
+            except (pg.DeadlockDetected, pg.SerializationFailure):
+                self._roll_back()
+                return None
+            except pg.UndefinedFunction:
+                self._roll_back()
+                raise NotInstalled from None
+            except BaseException as error:
+                self._fail(error)
 
-    def events(self, since: int, limit: int) -> list[Row]:
+    def event_rows(self, since: int, limit: int) -> list[Row]:
         """Events get their number when they are first read, after their commit: numbers
         drawn before it could show up behind a reader that has already passed them."""
 
@@ -264,9 +307,9 @@ class PostgresDatabase:
                 try:
                     if mode:
                         connection.execute(f"BEGIN {mode}")
-                    session = PostgresSession(connection)
+                    session = PostgresSession(connection, self.memories)
                     answer = work(session)
-                    event_log.flush(session)
+                    flush_events(session)
                     if mode:
                         connection.execute("COMMIT")
                 except BaseException:
@@ -289,28 +332,6 @@ class PostgresDatabase:
         if told is error:
             raise error
         raise told from error
-
-    def _turn(self, plain: Plain) -> Row | None:
-        given, lanes, held, latest = plain
-        floors = self._floors.of(lanes, given[0])
-        try:  # the hottest path: a context manager would be felt
-            self._connected()
-            row = self._turns.take((*given, _array(lanes), _array(floors), *held, latest))
-        except BaseException as error:
-            self._fail(error)
-        if row is None:
-            return None
-        *following, rank = row
-        if rank is not None:
-            self._floors.raise_to(following[LANE], rank)
-        return tuple(following)
-
-    def _program(self) -> None:
-        """Teach the database the plain turn, if we may."""
-        try:
-            self._transaction(teach)
-        except StoreReadOnly:
-            self._may_program = False
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -335,7 +356,7 @@ class PostgresDatabase:
             if self._relaxed:
                 connection.execute("SET synchronous_commit TO off")
             self._connection = connection
-            self._turns = Turns(connection)
+            self._prepared = {}
         return self._connection
 
     def _prepare_schema(self) -> None:
@@ -362,10 +383,6 @@ class PostgresDatabase:
                 f"{self.where} keeps text as {encoding}, which not all text fits into. Nothing was "
                 "changed; make a database with: createdb --encoding=UTF8 --template=template0."
             )
-
-
-def _array(numbers: Sequence[int]) -> str:
-    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _version(session: Session) -> int:

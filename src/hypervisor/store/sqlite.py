@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Concatenate
 
 import apsw
 
@@ -27,10 +27,20 @@ from hypervisor.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.queue.sql import event_log, fast_path
 from hypervisor.store import migrations
 from hypervisor.store.clock import Clocks, HostClocks, StoreClock
-from hypervisor.store.database import Answer, Conflict, Row, Session, Statement, refuse_after_fork
+from hypervisor.store.database import (
+    Answer,
+    Conflict,
+    Given,
+    Memories,
+    Program,
+    Row,
+    Session,
+    Statement,
+    flush_events,
+    refuse_after_fork,
+)
 from hypervisor.store.dialect import (
     SQLITE_HEAD,
     SQLITE_INDEX_WORDS,
@@ -61,9 +71,10 @@ class SqliteSession:
     skip_locked = ""
     wait_locked = ""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, memories: Memories) -> None:
         self._cursor = connection.cursor()
         self.pending: list[Row] = []
+        self.memories = memories
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._cursor.execute(sql, values).fetchall()
@@ -115,6 +126,7 @@ class SqliteDatabase:
 
     def __init__(self, path: str, relaxed: bool = False, clocks: Clocks | None = None) -> None:
         self.where = path
+        self.memories = Memories()
         self._relaxed = relaxed
         self._mutex = threading.RLock()
         self._process = os.getpid()
@@ -124,7 +136,7 @@ class SqliteDatabase:
         self._log_tried = 0
         self._log = _Log()
         self._notes = Notes(path)
-        self._programmed = False
+        self._set_up: set[tuple[str, ...]] = set()
         self._clock = StoreClock(self, clocks or HostClocks())
         _keep_freed_memory()
         _refuse_network_file_system(path)
@@ -146,39 +158,59 @@ class SqliteDatabase:
             file = os.stat(path)
             self._location = f"{file.st_dev}:{file.st_ino}"
             self._lock.open()
-            self._session = SqliteSession(self._connection)
+            self._session = SqliteSession(self._connection, self.memories)
             if version < migrations.VERSION:
                 self.write(self._migrate)
         except BaseException:
             self.close()
             raise
 
-    def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
+    def read(
+        self,
+        query: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
         refuse_after_fork(self._process)
         with self._mutex, self._errors:
-            self._lock.take()
+            self.check_present()
+            self._connection.execute("BEGIN")
             try:
-                answer = self._transaction(work)
-                self._note_log()
+                return query(self._session, *args, **options)
             finally:
-                self._lock.release()
-            if durable and not self._relaxed:
-                self._sync()
-            self.check_present()  # last: a change to a file that is gone is not kept
-            self._empty_log()
-            return answer
+                self._connection.execute("COMMIT")
 
-    def turn(self, plain: fast_path.Plain) -> Row | None:
-        """As a statement of its own, a turn holds the lock no longer than it takes to run."""
+    def write(
+        self,
+        change: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
+        return self._write(lambda session: change(session, *args, **options), True)
+
+    def write_unsynced(
+        self,
+        change: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
+        return self._write(lambda session: change(session, *args, **options), False)
+
+    def run(self, program: Program) -> Row | None:
+        return program.on_sqlite(self)
+
+    def run_alone(self, set_up: tuple[str, ...], sql: str, values: Sequence[Any]) -> list[Row]:
+        """Run one statement as a transaction of its own: the write lock is held no longer than
+        the statement takes. `set_up` is run once per connection."""
         refuse_after_fork(self._process)
-        sql = fast_path.sqlite_turn(len(plain.lanes))
-        given, lanes, held, latest = plain
-        values = (*given, *lanes, *held, *lanes, held.task, latest)
         with self._mutex, self._errors:
-            if not self._programmed:
-                for statement in fast_path.SQLITE_PROGRAM:
+            if set_up not in self._set_up:
+                for statement in set_up:
                     self._connection.execute(statement)
-                self._programmed = True
+                self._set_up.add(set_up)
             self._lock.take()
             try:
                 rows = self._session.rows(sql, values)
@@ -189,19 +221,28 @@ class SqliteDatabase:
                 self._sync()
             self.check_present()
             self._empty_log()
-        return rows[0] if rows else None
+        return rows
 
-    def read(self, work: Callable[[Session], Answer]) -> Answer:
+    def _write(self, work: Callable[[Session], Answer], durable: bool) -> Answer:
         refuse_after_fork(self._process)
         with self._mutex, self._errors:
-            self.check_present()
-            self._connection.execute("BEGIN")
             try:
-                return work(self._session)
-            finally:
-                self._connection.execute("COMMIT")
+                self._lock.take()
+                try:
+                    answer = self._transaction(work)
+                    self._note_log()
+                finally:
+                    self._lock.release()
+                if durable and not self._relaxed:
+                    self._sync()
+                self.check_present()  # last: a change to a file that is gone is not kept
+            except BaseException:
+                self.memories.rolled_back()
+                raise
+            self._empty_log()
+            return answer
 
-    def events(self, since: int, limit: int) -> list[Row]:
+    def event_rows(self, since: int, limit: int) -> list[Row]:
         return self.read(lambda s: s.rows(EVENTS, (since, limit)))
 
     def check_present(self) -> None:
@@ -253,7 +294,7 @@ class SqliteDatabase:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             answer = work(self._session)
-            event_log.flush(self._session)
+            flush_events(self._session)
             self._connection.execute("COMMIT")
             return answer
         except BaseException:

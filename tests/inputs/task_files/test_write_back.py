@@ -17,9 +17,9 @@ from hypervisor.runs import run as running
 from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.runs.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
+from tests.support.ledger import Ledger
 
 TEXT = b"---\r\n# mine\r\nstatus: todo # later\r\ntags: [a,  b]\r\n---\r\nBody\r\n"
 
