@@ -12,7 +12,8 @@ from hypervisor.hive.sql import findings, search
 from hypervisor.queue.sql import agent_claims, claims, exclusive_keys, fast_path, lanes, readiness
 from hypervisor.runs import sql as running
 from hypervisor.store.dialect import POSTGRES_HEADS, POSTGRES_MATCHING, SQLITE_HEAD
-from hypervisor.store.postgres import SETTINGS, PostgresSession, numbered
+from hypervisor.store.postgres import SETTINGS
+from hypervisor.store.postgres_session import PostgresSession, numbered
 from tests.support.databases import Postgres, Sqlite
 
 

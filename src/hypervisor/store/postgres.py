@@ -11,9 +11,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import Any, Concatenate, NoReturn
 
 import psycopg
@@ -21,7 +20,7 @@ from psycopg import errors as pg
 from psycopg.types.numeric import Int8Dumper
 
 from hypervisor.core.errors import StoreBroken, StoreNewer, StoreUnavailable
-from hypervisor.store import migrations, postgres_checks
+from hypervisor.store import postgres_checks, schema
 from hypervisor.store.database import (
     Answer,
     Given,
@@ -30,20 +29,15 @@ from hypervisor.store.database import (
     Program,
     Row,
     Session,
-    Statement,
     flush_events,
     refuse_after_fork,
 )
 from hypervisor.store.dialect import (
-    POSTGRES_BITMAPS,
-    POSTGRES_HEADS,
-    POSTGRES_INDEX_WORDS,
-    POSTGRES_MATCHING,
-    POSTGRES_UNINDEX_WORDS,
     POSTGRES_WORDS,
 )
 from hypervisor.store.postgres_errors import translated, without_secrets
 from hypervisor.store.postgres_prepared import PreparedStatement
+from hypervisor.store.postgres_session import PostgresSession
 
 # A lost connection is told by our own error; unless an application wants to
 # know more, psycopg shall not write a second line about it.
@@ -75,89 +69,6 @@ WHERE seq > ? ORDER BY seq LIMIT ?
 """
 VERSION_TABLE = "CREATE TABLE schema_version (version BIGINT NOT NULL)"
 MOST_NUMBERED = 10_000
-FEW = 20
-FROM_ARRAYS = {
-    table: f"SELECT * FROM unnest({', '.join(f'?::{kind}[]' for _, kind in columns)})"
-    for table, columns in migrations.COLUMNS.items()
-}
-
-
-@lru_cache(maxsize=1000)
-def numbered(sql: str) -> bytes:
-    """`?` placeholders as PostgreSQL numbers them."""
-    first, *rest = sql.split("?")
-    return (first + "".join(f"${i}{part}" for i, part in enumerate(rest, 1))).encode()
-
-
-class PostgresSession:
-    for_update = " FOR UPDATE"
-    skip_locked = " FOR UPDATE OF t SKIP LOCKED"
-    wait_locked = " FOR UPDATE OF t"
-
-    def __init__(self, connection: psycopg.Connection[Row], memories: Memories) -> None:
-        self._connection = connection
-        self.pending: list[Row] = []
-        self.memories = memories
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._execute(sql, values).fetchall()
-
-    def run(self, sql: str, values: Sequence[Any] = ()) -> None:
-        self._execute(sql, values)
-
-    def run_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
-        for row in values:
-            self._execute(sql, row)
-
-    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        if rows:
-            self._execute(*_insertion(table, rows))
-
-    def together(
-        self, statements: Sequence[Statement], inserts: Sequence[tuple[str, Sequence[Row]]] = ()
-    ) -> list[Row]:
-        """One statement with the others as its WITH clauses: one round trip for all."""
-        parts = [_insertion(table, rows) for table, rows in inserts if rows] + list(statements)
-        *others, (last, last_values) = parts
-        clauses = ", ".join(f"w{i} AS ({sql})" for i, (sql, _) in enumerate(others))
-        values = [value for _, part in others for value in part] + list(last_values)
-        cursor = self._execute(f"WITH {clauses} {last}" if clauses else last, values)
-        return cursor.fetchall() if "RETURNING" in last else []
-
-    def lock(self, name: str) -> None:
-        self._execute(
-            "SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (migrations.APPLICATION_ID, name)
-        )
-
-    def heads(self, lanes: Sequence[int]) -> list[Row]:
-        return self.rows(POSTGRES_HEADS, (list(lanes), [0] * len(lanes)))
-
-    def index_words(self, number: int, words: Sequence[str]) -> None:
-        self.run(POSTGRES_INDEX_WORDS, (number, list(words)))
-
-    def unindex_words(self, number: int) -> None:
-        self.run(POSTGRES_UNINDEX_WORDS, (number,))
-
-    def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
-        found = " & ".join(f"({' | '.join(map(repr, group))})" for group in groups)
-        self.run(POSTGRES_BITMAPS)
-        return [row[0] for row in self.rows(POSTGRES_MATCHING, (found, limit))]
-
-    def _execute(self, sql: str, values: Sequence[Any]) -> psycopg.RawCursor[Row]:
-        cursor = psycopg.RawCursor(self._connection)
-        cursor.execute(numbered(sql), values)
-        return cursor
-
-
-def _insertion(table: str, rows: Sequence[Sequence[Any]]) -> Statement:
-    if len(rows) > FEW:
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        return f"{migrations.INTO[table]} {FROM_ARRAYS[table]}", columns
-    # plain values are cheaper to send than arrays
-    row = f"({', '.join('?' * len(rows[0]))})"
-    return f"{migrations.INTO[table]} VALUES {', '.join([row] * len(rows))}", [
-        v for each in rows for v in each
-    ]
 
 
 class PostgresDatabase:
@@ -363,12 +274,12 @@ class PostgresDatabase:
         version = self._transaction(_version)
         if version == 0:
             self._refuse_encoding()
-        if 0 <= version < migrations.VERSION:
+        if 0 <= version < schema.VERSION:
             version = self._transaction(_migrate)
-        if version > migrations.VERSION:
+        if version > schema.VERSION:
             raise StoreNewer(
                 f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
-                f"knows {migrations.VERSION}). Nothing was changed; upgrade Hypervisor."
+                f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
             )
         if version == -1:
             raise StoreBroken(
@@ -405,13 +316,13 @@ def _migrate(session: Session) -> int:
     session.lock("migrate")
     session.run(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     version = _version(session)
-    if not 0 <= version < migrations.VERSION:
+    if not 0 <= version < schema.VERSION:
         return version
     if version == 0:
         session.run(VERSION_TABLE)
         session.run("INSERT INTO schema_version (version) VALUES (0)")
-    for number in range(version + 1, migrations.VERSION + 1):
-        for statement in migrations.statements(number, POSTGRES_WORDS):
+    for number in range(version + 1, schema.VERSION + 1):
+        for statement in schema.statements(number, POSTGRES_WORDS):
             session.run(statement)
-    session.run("UPDATE schema_version SET version = ?", (migrations.VERSION,))
-    return migrations.VERSION
+    session.run("UPDATE schema_version SET version = ?", (schema.VERSION,))
+    return schema.VERSION

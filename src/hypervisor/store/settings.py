@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hypervisor.store.database import Database, Session
 
-STORE_ID = "store id"  # drawn when a store is made, see `migrations.py`
+STORE_ID = "store id"  # drawn when a store is made, see `migrations/`
 GET = "SELECT value FROM settings WHERE name = ?"
 LIKE = "SELECT name, value FROM settings WHERE substr(name, 1, length(?)) = ?"
 SET = """

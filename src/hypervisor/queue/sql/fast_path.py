@@ -34,7 +34,7 @@ from hypervisor.queue.sql.settlement import (
 from hypervisor.queue.task import Task
 from hypervisor.store.database import Row
 from hypervisor.store.dialect import POSTGRES_HEADS
-from hypervisor.store.migrations import INTO
+from hypervisor.store.schema import INTO
 
 if TYPE_CHECKING:
     from hypervisor.store.postgres import PostgresDatabase
