@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hypervisor.queue.receipt import GENESIS, ChainHead, Receipt, seal, verify
+from hypervisor.queue.receipt import GENESIS, ChainHead, Entry, Receipt, seal, verify
 
 LINES = st.lists(
     st.tuples(
@@ -29,11 +29,15 @@ CHANGES = {
 }
 
 
+def sealed(head, task, attempt, at, actor, text):
+    return seal(head, Entry(task, attempt, actor, text), at)
+
+
 def write(lines):
     head = ChainHead("c", 0, GENESIS)
     receipts = []
     for line in lines:
-        receipts.append(seal(head, *line))
+        receipts.append(sealed(head, *line))
         head = ChainHead("c", receipts[-1].number, receipts[-1].hash)
     return head, receipts
 
@@ -62,7 +66,7 @@ def test_a_changed_line_is_found_even_with_a_fresh_hash(lines, data):
     index = data.draw(st.integers(0, len(lines) - 1))
     before = receipts[index - 1].hash if index else GENESIS
     old = receipts[index]
-    forged = seal(
+    forged = sealed(
         ChainHead("c", index, before), old.task, old.attempt, old.at, old.actor, old.text + "!"
     )
     receipts[index] = forged
@@ -100,7 +104,7 @@ def test_an_inserted_line_is_found(lines, data):
     head, receipts = write(lines)
     index = data.draw(st.integers(0, len(lines)))
     before = receipts[index - 1].hash if index else GENESIS
-    receipts.insert(index, seal(ChainHead("c", index, before), "t1", 0, 0, "eve", "forged"))
+    receipts.insert(index, sealed(ChainHead("c", index, before), "t1", 0, 0, "eve", "forged"))
     assert verify(head, receipts).problem
 
 
@@ -113,10 +117,10 @@ def test_a_changed_head_is_found(head):
 def test_the_same_words_in_other_fields_hash_differently():
     head = ChainHead("c", 0, GENESIS)
     made = {
-        seal(head, "t", 1, 2, "ab", "c").hash,
-        seal(head, "t", 1, 2, "a", "bc").hash,
-        seal(head, "t", 12, 2, "ab", "c").hash,
-        seal(head, "t1", 2, 2, "ab", "c").hash,
+        sealed(head, "t", 1, 2, "ab", "c").hash,
+        sealed(head, "t", 1, 2, "a", "bc").hash,
+        sealed(head, "t", 12, 2, "ab", "c").hash,
+        sealed(head, "t1", 2, 2, "ab", "c").hash,
     }
     assert len(made) == 4
 

@@ -193,11 +193,11 @@ def test_somebody_else_may_bring_a_failed_task_back_at_the_same_time(hv, monkeyp
         settle(hv, token, "fail")
     came: list[str] = []
 
-    def too_late(reopen, task, *more):
+    def too_late(reopen, task, *more, **when):
         if not came:
             came.append(task)
-            reopen(task, *more)
-        return reopen(task, *more)
+            reopen(task, *more, **when)
+        return reopen(task, *more, **when)
 
     intercept(monkeypatch, hv.store, steer.requeue, too_late)
     again = run(hv, "a", "b", now=NOW + 1)

@@ -392,11 +392,13 @@ class Ledger:
         attempts: int | None = None,
     ) -> str:
         at = self._at(now)
-        return self._write(lambda s: steer.requeue(s, task, "reopen", reason, actor, at, attempts))
+        return self._write(
+            lambda s: steer.requeue(s, task, "reopen", reason, actor, now=at, attempts=attempts)
+        )
 
     def accept(self, task: str, actor: str, now: int | None = None) -> str:
         at = self._at(now)
-        return self._write(lambda s: steer.requeue(s, task, "accept", "", actor, at))
+        return self._write(lambda s: steer.requeue(s, task, "accept", "", actor, now=at))
 
     def take_back(self, task: str, reason: str, actor: str, now: int | None = None) -> str:
         at = self._at(now)
@@ -476,7 +478,7 @@ class Ledger:
         self, task: str, after: str, reason: str, actor: str, now: int | None = None
     ) -> bool:
         at = self._at(now)
-        return self._write(lambda s: sql.ask_stop(s, task, after, reason, actor, at))
+        return self._write(lambda s: sql.ask_stop(s, task, after, reason, actor, now=at))
 
     def stops(self, tasks: Sequence[str]) -> list[Stop]:
         return self._db.read(lambda s: sql.stops(s, tasks)) if tasks else []

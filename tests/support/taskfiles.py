@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hypervisor.queue.receipt import GENESIS, ChainHead, seal
+from hypervisor.queue.receipt import GENESIS, ChainHead, Entry, seal
 
 
 def chain(*texts):
     head, made = ChainHead("c", 0, GENESIS), []
     for text in texts:
-        made.append(seal(head, "t", 1, 0, "w", text))
+        made.append(seal(head, Entry("t", 1, "w", text), 0))
         head = ChainHead("c", made[-1].number, made[-1].hash)
     return made
 

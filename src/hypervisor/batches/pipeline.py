@@ -250,7 +250,13 @@ def _let_go(hv: Context, task: Task) -> bool:
         try:
             came = "something new came in"
             state = hv.store.write(
-                steer.requeue, task.id, "reopen", came, hv.actor, hv.now(), task.attempts
+                steer.requeue,
+                task.id,
+                "reopen",
+                came,
+                hv.actor,
+                now=hv.now(),
+                attempts=task.attempts,
             )
         except WrongState:
             return False  # it was reopened, or ran, while we looked: another host was quicker

@@ -56,6 +56,7 @@ def claim(
     worker: str,
     limit: int = 1,
     lease: int = DEFAULT_LEASE,
+    *,
     batch: str | None = None,
     types: Sequence[str] = (),
     branch: str | None = None,
@@ -66,8 +67,17 @@ def claim(
     now: int | None = None,
 ) -> tuple[Lease, ...]:
     """Take the best tasks you can do; each is yours alone until its lease ends."""
-    wanted = _wanted(hv, batch, types, branch, priorities, capabilities, assignee)
-    return _claim(hv, (), _request(hv, worker, pid, limit, lease, wanted), now).leases
+    wanted = _wanted(
+        hv,
+        batch=batch,
+        types=types,
+        branch=branch,
+        priorities=priorities,
+        capabilities=capabilities,
+        assignee=assignee,
+    )
+    request = _request(hv, worker, limit, lease, wanted, pid=pid)
+    return _claim(hv, (), request, now).leases
 
 
 def complete(
@@ -96,6 +106,7 @@ def complete_and_claim(
     worker: str,
     limit: int = 1,
     lease: int = DEFAULT_LEASE,
+    *,
     batch: str | None = None,
     types: Sequence[str] = (),
     branch: str | None = None,
@@ -106,8 +117,16 @@ def complete_and_claim(
     now: int | None = None,
 ) -> Turn:
     """Finish tasks and take the next ones in one step, at the cost of one."""
-    wanted = _wanted(hv, batch, types, branch, priorities, capabilities, assignee)
-    request = _request(hv, worker, pid, limit, lease, wanted)
+    wanted = _wanted(
+        hv,
+        batch=batch,
+        types=types,
+        branch=branch,
+        priorities=priorities,
+        capabilities=capabilities,
+        assignee=assignee,
+    )
+    request = _request(hv, worker, limit, lease, wanted, pid=pid)
     return _claim(hv, [_done(*each) for each in done], request, now)
 
 
@@ -117,6 +136,7 @@ def fail(
     reason: str,
     final: bool = False,
     retry_in: int | None = None,
+    *,
     now: int | None = None,
 ) -> Settled:
     """Give up an attempt: the task is tried again later while retries are left, else failed."""
@@ -190,6 +210,7 @@ def _claim(
 
 def _wanted(
     hv: Context,
+    *,
     batch: str | None,
     types: Sequence[str],
     branch: str | None,
@@ -208,7 +229,7 @@ def _wanted(
 
 
 def _request(
-    hv: Context, worker: str, pid: int | None, limit: int, lease: int, wanted: ClaimFilter
+    hv: Context, worker: str, limit: int, lease: int, wanted: ClaimFilter, *, pid: int | None
 ) -> ClaimRequest:
     validate.number("the number of tasks", limit, 1, MOST_PER_CLAIM)
     validate.number("the lease", lease, 1, LONGEST_LEASE)

@@ -33,6 +33,7 @@ def list_tasks(
     hv: Context,
     states: Sequence[str] = (),
     batch: str | None = None,
+    *,
     type: str | None = None,
     branch: str | None = None,
     priority: str | None = None,

@@ -29,6 +29,15 @@ class ChainHead(NamedTuple):
     hash: str
 
 
+class Entry(NamedTuple):
+    """A receipt to be written."""
+
+    task: str
+    attempt: int
+    actor: str
+    text: str
+
+
 class ChainReport(NamedTuple):
     """What verification found; `problem` is None when every line holds."""
 
@@ -38,11 +47,11 @@ class ChainReport(NamedTuple):
     problem: str | None
 
 
-def seal(head: ChainHead, task: str, attempt: int, at: int, actor: str, text: str) -> Receipt:
+def seal(head: ChainHead, entry: Entry, at: int) -> Receipt:
     """The next receipt of the chain that ends at `head`."""
     number = head.number + 1
-    content = [head.chain, number, task, attempt, at, actor, text]
-    return Receipt(head.chain, number, task, attempt, at, actor, text, _hash(head.hash, content))
+    content = [head.chain, number, entry.task, entry.attempt, at, entry.actor, entry.text]
+    return Receipt._make((*content, _hash(head.hash, content)))
 
 
 def verify(head: ChainHead, receipts: Iterable[Receipt]) -> ChainReport:

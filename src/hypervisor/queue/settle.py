@@ -102,7 +102,7 @@ def _release_unanswered(
     for nonces in chunks(unanswered):
         for task, attempt in claims.live_with_nonces(session, nonces, memory.workers):
             settlement.end_without_token(
-                session, task, attempt, "release", "the answer to the claim got lost", now
+                session, task, attempt, "release", "the answer to the claim got lost", now=now
             )
 
 

@@ -23,7 +23,7 @@ def cancel(hv: Context, task: str, reason: str = "", now: int | None = None) -> 
     """Call a task off. What runs for it is stopped first; a claim from elsewhere ends at once."""
     found = hv.resolve(task)
     validate.text("the reason", reason)
-    if hv.store.write(runs_sql.ask_stop, found, "cancel", reason, hv.actor, hv.at(now)):
+    if hv.store.write(runs_sql.ask_stop, found, "cancel", reason, hv.actor, now=hv.at(now)):
         return Moved(found, "stopping")
     state = hv.store.write(steer.cancel, found, reason, hv.actor, hv.at(now))
     write_back(hv, found)
@@ -34,7 +34,7 @@ def retry(hv: Context, task: str, reason: str = "", now: int | None = None) -> M
     """Put a finished, failed, cancelled or blocked task back into the queue, history kept."""
     found = hv.resolve(task)
     validate.text("the reason", reason)
-    state = hv.store.write(steer.requeue, found, "reopen", reason, hv.actor, hv.at(now))
+    state = hv.store.write(steer.requeue, found, "reopen", reason, hv.actor, now=hv.at(now))
     write_back(hv, found)
     return Moved(found, state)
 
@@ -42,7 +42,9 @@ def retry(hv: Context, task: str, reason: str = "", now: int | None = None) -> M
 def accept(hv: Context, task: str, now: int | None = None) -> Moved:
     """Take a task out of the inbox into the queue."""
     found = hv.resolve(task)
-    return Moved(found, hv.store.write(steer.requeue, found, "accept", "", hv.actor, hv.at(now)))
+    return Moved(
+        found, hv.store.write(steer.requeue, found, "accept", "", hv.actor, now=hv.at(now))
+    )
 
 
 def take_back(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:

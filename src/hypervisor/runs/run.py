@@ -192,7 +192,7 @@ def kill(
     validate.text("the reason", reason)
     why = f"killed by {hv.actor}" + (f": {reason}" if reason else "")
     if hv.store.write(
-        sql.ask_stop, found, "release" if retry else "fail", why, hv.actor, hv.at(now)
+        sql.ask_stop, found, "release" if retry else "fail", why, hv.actor, now=hv.at(now)
     ):
         return Moved(found, "stopping")
     state = hv.store.read(queries.task, found).state
@@ -210,7 +210,7 @@ def stop_batch(hv: Context, batch: str, reason: str = "", now: int | None = None
     validate.text("the reason", reason)
     why = f"stopped by {hv.actor}" + (f": {reason}" if reason else "")
     return sum(
-        hv.store.write(sql.ask_stop, each.task, "release", why, hv.actor, hv.at(now))
+        hv.store.write(sql.ask_stop, each.task, "release", why, hv.actor, now=hv.at(now))
         for each in hv.store.read(sql.running, found, 10_000)
     )
 
@@ -326,7 +326,7 @@ def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None
 
 def _reopen(hv: Context, task: str, now: int | None) -> bool:
     try:
-        hv.store.write(steer.requeue, task, "reopen", "run again", hv.actor, hv.at(now))
+        hv.store.write(steer.requeue, task, "reopen", "run again", hv.actor, now=hv.at(now))
     except WrongState:  # somebody else has just done so
         return False
     return True

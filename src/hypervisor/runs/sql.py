@@ -134,7 +134,7 @@ def pauses(session: Session) -> list[Pause]:
     return [Pause(*row) for row in session.rows(PAUSES)]
 
 
-def ask_stop(session: Session, task: str, after: str, reason: str, actor: str, now: int) -> bool:
+def ask_stop(session: Session, task: str, after: str, reason: str, actor: str, *, now: int) -> bool:
     """Ask the worker that runs the task to stop. False if none of ours does. The last word
     counts, but a cancel stays one: somebody was told that the task is being called off."""
     for attempt, batch in session.rows(RUN_ATTEMPT + session.wait_locked, (task,)):

@@ -338,7 +338,7 @@ class Supervisor:
             running = crew.running.get(worker_id)
             if running is not None and decision.alone:
                 self.hv.store.write(
-                    sql.ask_stop, running.task, "fail", decision.sentence, ACTOR, now
+                    sql.ask_stop, running.task, "fail", decision.sentence, ACTOR, now=now
                 )
             else:
                 self.leaving.add(worker_id)

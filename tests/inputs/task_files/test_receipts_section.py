@@ -15,7 +15,7 @@ from hypervisor.inputs.task_files.markdown import (
     with_fields,
     with_receipts,
 )
-from hypervisor.queue.receipt import GENESIS, ChainHead, seal
+from hypervisor.queue.receipt import GENESIS, ChainHead, Entry, seal
 
 AT = 1_794_802_329_000  # 2026-11-16 04:12:09 UTC
 
@@ -23,7 +23,7 @@ AT = 1_794_802_329_000  # 2026-11-16 04:12:09 UTC
 def chain(*texts, name="c", actor="worker-17"):
     head, made = ChainHead(name, 0, GENESIS), []
     for n, text in enumerate(texts):
-        made.append(seal(head, "t", 1, AT + n * 1000, actor, text))
+        made.append(seal(head, Entry("t", 1, actor, text), AT + n * 1000))
         head = ChainHead(name, made[-1].number, made[-1].hash)
     return made
 

@@ -156,7 +156,7 @@ def _take_over(
     ours = isinstance(made_by, dict) and made_by.get("plan") == action.batch
     if not ours or state != lifecycle.CANCELLED:
         return task, False
-    steer.requeue(session, task, "reopen", "planned again", actor, now)
+    steer.requeue(session, task, "reopen", "planned again", actor, now=now)
     return task, True
 
 

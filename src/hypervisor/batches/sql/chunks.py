@@ -145,7 +145,7 @@ def retry(
     again = [task for task in wanted if task in own and _is_over(session, task)]
     for task in again:
         _leave_note(session, task, note)
-        steer.requeue(session, task, "reopen", note, actor, now)
+        steer.requeue(session, task, "reopen", note, actor, now=now)
     session.run(REOPEN, (note or None, actor, batch, number))
     _tell(session, chunk, "retry", note, actor, now, {"tasks": len(again)})
     return len(again)

@@ -41,13 +41,13 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         hv,
         args.state,
         args.batch,
-        args.type,
-        args.branch,
-        args.priority,
-        args.assignee,
-        args.text,
-        args.limit,
-        args.before,
+        type=args.type,
+        branch=args.branch,
+        priority=args.priority,
+        assignee=args.assignee,
+        text=args.text,
+        limit=args.limit,
+        before=args.before,
     )
     if args.json:
         print_json(tasks)

@@ -73,5 +73,5 @@ def _choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> l
         # Only a rehearsal looks them up first: in earnest, one bad id must not stop the rest.
         meant = map(hv.resolve, args.task) if args.dry_run else args.task
         return list(dict.fromkeys(meant))
-    found = list_tasks(hv, args.state or states, args.batch, args.type, limit=MOST_LISTED)
+    found = list_tasks(hv, args.state or states, args.batch, type=args.type, limit=MOST_LISTED)
     return [task.id for task in reversed(found)]  # what others wait for is mostly the older

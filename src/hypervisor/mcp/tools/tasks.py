@@ -101,13 +101,12 @@ class TaskTools:
             self.hv,
             states,
             batch or None,
-            type or None,
-            branch or None,
-            None,
-            assignee or None,
-            text or None,
-            limit + 1,
-            before or None,
+            type=type or None,
+            branch=branch or None,
+            assignee=assignee or None,
+            text=text or None,
+            limit=limit + 1,
+            before=before or None,
         )
         page = [_only(brief(task), fields) for task in found[:limit]]
         return Listed(tasks=page, **({"next": found[limit - 1].id} if len(found) > limit else {}))

@@ -31,9 +31,10 @@ def note(
     *,
     task: str = "",
     batch: str = "",
+    state: str | None = None,
 ) -> None:
-    """An event that changes nothing but is worth knowing: a decision, a warning."""
-    write(session, now, [Line(kind, task, batch, None, None, actor, dump(data))])
+    """Write one event: a change of a task or batch, or something worth knowing."""
+    write(session, now, [Line(kind, task, batch, None, state, actor, dump(data))])
 
 
 def take(session: Session) -> list[Row]:

@@ -7,7 +7,8 @@ there are any that it has not met as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from hypervisor.queue.lane import ClaimFilter, Lane, may_claim
 from hypervisor.store.database import Session
@@ -49,7 +50,7 @@ class LaneBook:
         """Read the lanes that are new. Says whether there were any."""
         rows = session.rows(NEWER, (self.latest,))
         for number, lane_id, *fields in rows:
-            self._known[lane_id] = _lane(*fields)
+            self._known[lane_id] = _lane(fields)
             self.latest = number
         if rows:
             self._matching.clear()
@@ -125,16 +126,8 @@ def get_lane(session: Session, lane_id: int) -> Lane:
     return session.memories.of(LaneBook).get(session, lane_id)
 
 
-def _lane(
-    batch: str,
-    kind: str,
-    branch: str,
-    priority: str,
-    requires: str,
-    assignee: str,
-    keyed: int,
-    paused: int,
-) -> Lane:
+def _lane(fields: Sequence[Any]) -> Lane:
+    batch, kind, branch, priority, requires, assignee, keyed, paused = fields
     needs = tuple(requires.split(" ")) if requires else ()
     return Lane(batch, kind, branch, priority, needs, assignee, bool(keyed), bool(paused))
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from hypervisor.queue.lease import Token
-from hypervisor.queue.receipt import GENESIS, ChainHead, ChainReport, Receipt, seal, verify
+from hypervisor.queue.receipt import GENESIS, ChainHead, ChainReport, Entry, Receipt, seal, verify
 from hypervisor.queue.sql import claims, event_log
 from hypervisor.store.database import Session, chunks, marks, pad
 
@@ -32,15 +31,6 @@ SELECT chain, number, task, attempt, at, actor, text, hash FROM receipts
 WHERE task IN ({}) ORDER BY task, number
 """
 BATCH = "SELECT batch FROM tasks WHERE id = ?"
-
-
-class Entry(NamedTuple):
-    """A receipt to be written."""
-
-    task: str
-    attempt: int
-    actor: str
-    text: str
 
 
 def append_under_claim(session: Session, token: Token, texts: list[str], now: int) -> list[Receipt]:
@@ -113,7 +103,7 @@ def append_entries(
     head = ChainHead(*session.rows(HEAD + session.for_update, (chain,))[0])
     sealed: list[Receipt] = []
     for entry in entries:
-        receipt = seal(head, entry.task, entry.attempt, now, entry.actor, entry.text)
+        receipt = seal(head, entry, now)
         head = ChainHead(chain, receipt.number, receipt.hash)
         sealed.append(receipt)
     session.insert("receipts", sealed)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hypervisor.queue import lifecycle
 from hypervisor.queue.lease import Holder, Settled, Token, Usage, Verdict
+from hypervisor.queue.receipt import Entry
 from hypervisor.queue.result import with_actions
 from hypervisor.queue.retry import is_poisoned
 from hypervisor.queue.sql import claims, event_log, exclusive_keys, proposals, readiness, receipts
@@ -98,6 +99,7 @@ def end_without_token(
     attempt: int,
     event: str,
     reason: str,
+    *,
     now: int,
     actor: str | None = None,
 ) -> bool:
@@ -117,7 +119,7 @@ def reclaim(session: Session, holder: Holder, reason: str, now: int, started: bo
     if not claims.unchanged(session, holder):
         return False
     event = "crash" if started else "release"
-    return end_without_token(session, holder.task, holder.attempt, event, reason, now)
+    return end_without_token(session, holder.task, holder.attempt, event, reason, now=now)
 
 
 def apply(session: Session, endings: list[_Ending], now: int) -> set[str]:
@@ -154,11 +156,11 @@ def set_usage(session: Session, token: Token, usage: Usage) -> None:
 
 
 def _keep_evidence(session: Session, endings: list[_Ending], now: int) -> None:
-    by_chain: dict[str, list[receipts.Entry]] = defaultdict(list)
+    by_chain: dict[str, list[Entry]] = defaultdict(list)
     for e in endings:
         task, attempt, _ = e.verdict.token
         by_chain[e.batch or task] += [
-            receipts.Entry(task, attempt, e.actor, text) for text in e.verdict.receipts
+            Entry(task, attempt, e.actor, text) for text in e.verdict.receipts
         ]
     for chain in sorted(by_chain):
         receipts.append_entries(session, chain, by_chain[chain], now)

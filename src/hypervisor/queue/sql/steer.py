@@ -45,11 +45,20 @@ def cancel(session: Session, task: str, reason: str, actor: str, now: int) -> st
     before = row[0]
     lifecycle.next_state(before, "cancel", task)
     if before == lifecycle.IN_PROGRESS:
-        settlement.end_without_token(session, task, row[3], "cancel", reason, now, actor)
+        settlement.end_without_token(session, task, row[3], "cancel", reason, now=now, actor=actor)
     else:
         freed = _leave_queue(session, task, row)
         session.run(CANCEL, (reason, now, task))
-        _log(session, task, "cancel", lifecycle.CANCELLED, row[2], reason, actor, now)
+        event_log.note(
+            session,
+            "cancel",
+            {"reason": reason} if reason else None,
+            actor,
+            now,
+            task=task,
+            batch=row[2],
+            state=lifecycle.CANCELLED,
+        )
         exclusive_keys.offer(session, freed, now)
     return lifecycle.CANCELLED
 
@@ -60,6 +69,7 @@ def requeue(
     event: str,
     reason: str,
     actor: str,
+    *,
     now: int,
     attempts: int | None = None,
 ) -> str:
@@ -80,7 +90,8 @@ def requeue(
     session.run(ENQUEUE, (after, start_at, now, task))
     if event == "reopen":
         holds.undecide(session, row[2], [row[7]])
-    _log(session, task, event, after, row[2], reason, actor, now)
+    because = {"reason": reason} if reason else None
+    event_log.note(session, event, because, actor, now, task=task, batch=row[2], state=after)
     if before == lifecycle.DONE:
         readiness.dependency_reopened(session, task, now)
     readiness.promote(session, [task], now)
@@ -92,7 +103,7 @@ def revoke_claim(session: Session, task: str, reason: str, actor: str, now: int)
     session.lock("keys")
     row = _find(session, task)
     lifecycle.next_state(row[0], "release", task)
-    settlement.end_without_token(session, task, row[3], "release", reason, now, actor)
+    settlement.end_without_token(session, task, row[3], "release", reason, now=now, actor=actor)
     return str(_find(session, task)[0])
 
 
@@ -138,20 +149,6 @@ def _find(session: Session, task: str) -> Row:
 
 def _leave_queue(session: Session, task: str, row: Row) -> Sequence[str]:
     return exclusive_keys.drop(session, task) if get_lane(session, row[1]).keyed else ()
-
-
-def _log(
-    session: Session,
-    task: str,
-    event: str,
-    state: str,
-    batch: str,
-    reason: str,
-    actor: str,
-    now: int,
-) -> None:
-    data = event_log.dump({"reason": reason}) if reason else None
-    event_log.write(session, now, [event_log.Line(event, task, batch, None, state, actor, data)])
 
 
 def _refuse_if_started(task: str, state: str) -> None:
