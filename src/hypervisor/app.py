@@ -55,7 +55,7 @@ def main() -> None:
         if sys.argv[1:2] == ["run"]:
             from hypervisor import background
 
-            background.start_ahead(sys.argv[2:])
+            background.prestart_supervisor(sys.argv[2:])
         from hypervisor.cli.main import run
 
         code = run(sys.argv[1:], connect)
@@ -69,8 +69,8 @@ def serve() -> None:
     from hypervisor import background
 
     role, *words = sys.argv[1:]
-    if role == "supervisor-to-be":
-        background.wait_ahead()
+    if role == "prestarted-supervisor":
+        background.wait_for_store()
     elif role == "supervise":
         background.supervise(detached=True)
     elif role == "notify":

@@ -62,7 +62,7 @@ def supervise(
     """
     import time
 
-    nursery = _nursery() if detached else None  # before the store is opened
+    fork_server = _fork_server() if detached else None  # before the store is opened
     from hypervisor.resources.governor import Governor
     from hypervisor.resources.load import HostLoad
     from hypervisor.runs.processes.launcher import LocalLauncher
@@ -76,7 +76,7 @@ def supervise(
         return 0  # there is one
     signals = Signals()
     signals.wake_for_children()
-    launcher.adopt(nursery)
+    launcher.adopt(fork_server)
     governor = Governor(
         HostLoad(memory_limit=hv.settings.memory_limit),
         hv.settings.thresholds,
@@ -93,7 +93,7 @@ def supervise(
             troubled = None
         except StoreGone as error:  # whatever took its place is not ours to supervise
             print(f"{error}", file=sys.stderr, flush=True)
-            launcher.leave(lambda: True, at_once=True)
+            launcher.release(lambda: True, at_once=True)
             break
         except (StoreError, OSError) as error:  # workers go on, and so do we once it is back
             if isinstance(error, StoreFull) and not signals.asked:
@@ -104,7 +104,7 @@ def supervise(
             troubled = troubled or time.monotonic()
             patience = ASKED_PATIENCE if signals.asked else STORE_PATIENCE
             if time.monotonic() > troubled + patience:
-                launcher.leave(lambda: True, at_once=True)
+                launcher.release(lambda: True, at_once=True)
                 break
         signals.wait(WAITING_TICK if supervisor.is_waiting else TICK)
     hv.close()
@@ -116,13 +116,13 @@ def _hold(launcher: LocalLauncher) -> bool:
     nothing more."""
     import time
 
-    if launcher.hold() is not None:
+    if launcher.acquire_lock() is not None:
         return True
-    place = launcher.hold_next()
+    place = launcher.acquire_next_lock()
     if place is None:
         return False
     stays = 0
-    while (held := launcher.hold()) is None and stays < 2:
+    while (held := launcher.acquire_lock()) is None and stays < 2:
         stays = 0 if launcher.is_leaving() else stays + 1  # it takes its last word back and leaves
         time.sleep(WAITING_TICK)
     os.close(place)
@@ -137,10 +137,10 @@ def _leave(supervisor: Supervisor, asked: str) -> bool:
     assert isinstance(hv.launcher, LocalLauncher)
     supervisor.notifier.last_look()
     supervisor.learner.last_look()
-    return hv.launcher.leave(lambda: supervisor.is_needed(hv.now()), at_once=bool(asked))
+    return hv.launcher.release(lambda: supervisor.is_needed(hv.now()), at_once=bool(asked))
 
 
-def start_ahead(words: list[str]) -> None:
+def prestart_supervisor(words: list[str]) -> None:
     """`hv run` is about to need a supervisor: unless there is one, let it load beside us."""
     from hypervisor.core.errors import HypervisorError
     from hypervisor.core.places import is_supervised
@@ -157,8 +157,8 @@ def start_ahead(words: list[str]) -> None:
             prestart.start()
 
 
-def wait_ahead() -> None:
-    """Be the supervisor that was started ahead, once there is use for it."""
+def wait_for_store() -> None:
+    """Be the supervisor that was prestarted, once there is use for it."""
     from hypervisor.runs.processes import prestart
 
     if prestart.wait(lambda: _load(*WORKER_NEEDS, *SUPERVISOR_NEEDS)):
@@ -172,7 +172,7 @@ def _load(*names: str) -> None:
         import_module(name)
 
 
-def _nursery() -> ForkServer | None:
+def _fork_server() -> ForkServer | None:
     """Where workers come from while this supervisor lives: all that they need is loaded."""
     if sys.platform != "linux":
         return None  # nobody would adopt them there
@@ -291,7 +291,7 @@ def notify() -> None:
     from hypervisor.notifications.notifier import Deliverer
 
     hv = connect(create=False)
-    if hv.launcher.hold_notifier() is not None:
+    if hv.launcher.acquire_notifier_lock() is not None:
         Deliverer(hv).run()
     hv.close()
 

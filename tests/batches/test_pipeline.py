@@ -54,7 +54,7 @@ class FakeLauncher:
     def keep_environment(self, batch):
         return True
 
-    def reading(self):
+    def read_status(self):
         return None
 
 

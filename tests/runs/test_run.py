@@ -73,7 +73,7 @@ class FakeLauncher:
         self.asked.append(set(workers))
         return dict.fromkeys(workers, 1 << 20)
 
-    def reading(self):
+    def read_status(self):
         return {"zone": "safe"}
 
 

@@ -96,13 +96,13 @@ class Host:
         ended, self.ended = self.ended, []
         return ended
 
-    def ask(self, worker, what):
+    def signal(self, worker, what):
         self.asked.append((worker.pid, what))
 
     def memory(self, workers):
         return {pid: self.using.get(pid, 0) for pid in workers}
 
-    def tell(self, word):
+    def publish_status(self, word):
         self.words.append(word)
 
     def remains(self, worker):

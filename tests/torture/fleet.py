@@ -177,13 +177,13 @@ class Project:
         return found
 
     def role(self, process: Process) -> str:
-        """What a process of the project is: client, supervisor, nursery, worker or child."""
+        """What a process of the project is: client, supervisor, fork server, worker or child."""
         line = command_line(process.pid)
         if line == command_line(process.parent):
             return "child"  # just spawned, it still looks like the one that did it
         words = line.split("\n")
         if words[:3] == [sys.executable, "-I", "-c"] and "hypervisor.app" in words[3]:
-            return {"supervise": "supervisor", "work": "worker", "nursery": "nursery"}.get(
+            return {"supervise": "supervisor", "work": "worker", "fork-server": "fork_server"}.get(
                 words[4] if len(words) > 4 else "", "client"
             )
         return "child"

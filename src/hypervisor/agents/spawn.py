@@ -288,7 +288,7 @@ def _why(hv: Context, batch: str, spec: RunSpec | None, tasks: list[NewTask]) ->
         return ("nothing runs them: they wait for workers that claim_next_task",)
     waiting = sum(bool(task.after) for task in tasks)
     paused = next((p for p in hv.store.pauses() if p.scope == "all" or p.name == batch), None)
-    host = hv.launcher.reading() or {}
+    host = hv.launcher.read_status() or {}
     priors = {task.type: prior_of(hv, task.type) for task in tasks}
     return tuple(
         said

@@ -142,7 +142,7 @@ def drop_notices(hv: Context, rule: str | None = None) -> int:
 
 def send_notices(hv: Context) -> Delivered:
     """Deliver now what is due, for every rule; for when no supervisor does."""
-    handle = hv.launcher.hold_notifier()
+    handle = hv.launcher.acquire_notifier_lock()
     if handle is None:
         raise WrongState("another process delivers notices here already. Nothing was changed.")
     try:

@@ -56,7 +56,7 @@ class Launcher(Protocol):
         """Start, in the background, a process that delivers notices; none if there is one."""
         ...
 
-    def hold_notifier(self) -> int | None:
+    def acquire_notifier_lock(self) -> int | None:
         """Become the one who delivers notices of this store here. None if there is one."""
         ...
 
@@ -88,7 +88,7 @@ class Launcher(Protocol):
         ...
 
     def forget_leftovers(self, worker: Worker, remains: Leftovers) -> None: ...
-    def ask(self, worker: Worker, what: str) -> None:
+    def signal(self, worker: Worker, what: str) -> None:
         """Ask a worker to "drain" (finish what it runs, then end) or to "stop" at once."""
         ...
 
@@ -96,11 +96,11 @@ class Launcher(Protocol):
         """Our own workers that have ended since: pid and exit code (negative: a signal)."""
         ...
 
-    def reading(self) -> dict[str, Any] | None:
+    def read_status(self) -> dict[str, Any] | None:
         """What the supervisor last thought of this host, None if there is no word."""
         ...
 
-    def tell(self, reading: dict[str, Any]) -> None:
+    def publish_status(self, status: dict[str, Any]) -> None:
         """Leave word of what the supervisor thinks of this host."""
         ...
 

@@ -122,7 +122,7 @@ class Supervisor:
             self.full_since = now
             with suppress(StoreError):
                 self.hv.store.note("trouble", {"said": self._trouble()}, ACTOR, now=now)
-        self.hv.launcher.tell(self._word(now, Crew((), {}), self._trouble(), 0))
+        self.hv.launcher.publish_status(self._word(now, Crew((), {}), self._trouble(), 0))
 
     def _trouble(self) -> str:
         return "" if self.full_since is None else no_room_text(self.hv.store.where)
@@ -329,7 +329,7 @@ class Supervisor:
                 self.hv.store.ask_stop(running.task, "fail", decision.sentence, ACTOR, now)
             else:
                 self.leaving.add(worker_id)
-                self.hv.launcher.ask(worker, "stop")
+                self.hv.launcher.signal(worker, "stop")
 
     def _staff(self, now: int, crew: Crew, demands: list[Demand], target: int) -> None:
         """As many as each pool is given; nobody is started before those who leave have left."""
@@ -346,7 +346,7 @@ class Supervisor:
             by_loss = sorted(here, key=lambda w: (w.worker.id in crew.running, -w.started_at))
             for each in by_loss[: max(len(here) - count, 0)]:
                 self.leaving.add(each.worker.id)
-                self.hv.launcher.ask(each.worker, "drain")
+                self.hv.launcher.signal(each.worker, "drain")
 
     def _start(self, pool: Pool) -> int:
         if pool.agent:
@@ -359,11 +359,11 @@ class Supervisor:
     def _wind_up(self, now: int, crew: Crew, asked: str) -> bool:
         """We were told to end: so are the workers, and then we go."""
         said = f"nothing new is started: the supervisor was asked to {asked}"
-        self.hv.launcher.tell({**self._word(now, crew, said, 0), "asked": asked})
+        self.hv.launcher.publish_status({**self._word(now, crew, said, 0), "asked": asked})
         for each in crew.workers:
             if asked == "stop" or each.worker.id not in self.leaving:
                 self.leaving.add(each.worker.id)
-                self.hv.launcher.ask(each.worker, asked)
+                self.hv.launcher.signal(each.worker, asked)
         return bool(crew.workers or self.starting)
 
     def _give_up(self, pool: Pool) -> None:
@@ -377,7 +377,7 @@ class Supervisor:
             word = self._word(now, crew, decision.sentence, decision.target)
         else:
             word = self._word(now, crew, self._trouble(), 0)
-        self.hv.launcher.tell(word)
+        self.hv.launcher.publish_status(word)
         if decision.news:
             self.hv.store.note("governor", word, ACTOR, now=now)
 
