@@ -138,4 +138,4 @@ def open(store: str | os.PathLike[str] | None = None, *, relaxed: bool | None = 
     found = app.connect(
         None if store is None else os.fspath(store), relaxed=relaxed, pid=os.getpid()
     )
-    return Hypervisor(found.store, found.probe, found.actor, found.pid, found.equip)
+    return Hypervisor(found.store, found.probe, found.actor, found.pid, found.parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from hypervisor.core.errors import InvalidInput, NotFound, StoreUnavailable
@@ -12,9 +13,18 @@ from hypervisor.core.errors import InvalidInput, NotFound, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hypervisor.agents.homes import AgentHomes
+    from hypervisor.agents.programs import LocalAgents
+    from hypervisor.batches.files import BatchFiles
+    from hypervisor.batches.plans.files import ActionFiles
     from hypervisor.core.places import Places
-    from hypervisor.ports import ActionFiles, AgentAdapter, Store
-    from hypervisor.queue.context import Context, Equipment
+    from hypervisor.inputs.task_files.files import TaskFiles
+    from hypervisor.notifications.delivery import Courier
+    from hypervisor.ports import Store
+    from hypervisor.queue.context import Context
+    from hypervisor.runs.config import Settings
+    from hypervisor.runs.outputs.files import Outputs
+    from hypervisor.runs.processes.launcher import LocalLauncher
 
 FOLDER = ".hypervisor"
 FILE = "store.db"
@@ -41,9 +51,7 @@ def connect(
         raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
     where = store or os.environ.get("HYPERVISOR_STORE") or ""
     opened = _open_or_not(where, create, relaxed) if bare else _open(where, create, relaxed)
-    hv = Context(opened, LocalHost(), _actor(), pid, lambda: _equipment(where, opened))
-    hv.serve = lambda each_tick: _supervise(where or None, each_tick)
-    return hv
+    return Context(opened, LocalHost(), _actor(), pid, Parts(where, opened))
 
 
 def main() -> None:
@@ -79,41 +87,84 @@ def serve() -> None:
         background.work(*words)
 
 
-def _supervise(store: str | None, each_tick: Callable[[str], None]) -> int:
-    from hypervisor import background
+class Parts:
+    """What the rooms above the queue work with, each part made when it is first used."""
 
-    return background.supervise(False, store, each_tick)
+    def __init__(self, given: str, store: Store) -> None:
+        self._given, self._store = given, store
 
+    @cached_property
+    def places(self) -> Places:
+        from hypervisor.core.places import places_of
+        from hypervisor.resources.host import LocalHost
 
-def _equipment(given: str, store: Store) -> Equipment:
-    from hypervisor.agents.homes import AgentHomes
-    from hypervisor.batches.files import BatchFiles
-    from hypervisor.core.places import places_of
-    from hypervisor.inputs.task_files.files import TaskFiles
-    from hypervisor.notifications.delivery import Courier
-    from hypervisor.queue.context import Equipment
-    from hypervisor.resources.host import LocalHost
-    from hypervisor.runs.config import settings_from
-    from hypervisor.runs.outputs.files import Outputs
-    from hypervisor.runs.processes.launcher import LocalLauncher
+        where = self._store.where
+        folder = None if "://" in self._given else os.path.dirname(where)
+        return places_of(where, folder, self._store.identity(), LocalHost().boot())
 
-    is_url, where = "://" in given, store.where
-    folder = None if is_url else os.path.dirname(where)
-    places = places_of(where, folder, store.identity(), LocalHost().boot())
-    settings = settings_from(_config(places.data))
-    launcher = LocalLauncher(given if is_url else where, places)
-    return Equipment(
-        launcher,
-        Outputs(places.data),
-        settings,
-        BatchFiles(places.data),
-        TaskFiles(locks_folder(places)),
-        _action_files,
-        courier=Courier(places.data),
-        agents=lambda: _agents(places),
-        secret=lambda name: _secret(places.data, name),
-        homes=AgentHomes(places.data),
-    )
+    @cached_property
+    def settings(self) -> Settings:
+        from hypervisor.runs.config import settings_from
+
+        return settings_from(_config(self.places.data))
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        from hypervisor.runs.outputs.files import Outputs
+
+        return Outputs(self.places.data)
+
+    @cached_property
+    def launcher(self) -> LocalLauncher:
+        from hypervisor.runs.processes.launcher import LocalLauncher
+
+        where = self._given if "://" in self._given else self._store.where
+        return LocalLauncher(where, self.places)
+
+    @cached_property
+    def task_files(self) -> TaskFiles:
+        from hypervisor.inputs.task_files.files import TaskFiles
+
+        return TaskFiles(locks_folder(self.places))
+
+    @cached_property
+    def batch_files(self) -> BatchFiles:
+        from hypervisor.batches.files import BatchFiles
+
+        return BatchFiles(self.places.data)
+
+    def action_files(self, root: str, folder: str) -> ActionFiles:
+        from hypervisor.batches.plans.files import ActionFiles
+
+        return ActionFiles(root, folder)
+
+    @cached_property
+    def homes(self) -> AgentHomes:
+        from hypervisor.agents.homes import AgentHomes
+
+        return AgentHomes(self.places.data)
+
+    @cached_property
+    def agent_programs(self) -> LocalAgents:
+        from hypervisor.agents.programs import LocalAgents
+
+        return LocalAgents(self.places.data, prompts_folder())
+
+    @cached_property
+    def courier(self) -> Courier:
+        from hypervisor.notifications.delivery import Courier
+
+        return Courier(self.places.data)
+
+    def secret(self, name: str) -> tuple[str, str]:
+        from hypervisor.core.secret_files import kept_secret
+
+        return kept_secret(self.places.data, name)
+
+    def serve(self, each_tick: Callable[[str], None]) -> int:
+        from hypervisor import background
+
+        return background.supervise(False, self._given or None, each_tick)
 
 
 def places_for(store: str) -> Places | None:
@@ -129,18 +180,6 @@ def places_for(store: str) -> Places | None:
     return known_places(path, LocalHost().boot())
 
 
-def _secret(folder: str, name: str) -> tuple[str, str]:
-    from hypervisor.core.secret_files import kept_secret
-
-    return kept_secret(folder, name)
-
-
-def _agents(places: Places) -> AgentAdapter:
-    from hypervisor.agents.programs import LocalAgents
-
-    return LocalAgents(places.data, prompts_folder())
-
-
 def prompts_folder() -> str:
     """Where the built-in frames of prompts are."""
     package = os.path.dirname(os.path.abspath(__file__))
@@ -150,12 +189,6 @@ def prompts_folder() -> str:
 def locks_folder(places: Places) -> str:
     """Where all who change the same task files queue up."""
     return os.path.join(places.runtime, "files")
-
-
-def _action_files(root: str, folder: str) -> ActionFiles:
-    from hypervisor.batches.plans.files import ActionFiles
-
-    return ActionFiles(root, folder)
 
 
 def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Store:

@@ -13,7 +13,6 @@ from hypervisor.core.errors import InvalidInput, StoreError, StoreFull, StoreGon
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hypervisor.core.places import Places
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker as Identity
     from hypervisor.resources.cgroup import Group
@@ -65,13 +64,11 @@ def supervise(
     fork_server = _fork_server() if detached else None  # before the store is opened
     from hypervisor.resources.governor import Governor
     from hypervisor.resources.load import HostLoad
-    from hypervisor.runs.processes.launcher import LocalLauncher
     from hypervisor.runs.processes.signals import Signals
     from hypervisor.runs.supervisor import Supervisor
 
     hv = connect(store, create=not detached)  # whoever starts one in the background has the store
     launcher = hv.launcher
-    assert isinstance(launcher, LocalLauncher)
     if not _hold(launcher):
         return 0  # there is one
     signals = Signals()
@@ -131,10 +128,7 @@ def _hold(launcher: LocalLauncher) -> bool:
 
 def _leave(supervisor: Supervisor, asked: str) -> bool:
     """Whether it may go: it was asked to, or nobody has submitted anything meanwhile."""
-    from hypervisor.runs.processes.launcher import LocalLauncher
-
     hv = supervisor.hv
-    assert isinstance(hv.launcher, LocalLauncher)
     supervisor.notifier.last_look()
     supervisor.learner.last_look()
     return hv.launcher.release(lambda: supervisor.is_needed(hv.now()), at_once=bool(asked))
@@ -187,12 +181,11 @@ def work(batch: str, agent: str = "") -> None:
     from hypervisor.queue.claim import identity
     from hypervisor.resources.cgroup import Group
     from hypervisor.runs.processes.journal import Journal
-    from hypervisor.runs.processes.launcher import LocalLauncher, group_of
+    from hypervisor.runs.processes.launcher import group_of
     from hypervisor.runs.spec import spec_from
 
     hv = connect(create=False, pid=os.getpid())
     launcher = hv.launcher
-    assert isinstance(launcher, LocalLauncher)
     spec = spec_from(hv.store.batch(batch).spec)
     me = identity(hv, f"worker-{os.getpid()}", os.getpid())
     given = launcher.environment(batch)
@@ -226,10 +219,10 @@ def _worker(
     from hypervisor.runs.worker import Worker
 
     settings = hv.settings
-    env = environment_for(spec, given, batch, locks_folder(_places(hv)))
+    env = environment_for(spec, given, batch, locks_folder(hv.launcher.places))
     template = template_of(spec) if spec.command else None
     runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
-    outputs = Spool(_places(hv).data, me.id) if spec.command else hv.outputs
+    outputs = Spool(hv.launcher.places.data, me.id) if spec.command else hv.outputs
     return Worker(hv, me, batch, spec, runner, journal, outputs, settings, settings.capabilities)
 
 
@@ -253,7 +246,7 @@ def _agent_worker(
     from hypervisor.agents.worker_setup import setup_for
     from hypervisor.runs.processes.launcher import mark_of
 
-    settings, places = hv.settings, _places(hv)
+    settings, places = hv.settings, hv.launcher.places
     name = agent or spec.agent
     if name not in settings.agents:
         raise InvalidInput(f"there is no agent {name!r} in config.toml any more.")
@@ -277,13 +270,6 @@ def _agent_worker(
     )
     kind = PullWorker if spec.mode == "pull" else PushWorker
     return kind(hv, me, batch, spec, runner, journal, hv.outputs, settings, duty)
-
-
-def _places(hv: Context) -> Places:
-    from hypervisor.runs.processes.launcher import LocalLauncher
-
-    assert isinstance(hv.launcher, LocalLauncher)
-    return hv.launcher.places
 
 
 def notify() -> None:

@@ -15,24 +15,25 @@ from hypervisor.batches.cut_chunks import Cut, Numbering, check_cut
 from hypervisor.batches.files import BatchFiles
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.inputs.template import Item
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
-from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.runs.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
+from tests.support.parts import parts
 
 
 @pytest.fixture
 def hv(tmp_path):
     launcher: Any = FakeLauncher()
-    equipment = Equipment(launcher, Outputs(str(tmp_path)), Settings(), BatchFiles(str(tmp_path)))
+    outputs, files = Outputs(str(tmp_path)), BatchFiles(str(tmp_path))
+    given = parts(launcher=launcher, outputs=outputs, batch_files=files)
     store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
-    context = Context(store, FakeHost(), "ann", equip=lambda: equipment)
+    context = Context(store, FakeHost(), "ann", parts=given)
     yield context
     context.close()
 

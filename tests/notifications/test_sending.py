@@ -43,7 +43,7 @@ def hv(tmp_path, mailbox, monkeypatch):
     (tmp_path / "run").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     with hypervisor.open(tmp_path / "store.db") as opened:
-        opened._equipment = opened.equipment._replace(courier=mailbox)
+        opened.courier = mailbox
         yield opened
 
 

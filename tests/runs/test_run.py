@@ -12,19 +12,19 @@ import pytest
 
 from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, WrongState
 from hypervisor.queue.add import add
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
 from hypervisor.queue.steer import cancel
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs import run as running
-from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import Pause, RunSpec
 from hypervisor.runs.status import attempts, status
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
 LEASE = 60_000
@@ -80,9 +80,9 @@ class FakeLauncher:
 @pytest.fixture
 def hv(tmp_path):
     launcher: Any = FakeLauncher()
-    equipment = Equipment(launcher, Outputs(str(tmp_path)), Settings())
+    given = parts(launcher=launcher, outputs=Outputs(str(tmp_path)))
     store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
-    context = Context(store, FakeHost(), "me", equip=lambda: equipment)
+    context = Context(store, FakeHost(), "me", parts=given)
     yield context
     context.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.governor import Decision, Governor, Reading
@@ -18,6 +18,7 @@ from hypervisor.runs.supervisor import Supervisor
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.benches import closed_after
+from tests.support.parts import parts
 
 BOOT = "this boot"
 BEGIN = 1_800_000_000_000
@@ -154,8 +155,8 @@ class Stage:
         self.governor = governor or Obedient()
         self.now = BEGIN
         host: Any = self.host
-        equipment = Equipment(host, host, self.settings)
-        self.hv = Context(self.store, host, "tester", 0, lambda: equipment)
+        given = parts(launcher=host, outputs=host, settings=self.settings)
+        self.hv = Context(self.store, host, "tester", parts=given)
         self._cores, self._idle_ms = cores, idle_ms
         self.supervisor = self.another()
 

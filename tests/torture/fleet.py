@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import hypervisor
 from hypervisor.queue.lease import Worker
@@ -23,7 +23,7 @@ from hypervisor.queue.task import Changes
 from hypervisor.resources.cgroup import Group
 from hypervisor.resources.host import LocalHost
 from hypervisor.resources.process_table import Process, environment, look, snapshot
-from hypervisor.runs.processes.launcher import LocalLauncher, group_of
+from hypervisor.runs.processes.launcher import group_of
 from tests.support.ungoverned import UNGOVERNED
 
 ROOT = Path(__file__).parents[2]
@@ -205,7 +205,7 @@ class Project:
     def kept(self) -> list[Path]:
         """What lies in the runtime folder, but for the locks, which stay."""
         with self.open() as hv:
-            folder = Path(cast("LocalLauncher", hv.launcher).places.runtime)
+            folder = Path(hv.launcher.places.runtime)
         locks = ("supervisor.lock", "submitting.lock", "next.lock")
         return [file for file in folder.glob("*") if file.name not in locks]
 

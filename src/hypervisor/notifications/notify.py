@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
@@ -18,9 +18,6 @@ from hypervisor.notifications.matching import collect
 from hypervisor.notifications.notice import FAILED, MOST_TRIES, PENDING, WORDS, Notice, Rule, trial
 from hypervisor.notifications.wait import end_of_log
 from hypervisor.queue.context import Context, batch_id
-
-if TYPE_CHECKING:
-    from hypervisor.ports import Courier
 
 LEASE = 120_000  # another host takes over after so long without a word
 LONGEST_ADDRESS = 4_000
@@ -83,7 +80,7 @@ def add_rule(
     hv.store.add_rule(rule, hv.actor, now)  # first: whoever comes second overwrites no address
     if checked:
         try:
-            _courier(hv).keep(name, checked)
+            hv.courier.keep(name, checked)
         except OSError as error:
             hv.store.remove_rule(name, hv.actor, now)
             raise WrongState(
@@ -96,7 +93,7 @@ def remove_rule(hv: Context, name: str, now: int | None = None) -> None:
     """Remove a rule, with its address and what was still to be delivered."""
     if not hv.store.remove_rule(validate.text("the rule", name), hv.actor, now):
         raise _unknown(name)
-    _courier(hv).forget(name)
+    hv.courier.forget(name)
 
 
 def rules(hv: Context) -> tuple[RuleStatus, ...]:
@@ -110,7 +107,7 @@ def rules(hv: Context) -> tuple[RuleStatus, ...]:
             names.get(rule.batch, rule.batch),
             waiting.get(rule.name, (0, 0))[0],
             failed.count(rule.name),
-            _courier(hv).can_reach(rule),
+            hv.courier.can_reach(rule),
         )
         for rule in hv.store.rules()
     )
@@ -119,7 +116,7 @@ def rules(hv: Context) -> tuple[RuleStatus, ...]:
 def try_rule(hv: Context, name: str, now: int | None = None) -> None:
     """Send a test message by a rule, at once, and say whether it arrived."""
     rule = _rule(hv, name)
-    why = _courier(hv).deliver(rule, trial(rule, hv.now() if now is None else now), heard=True)
+    why = hv.courier.deliver(rule, trial(rule, hv.now() if now is None else now), heard=True)
     if why is not None:
         raise WrongState(f"the test did not arrive: {why}. Nothing was changed.")
 
@@ -161,7 +158,7 @@ def send_notices(hv: Context) -> Delivered:
 
 def reachable(hv: Context) -> list[Rule]:
     """The rules whose receivers this host knows how to reach."""
-    return [rule for rule in hv.store.rules() if _courier(hv).can_reach(rule)]
+    return [rule for rule in hv.store.rules() if hv.courier.can_reach(rule)]
 
 
 def deliver(
@@ -169,7 +166,7 @@ def deliver(
 ) -> Delivered:
     """Deliver the notices of a rule in order, until none is due or one does not arrive."""
     sent = 0
-    courier = _courier(hv)
+    courier = hv.courier
     who = hv.probe.boot()
     while goes_on() and courier.can_reach(rule):
         notice = hv.store.take_notice(rule.name, who, LEASE, now)
@@ -182,12 +179,6 @@ def deliver(
         hv.store.notice_sent(notice)
         sent += 1
     return Delivered(sent)
-
-
-def _courier(hv: Context) -> Courier:
-    found = hv.equipment.courier
-    assert found is not None, "this context was made without a courier"
-    return found
 
 
 def _rule(hv: Context, name: str) -> Rule:

@@ -1,26 +1,5 @@
-"""What the core needs from the outside world, as Protocols.
+"""What the core needs of the store, as Protocols."""
 
-The rooms implement them, and `app.py` puts them together.
-"""
-
-from hypervisor.ports.agents import AgentAdapter, AgentHomes
-from hypervisor.ports.attempts import Journal, Outputs, Runner
-from hypervisor.ports.courier import Courier
-from hypervisor.ports.files import ActionFiles, BatchFiles, TaskFiles
-from hypervisor.ports.host import HostProbe, Launcher
 from hypervisor.ports.store import Store
 
-__all__ = [
-    "ActionFiles",
-    "AgentAdapter",
-    "AgentHomes",
-    "BatchFiles",
-    "Courier",
-    "HostProbe",
-    "Journal",
-    "Launcher",
-    "Outputs",
-    "Runner",
-    "Store",
-    "TaskFiles",
-]
+__all__ = ["Store"]

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 from hypervisor.core.errors import StoreError, StoreFull, StoreGone, StoreNewer
 
 if TYPE_CHECKING:
-    from hypervisor.ports import Runner, Store
+    from hypervisor.ports import Store
     from hypervisor.queue.context import Context
+    from hypervisor.runs.runner import Runner
 
 STORE_PATIENCE, ASKED_PATIENCE = 60.0, 5.0  # seconds; once asked to end, not as long
 BETWEEN_TRIES = 0.5

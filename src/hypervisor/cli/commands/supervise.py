@@ -41,7 +41,6 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             print(f"process {pid} supervises this store here")
         return EXIT_OK
     _refuse_second(hv)
-    assert hv.serve is not None, "the command line connects with all that is needed"
     signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     diary = Diary(hv, args.json)
     code = hv.serve(diary.tell)
