@@ -22,6 +22,7 @@ from hypervisor.runs import run as running
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import Pause, RunSpec
 from hypervisor.runs.status import attempts, status
+from hypervisor.runs.supervise import supervise
 from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.parts import parts
@@ -585,13 +586,13 @@ def test_no_name_leads_out_of_the_outputs(hv, name):
 
 def test_one_supervisor_is_enough(hv):
     hv.launcher.pids = [42]
-    assert running.supervise(hv) == 42 and hv.launcher.started == 0
+    assert supervise(hv) == 42 and hv.launcher.started == 0
 
 
 def test_a_missing_supervisor_is_started_and_waited_for(hv):
-    assert running.supervise(hv) == 4711 and hv.launcher.started == 1
+    assert supervise(hv) == 4711 and hv.launcher.started == 1
 
 
 def test_one_that_is_just_starting_is_waited_for_not_doubled(hv):
     hv.launcher.pids = [0, 0, 42]
-    assert running.supervise(hv) == 42 and hv.launcher.started == 0
+    assert supervise(hv) == 42 and hv.launcher.started == 0

@@ -23,8 +23,9 @@ from hypervisor.queue.add import add, checked_task
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import Json, NewTask, TaskFilter
 from hypervisor.runs.check_spec import check_spec
-from hypervisor.runs.run import run, wake
+from hypervisor.runs.run import run
 from hypervisor.runs.spec import STRATEGIES, RunSpec, template_of
+from hypervisor.runs.supervise import supervise
 
 MOST_TASKS = 5_000
 FIELDS = (
@@ -106,7 +107,7 @@ def spawn_parallel_tasks(
     ids = _ids(hv, found, made)
     final = _add_reduce(hv, last, found, ids) if last else ""
     if spec is not None:
-        wake(hv)
+        supervise(hv, wait=False)
     why = _why(hv, found, spec, made)
     return Spawned(batch, found, ids, added, final, spec is not None, why, cursor)
 

@@ -19,8 +19,8 @@ from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.inputs.task_files.write_back import write_back
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import Batch
-from hypervisor.runs.run import supervise
 from hypervisor.runs.spec import spec_from
+from hypervisor.runs.supervise import supervise
 
 LONGEST_NOTE = 10_000
 

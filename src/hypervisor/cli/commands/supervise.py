@@ -13,8 +13,8 @@ from hypervisor.core.errors import EXIT_OK, WrongState
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
 from hypervisor.queue.look import batches, events
-from hypervisor.runs.run import supervise
 from hypervisor.runs.status import status
+from hypervisor.runs.supervise import supervise
 
 EXAMPLE = """hv supervise
   hv supervise --detach"""
