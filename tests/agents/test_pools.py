@@ -39,7 +39,7 @@ class AgentStage(Stage):
 
     def pools(self):
         """How many workers of which agent live and stay."""
-        leaving = self.supervisor.leaving
+        leaving = self.supervisor.staffing.workers.leaving
         here = self.store.at_work(BOOT)
         return Counter(each.agent for each in here if each.worker.id not in leaving)
 

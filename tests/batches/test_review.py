@@ -228,17 +228,19 @@ class TestFiles:
 
     def test_they_appear_while_a_chunk_proceeds_and_are_complete_at_its_end(self, hv):
         batch = start(hv).batch
-        chronicler = ChunkReporter(hv)
+        active = [batch.id]
+        reporter = ChunkReporter(hv, lambda: active)
         [lease] = hv.store.claim(ClaimRequest(HERE, 1, LEASE), NOW)
         result = {"category": "fyi", "rationale": "because <b>\n## x", "actions": [{"do": "move"}]}
         hv.store.settle([Verdict(parse_token(lease.token), "complete", result)], NOW)
-        chronicler.tick(NOW, [batch.id])
+        reporter.tick(NOW)
+        active.clear()
         summary = json.loads(self.read(hv, "chunk-01-summary.json"))
         assert (summary["processed"], summary["total"], summary["complete"]) == (1, 3, False)
         work(hv, event="fail")
-        chronicler.tick(NOW + PAUSE_MS - 1, [])
+        reporter.tick(NOW + PAUSE_MS - 1)
         assert json.loads(self.read(hv, "chunk-01-summary.json"))["processed"] == 1
-        chronicler.tick(NOW + PAUSE_MS, [])
+        reporter.tick(NOW + PAUSE_MS)
         summary = json.loads(self.read(hv, "chunk-01-summary.json"))
         assert (summary["processed"], summary["complete"]) == (3, True)
         assert summary["categories"] == {"fyi": 1}
@@ -252,9 +254,9 @@ class TestFiles:
     def test_whoever_comes_later_writes_the_same(self, hv):
         batch = start(hv, gate="none").batch
         work(hv, [{"category": "a"}])
-        ChunkReporter(hv).tick(NOW, [batch.id])
+        ChunkReporter(hv, lambda: [batch.id]).tick(NOW)
         first = self.read(hv, "chunk-03-details.md")
-        ChunkReporter(hv).tick(NOW + 5, [batch.id])
+        ChunkReporter(hv, lambda: [batch.id]).tick(NOW + 5)
         assert self.read(hv, "chunk-03-details.md") == first
 
     def test_hostile_names_stay_inside_and_apart(self, tmp_path):

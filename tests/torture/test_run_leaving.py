@@ -12,7 +12,7 @@ from tests.torture.fleet import DEADLINE, PROGRAM
 SUBMITTED_LATE = """
 import subprocess, sys
 from hypervisor.runs.processes.launcher import LocalLauncher
-from hypervisor import background
+from hypervisor import app
 from hypervisor.app import serve
 
 leave, client = LocalLauncher.release, sys.argv[3:]
@@ -23,7 +23,7 @@ def leave_late(self, is_needed, at_once):
         client.clear()
     return leave(self, is_needed, at_once)
 
-LocalLauncher.release, background.IDLE_MS = leave_late, 100
+LocalLauncher.release, app.IDLE_MS = leave_late, 100
 serve()
 """
 # The host cannot start anything at first.

@@ -343,14 +343,15 @@ def _next_supervisor(project, first):
 
 
 def _is_settled(project, supervisor):
-    """It has ticked for a while, so that whatever it means to do it has done."""
+    """It has ticked for seconds, so that whatever it means to do it has done. What it says of an
+    unchanged host is written once a second."""
     with project.open() as hv:
         seen = set()
 
         def has_ticked():
             if hv.launcher.supervisor() == supervisor:
                 seen.add((hv.launcher.read_status() or {}).get("at"))
-            return len(seen) > 5
+            return len(seen) > 2
 
         wait_for(has_ticked, "some ticks", story=project.story)
     return True

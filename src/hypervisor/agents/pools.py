@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hypervisor.agents.cooldown import outage_text
 from hypervisor.agents.routing import AUTO
 from hypervisor.agents.session_recorder import OUTAGE, got_through
-from hypervisor.resources.staffing import Demand, Pool, capped
+from hypervisor.resources.allocation import Demand, Pool, capped
 from hypervisor.runs.spec import BATCH, Pause
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hypervisor.queue.context import Context
     from hypervisor.runs.spec import RunSpec
 
-AGENTS_PER_HOST = 5
 STAGGER_MS = 300
 ANSWERED_MS = 45_000  # one that has gone on for so long has been let through
 MOST_IN_VAIN = 3

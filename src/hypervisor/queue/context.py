@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hypervisor.runs.config import Settings
     from hypervisor.runs.outputs.files import Outputs
     from hypervisor.runs.processes.launcher import LocalLauncher
+    from hypervisor.runs.supervisor import Supervisor
 
 
 class NoStore:
@@ -56,7 +57,7 @@ class Context:
     agent_programs: LocalAgents
     courier: Courier
     secret: Callable[[str], tuple[str, str]]  # path and content, by file name
-    serve: Callable[[Callable[[str], None]], int]
+    make_supervisor: Callable[[int | None], Supervisor]  # by how long it stays idle, in ms
 
     def __init__(
         self, store: Store, probe: LocalHost, actor: str, pid: int = 0, parts: object = None

@@ -43,10 +43,10 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     _refuse_second(hv)
     signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     diary = Diary(hv, args.json)
-    code = hv.serve(diary.tell)
+    hv.make_supervisor(None).run(each_tick=diary.tell)
     if not diary.has_begun:  # another one was quicker
         _refuse_second(hv)
-    return code
+    return EXIT_OK
 
 
 def _refuse_second(hv: Context) -> None:
