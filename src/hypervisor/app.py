@@ -248,11 +248,12 @@ def main() -> None:
 
 def serve() -> None:
     """Entry point of the processes in the background."""
-    from hypervisor.runs.processes import prestart
+    from hypervisor.runs.processes import log_file, prestart
 
     role, *words = sys.argv[1:]
     if role == prestart.ROLE:
         role = "supervise" if prestart.wait(lambda: _load(*WORKER_CODE, *SUPERVISOR_CODE)) else ""
+    log_file.configure()
     if role == "supervise":
         supervise()
     elif role == "notify":
@@ -331,9 +332,13 @@ def _release_reduces(hv: Context) -> None:
 
 def work(batch: str, agent: str = "") -> None:
     """Be a worker of one batch until it has nothing more to claim. `agent`: with this agent."""
+    import logging
+
     from hypervisor.queue.claim import identity
+    from hypervisor.runs.processes import log_file
     from hypervisor.runs.spec import spec_from
 
+    log_file.bind(batch=batch)
     hv = connect(create=False, pid=os.getpid())
     spec = spec_from(hv.store.batch(batch).spec)
     me = identity(hv, f"worker-{os.getpid()}", os.getpid())
@@ -347,7 +352,8 @@ def work(batch: str, agent: str = "") -> None:
 
             make_worker(hv, me, batch, spec).run()
     except StoreGone as error:
-        sys.exit(f"worker: {error}")
+        logging.getLogger("hypervisor.runs").error("%s", error)
+        sys.exit(1)
     hv.close()
 
 

@@ -8,6 +8,7 @@ rule in the order of the events.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -22,6 +23,9 @@ from hypervisor.queue.context import Context, batch_id
 LEASE = 120_000  # another host takes over after so long without a word
 LONGEST_ADDRESS = 4_000
 MOST_WORDS = 200
+
+logger = logging.getLogger("hypervisor.notifications")
+logger.addHandler(logging.NullHandler())  # `hv notify send` reports by itself
 
 
 class RuleStatus(NamedTuple):
@@ -174,6 +178,7 @@ def deliver(
             break
         why = courier.deliver(rule, notice)
         if why is not None:
+            logger.warning("a notice by rule %s was not delivered: %s", rule.name, why)
             state = hv.store.notice_missed(notice, why[:500], now)
             return Delivered(sent, int(state == PENDING), int(state == FAILED))
         hv.store.notice_sent(notice)

@@ -54,7 +54,8 @@ class WorkerProcesses:
         for pid, code in ended:
             pool, _ = self.starting.pop(pid, (None, 0))
             if pool and code > 0:
-                logger.warning("worker %d of batch %s exited with %d", pid, pool.batch, code)
+                about = {"batch": pool.batch}
+                logger.warning("worker %d exited with %d at its start", pid, code, extra=about)
                 self._note_failed_start(pool)
         return bool(ended)
 
@@ -63,7 +64,7 @@ class WorkerProcesses:
         known = self.hv.store.at_work(self.hv.probe.boot())
         gone = [worker for worker in known if self.hv.probe.is_gone(worker.worker)]
         for dead in gone:
-            logger.info("worker %s (process %d) is gone", dead.worker.name, dead.worker.pid)
+            logger.info("%s died", dead.worker.name, extra={"batch": dead.batch})
             reap_worker(self.hv, dead.worker, self._held_by(dead.worker.id, now), now)
             self.hv.store.retire(dead.worker.id, now)
         alive = [worker for worker in known if worker not in gone]
@@ -88,6 +89,7 @@ class WorkerProcesses:
     def start(self, pool: Pool, now: int) -> None:
         pid = self.hv.launcher.start_worker(*(part for part in pool if part))
         self.starting[pid] = (pool, now)
+        logger.debug("started worker %d", pid, extra={"batch": pool.batch})
 
     def signal(self, worker: Worker, what: str) -> None:
         """Ask a worker to "drain" or to "stop"."""

@@ -13,6 +13,7 @@ from hypervisor.core.errors import EXIT_OK, WrongState
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
 from hypervisor.queue.look import batches, events
+from hypervisor.runs.processes.log_file import configure as configure_logging
 from hypervisor.runs.status import status
 from hypervisor.runs.supervise import supervise
 
@@ -41,6 +42,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             print(f"process {pid} supervises this store here")
         return EXIT_OK
     _refuse_second(hv)
+    configure_logging(default="warning")
     signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     diary = Diary(hv, args.json)
     hv.make_supervisor(None).run(each_tick=diary.tell)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
+LOG_LEVEL = "HV_LOG_LEVEL"  # the variable that sets it, for a process and all that it starts
 ENTRY_POINT = "from hypervisor.app import serve; serve()"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from hypervisor.runs.processes.daemon import read_line, redirect_output, set_pro
 Work = Callable[..., None]
 BEGIN = b"\n"
 PATIENCE = 5.0  # seconds; a fork server that was stopped must not stop the supervisor too
+
+logger = logging.getLogger("hypervisor.runs")
 
 
 class ForkServer:
@@ -43,6 +46,7 @@ class ForkServer:
             if answer.endswith(b"\n"):
                 os.write(self._requests, BEGIN)
         if not answer.endswith(b"\n"):
+            logger.warning("the fork server does not answer; workers are started without it")
             self.close()  # a late answer would be taken for the answer to the next request
             return None
         return int(answer.strip() or 0) or None

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.agents.account import account_of
 from hypervisor.agents.profile import AgentProfile
@@ -26,16 +26,17 @@ from hypervisor.resources.cgroup import Group, remove_abandoned_groups
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.processes import journal, prestart, tree
 from hypervisor.runs.processes.daemon import spawn
-from hypervisor.runs.processes.fork_server import ForkServer
 from hypervisor.runs.processes.kept_environments import KeptEnvironments
 from hypervisor.runs.spec import Leftovers
+
+if TYPE_CHECKING:
+    from hypervisor.runs.processes.fork_server import ForkServer
 
 SIGNALS = {"drain": signal.SIGTERM, "stop": signal.SIGINT}
 GRACE = 2.0
 LOG = "supervisor.log"
 WORKER_GROUP = "hypervisor-"  # and what tells the worker from all others
 STATUS = "governor.json"
-BIGGEST_LOG = 10 << 20
 
 
 class LocalLauncher:
@@ -276,12 +277,8 @@ class LocalLauncher:
         return spawn(*words, env=env, log=self._log())
 
     def _log(self) -> str:
-        path = os.path.join(self.places.data, LOG)
         os.makedirs(self.places.data, mode=0o700, exist_ok=True)
-        with suppress(OSError):
-            if os.stat(path).st_size > BIGGEST_LOG:
-                os.rename(path, path + ".old")
-        return path
+        return os.path.join(self.places.data, LOG)
 
     def _notifier_lock(self) -> str:
         return os.path.join(self.places.runtime, "notifier.lock")

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hypervisor.runs.processes.daemon import (
+    LOG_LEVEL,
     read_line,
     redirect_output,
     set_process_title,
@@ -52,7 +53,8 @@ def take(where: str, log: str) -> int | None:
         return None
     (pid, pipe), _waiting = _waiting, None
     try:
-        os.write(pipe, json.dumps([where, log]).encode() + b"\n")
+        order = [where, log, os.environ.get(LOG_LEVEL, "")]
+        os.write(pipe, json.dumps(order).encode() + b"\n")
     except OSError:
         _end(pid)
         return None
@@ -91,8 +93,7 @@ def wait(load: Callable[[], None]) -> bool:
     line = read_line(0)
     if not line.endswith(b"\n"):
         return False
-    where, log = json.loads(line)
-    os.environ["HYPERVISOR_STORE"] = where
+    os.environ["HYPERVISOR_STORE"], log, os.environ[LOG_LEVEL] = json.loads(line)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
