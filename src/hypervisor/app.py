@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from hypervisor.core.errors import InvalidInput, NotFound, StoreGone, StoreUnavailable
-from hypervisor.store.location import make_empty_store, make_store_folder, store_path
+from hypervisor.core.store_path import store_path
 
 if TYPE_CHECKING:
     from hypervisor.agents.homes import AgentHomes
@@ -179,6 +179,7 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
     if "://" in where:
         kind = where.partition("://")[0]
         raise InvalidInput(f"no store of the kind {kind!r}: name a path or a postgresql:// URL.")
+    from hypervisor.store.new_store import make_empty_store, make_store_folder
     from hypervisor.store.sqlite import SqliteDatabase
 
     path = store_path(where, create)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.learning.pools import PER_CORE, AdaptivePools
 from hypervisor.resources.admission import Footprint
-from hypervisor.resources.allocation import Demand, Pool, allocate
+from hypervisor.resources.allocation import Demand, Pool, assign_workers
 from hypervisor.resources.governor import Decision, RunningAttempt
 from hypervisor.runs.worker_processes import LiveWorkers, WorkerProcesses, pool_of
 
@@ -193,7 +193,7 @@ class Staffing:
         target = min(target, self._host_limit(live, demands))
         room = target - len(live.workers) - len(self.workers.starting)
         starting = self.workers.starting_by_pool()
-        for pool, count in allocate(demands, target).items():
+        for pool, count in assign_workers(demands, target).items():
             here = self.workers.staying(live, pool)
             for _ in range(min(count - len(here) - starting[pool], room)):
                 if pool.agent and not self.agents.may_start():
