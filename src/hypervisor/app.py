@@ -14,6 +14,7 @@ from hypervisor.core.store_path import store_path
 if TYPE_CHECKING:
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.programs import LocalAgents
+    from hypervisor.agents.session import AgentSession
     from hypervisor.batches.files import BatchFiles
     from hypervisor.batches.plans.files import ActionFiles
     from hypervisor.core.places import Places
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hypervisor.notifications.delivery import Courier
     from hypervisor.ports import Store
     from hypervisor.queue.context import Context
+    from hypervisor.queue.lease import Worker as Identity
     from hypervisor.resources.governor import Governor
     from hypervisor.runs.config import Settings
     from hypervisor.runs.outputs.files import Outputs
@@ -135,6 +137,12 @@ class Parts:
         from hypervisor.agents.homes import AgentHomes
 
         return AgentHomes(self.places.data)
+
+    def clean_up_agent(self, worker: Identity, session: AgentSession) -> None:
+        from hypervisor.agents.dead_agent import clean_up_home
+
+        if profile := self.settings.agents.get(session.agent):
+            clean_up_home(self.homes, self.launcher, worker, session, profile)
 
     @cached_property
     def agent_programs(self) -> LocalAgents:

@@ -17,7 +17,7 @@ from tests.runs.test_supervisor import BEGIN, BOOT, Stage, worker_of
 from tests.support.benches import closed_after
 
 AGENTS = {
-    "cla": AgentProfile("cla", "cla", provider="anthropic", memory=100),
+    "cla": AgentProfile("cla", "cla", provider="anthropic", memory=100, keys=("KEY",)),
     "cod": AgentProfile("cod", "cod", provider="openai", memory=200, capabilities=("browser",)),
     "few": AgentProfile("few", "few", provider="google", memory=300, workers=2),
 }

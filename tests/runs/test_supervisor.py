@@ -90,8 +90,8 @@ class Host:
         self.alive.add(pid)
         return pid
 
-    def account(self, batch, profile):
-        return f"{profile.provider}:{self.keys.get(batch, 'login')}"
+    def environment(self, batch):
+        return {"KEY": self.keys.get(batch, "")}
 
     def reap(self):
         ended, self.ended = self.ended, []
@@ -112,8 +112,8 @@ class Host:
     def end_leftovers(self, worker, remains, held):
         return 1 if self.ends else None
 
-    def scrub_home(self, worker, batch, task, profile):
-        self.scrubbed.append((worker.pid, task, profile.name))
+    def clean_up_agent(self, worker, session):
+        self.scrubbed.append((worker.pid, session.task, session.agent))
 
     def forget_leftovers(self, worker, remains):
         self.forgotten.append(worker.pid)
@@ -155,7 +155,12 @@ class Stage:
         self.governor = governor or Obedient()
         self.now = BEGIN
         host: Any = self.host
-        given = parts(launcher=host, outputs=host, settings=self.settings)
+        given = parts(
+            launcher=host,
+            outputs=host,
+            settings=self.settings,
+            clean_up_agent=self.host.clean_up_agent,
+        )
         self.hv = Context(self.store, host, "tester", parts=given)
         self._cores, self._idle_ms = cores, idle_ms
         self.supervisor = self.another()

@@ -6,10 +6,12 @@ when the provider answers it, the brake is lifted and the others follow.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hypervisor.agents.account import account_of
 from hypervisor.agents.cooldown import outage_text
 from hypervisor.agents.routing import AUTO
 from hypervisor.agents.session_recorder import OUTAGE, got_through
@@ -121,7 +123,9 @@ class AgentPools:
     def account(self, pool: Pool) -> str:
         if pool not in self._accounts:
             profile = self._profile(pool)
-            self._accounts[pool] = self.hv.launcher.account(pool.batch, profile) if profile else ""
+            given = self.hv.launcher.environment(pool.batch)
+            env = os.environ if given is None else given
+            self._accounts[pool] = account_of(profile, env) if profile else ""
         return self._accounts[pool]
 
     def rest(self, pool: Pool) -> Cooldown | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.programs import LocalAgents
+    from hypervisor.agents.session import AgentSession
     from hypervisor.batches.files import BatchFiles
     from hypervisor.batches.plans.files import ActionFiles
     from hypervisor.inputs.task_files.files import TaskFiles
@@ -55,6 +56,7 @@ class Context:
     action_files: Callable[[str, str], ActionFiles]  # by root and batch folder
     homes: AgentHomes
     agent_programs: LocalAgents
+    clean_up_agent: Callable[[Worker, AgentSession], None]  # that died with its worker
     courier: Courier
     secret: Callable[[str], tuple[str, str]]  # path and content, by file name
     make_supervisor: Callable[[int | None], Supervisor]  # by how long it stays idle, in ms

@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
-from hypervisor.agents.account import account_of
-from hypervisor.agents.profile import AgentProfile
 from hypervisor.core.places import (
     Places,
     is_supervised,
@@ -43,7 +41,7 @@ class LocalLauncher:
     def __init__(self, where: str, places: Places) -> None:
         """`where` is what a new process needs to open the same store; it may hold a secret,
         so it travels in the environment, never among the arguments."""
-        self._where = where
+        self.where = where
         self.places = places
         self._started: set[int] = set()
         self._coming_up = 0
@@ -84,8 +82,8 @@ class LocalLauncher:
         """Become the one supervisor of this store here. None if there is one."""
         handle = self._acquire(self._lock())
         self._handle = -1 if handle is None else handle
-        if handle is not None and "://" not in self._where:
-            remember_places(self._where, LocalHost().boot(), self.places)
+        if handle is not None and "://" not in self.where:
+            remember_places(self.where, LocalHost().boot(), self.places)
         return handle
 
     def acquire_next_lock(self) -> int | None:
@@ -138,7 +136,7 @@ class LocalLauncher:
 
     def start_supervisor(self) -> None:
         make_private(self.places.runtime)
-        self._coming_up = prestart.take(self._where, self._log()) or self._start(
+        self._coming_up = prestart.take(self.where, self._log()) or self._start(
             "supervise", "--detached"
         )
 
@@ -167,10 +165,6 @@ class LocalLauncher:
     def environment(self, batch: str) -> dict[str, str] | None:
         """The environment that the run of a batch was started with."""
         return self._environments.read(batch)
-
-    def account(self, batch: str, profile: AgentProfile) -> str:
-        given = self.environment(batch)
-        return account_of(profile, os.environ if given is None else given)
 
     def forget_environment(self, batch: str) -> None:
         self._environments.forget(batch)
@@ -208,21 +202,6 @@ class LocalLauncher:
         if not self._adopts or tree.alone(self._started):
             return 0
         return len(tree.stop_descendants(GRACE, spare=self._started))
-
-    def scrub_home(self, worker: Worker, batch: str, task: str, profile: AgentProfile) -> None:
-        from hypervisor.agents.homes import AgentHomes
-        from hypervisor.agents.mcp_config import McpAccess
-        from hypervisor.agents.scrubbing import scrub
-        from hypervisor.agents.setup import secrets_of
-
-        homes = AgentHomes(self.places.data)
-        if not task:
-            homes.remove(f"{worker.pid}-{worker.pid_start}")
-        elif homes.exists(task):
-            given = self.environment(batch)
-            access = McpAccess(self._where, batch)
-            secrets = secrets_of(profile, os.environ if given is None else given, access)
-            scrub(homes.at(task), secrets, profile.login)
 
     def forget_leftovers(self, worker: Worker, remains: Leftovers) -> None:
         if remains.group is not None:
@@ -273,7 +252,7 @@ class LocalLauncher:
                 os.unlink(os.path.join(self.places.runtime, name))
 
     def _start(self, *words: str) -> int:
-        env = {**os.environ, "HYPERVISOR_STORE": self._where}
+        env = {**os.environ, "HYPERVISOR_STORE": self.where}
         return spawn(*words, env=env, log=self._log())
 
     def _log(self) -> str:
