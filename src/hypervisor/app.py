@@ -242,7 +242,7 @@ def _actor() -> str:
 def main() -> None:
     """Entry point of the command line."""
     if sys.platform != "linux":
-        print(f"hv: {NEEDS_LINUX}", file=sys.stderr)
+        sys.stderr.write(f"hv: {NEEDS_LINUX}\n")
         sys.exit(CANNOT_RUN)
     try:
         if sys.argv[1:2] == ["run"]:

@@ -156,7 +156,7 @@ def _main(control: socket.socket) -> None:
             return
         request = json.loads(message)
         if request[0] == "ended":
-            answer: Any = list(_bury())
+            answer: Any = list(_wait_for())
         else:
             answer = os.fork()
             if answer == 0:
@@ -166,7 +166,7 @@ def _main(control: socket.socket) -> None:
         control.send(json.dumps(answer).encode())
 
 
-def _bury() -> Any:
+def _wait_for() -> Any:
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
