@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hypervisor.core.places import Places
     from hypervisor.inputs.task_files.files import TaskFiles
     from hypervisor.notifications.delivery import Courier
-    from hypervisor.ports import Store
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker as Identity
     from hypervisor.resources.governor import Governor
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from hypervisor.runs.outputs.files import Outputs
     from hypervisor.runs.processes.launcher import LocalLauncher
     from hypervisor.runs.supervisor import Supervisor
+    from hypervisor.store.database import Database
 
 IDLE_MS = 3_000  # a supervisor in the background ends after so long with nothing to do
 WORKER_CODE = (
@@ -39,7 +39,7 @@ WORKER_CODE = (
     "hypervisor.runs.processes.launcher",
     "hypervisor.runs.outputs.spool",
     "hypervisor.queue.claim",
-    "hypervisor.store.ledger",
+    "hypervisor.queue.settle",
     "hypervisor.store.sqlite",
 )
 SUPERVISOR_CODE = (
@@ -84,7 +84,7 @@ def connect(
 class Parts:
     """What the rooms above the queue work with, each part made when it is first used."""
 
-    def __init__(self, given: str, store: Store) -> None:
+    def __init__(self, given: str, store: Database) -> None:
         self._given, self._store = given, store
 
     @cached_property
@@ -94,7 +94,7 @@ class Parts:
 
         where = self._store.where
         folder = None if "://" in self._given else os.path.dirname(where)
-        return places_of(where, folder, self._store.identity(), LocalHost().boot())
+        return places_of(where, folder, _identity(self._store), LocalHost().boot())
 
     @cached_property
     def settings(self) -> Settings:
@@ -163,18 +163,23 @@ class Parts:
         return kept_secret(self.places.data, name)
 
 
-def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Store:
+def _identity(store: Database) -> str:
+    from hypervisor.queue.context import NoStore
+    from hypervisor.store.settings import identity
+
+    return store.where if isinstance(store, NoStore) else identity(store)
+
+
+def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Database:
     from hypervisor.queue.context import NoStore
 
     try:
         return _open(where, create, relaxed)
     except NotFound:
-        return cast("Store", NoStore(store_path(where, create=True)))
+        return cast("Database", NoStore(store_path(where, create=True)))
 
 
-def _open(where: str, create: bool, relaxed: bool | None) -> Store:
-    from hypervisor.store.ledger import Ledger
-
+def _open(where: str, create: bool, relaxed: bool | None) -> Database:
     if where.startswith(("postgresql://", "postgres://")):
         try:
             from hypervisor.store.postgres import PostgresDatabase
@@ -183,7 +188,7 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
                 "a PostgreSQL store needs psycopg: pip install 'psycopg[binary]' "
                 "(in a checkout: sh scripts/venv.sh cluster)"
             ) from None
-        return Ledger(PostgresDatabase(where, bool(relaxed)))
+        return PostgresDatabase(where, bool(relaxed))
     if "://" in where:
         kind = where.partition("://")[0]
         raise InvalidInput(f"no store of the kind {kind!r}: name a path or a postgresql:// URL.")
@@ -197,7 +202,7 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
             raise NotFound(f"there is no store at {path}. `hv add` makes one.")
         make_store_folder(folder)
         make_empty_store(path)
-    return Ledger(SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed))
+    return SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed)
 
 
 def _config(folder: str) -> dict[str, Any]:
@@ -344,12 +349,13 @@ def work(batch: str, agent: str = "") -> None:
     import logging
 
     from hypervisor.queue.claim import identity
+    from hypervisor.queue.sql import queries
     from hypervisor.runs.processes import log_file
     from hypervisor.runs.spec import spec_from
 
     log_file.bind(batch=batch)
     hv = connect(create=False, pid=os.getpid())
-    spec = spec_from(hv.store.batch(batch).spec)
+    spec = spec_from(hv.store.read(queries.batch, batch).spec)
     me = identity(hv, f"worker-{os.getpid()}", os.getpid())
     try:
         if spec.agent:

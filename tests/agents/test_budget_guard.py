@@ -11,12 +11,15 @@ from hypervisor.agents.budget_guard import BudgetGuard, RateLimitGuard
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.rate_limit import MARGIN
 from hypervisor.agents.session import NewSession
+from hypervisor.agents.sql import cooldowns
 from hypervisor.agents.stream_state import QUOTA, StreamError, Tokens
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import RunSpec, spec_data
-from hypervisor.store.ledger import Ledger
+from hypervisor.store import settings
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.intercept import intercept
+from tests.support.ledger import Ledger
 
 ACCOUNT = "a:1"
 
@@ -122,20 +125,20 @@ def test_a_rest_that_is_over_is_forgotten_with_the_next_answer(books):
 def test_a_rest_that_another_agent_has_just_begun_is_not_lifted(books, monkeypatch):
     store = books.store
     store.set_brake(Cooldown(ACCOUNT, store.now() - 1, 1, "limit", 0), "w")
-    lift = store.lift_brake
 
-    def later(*args, **more):
+    def later(lift, *args):
         store.set_brake(Cooldown(ACCOUNT, store.now() + 60_000, 2, "again", 0), "other")
-        return lift(*args, **more)
+        return lift(*args)
 
-    monkeypatch.setattr(store, "lift_brake", later)
+    intercept(monkeypatch, store, cooldowns.lift_brake, later)
     RateLimitGuard(store, ACCOUNT, "w").relieve()
     assert [brake.level for brake in store.brakes()] == [2]
 
 
 def test_workers_that_come_near_a_budget_at_once_warn_of_it_once(books, monkeypatch):
     books.spend(0, 900)
-    monkeypatch.setattr(books.store, "setting", lambda name: None)  # as they all have read it
+    # as they all have read it
+    intercept(monkeypatch, books.store, settings.setting, lambda really, name: None)
     for _ in range(3):
         books.purse(budget=1000).is_empty()
     assert len(books.said()) == 1

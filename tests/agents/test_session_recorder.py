@@ -15,8 +15,8 @@ from hypervisor.agents.session_recorder import (
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.core.errors import StoreUnavailable
 from hypervisor.queue.task import Attempt
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.ledger import Ledger
 
 NO_TOKENS = Tokens()
 

@@ -22,8 +22,8 @@ from hypervisor.agents.session import AgentSession, NewSession, Spent
 from hypervisor.agents.sql.cooldowns import NEWS
 from hypervisor.agents.stream_state import Tokens
 from hypervisor.queue.event import Cursor
-from hypervisor.store.ledger import Ledger
 from tests.support.databases import Store
+from tests.support.ledger import Ledger
 
 START = 1_800_000_000_000
 FIGURES: dict[str, Any] = {

@@ -33,7 +33,9 @@ from hypervisor.resources.host import LocalHost
 from hypervisor.runs import run as running
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
+from hypervisor.store import settings
 from hypervisor.web.report.page import page
+from tests.support.intercept import intercept
 from tests.support.parts import parts
 
 ONE = RunSpec("/", ("one", "{}"))
@@ -466,18 +468,16 @@ class TestTwoHosts:
     def test_a_run_that_comes_while_one_is_looked_after_is_not_forgotten(self, hv, monkeypatch):
         whole = submit(hv, then=())
         do(hv, whole, 0)
-        keep, name = hv.store.set, f"untended {whole.batches[0]}"
+        name = f"untended {whole.batches[0]}"
+        first = hv.store.write
 
-        def behind_a_run(real):
-            def meanwhile(which, value):
-                if which == name:
-                    keep(name, "run again")
-                return real(which, value)
+        def behind_a_run(really, which, value):
+            if which == name:
+                first(settings.set_setting, name, "run again")
+            return really(which, value)
 
-            return meanwhile
-
-        for way in ("set", "unset"):
-            monkeypatch.setattr(hv.store, way, behind_a_run(getattr(hv.store, way)))
+        for change in (settings.set_setting, settings.unset_same):
+            intercept(monkeypatch, hv.store, change, behind_a_run)
         release_reduce(hv, whole.batches[0])
         assert hv.store.setting(name) == "run again"
 

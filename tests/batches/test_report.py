@@ -20,11 +20,11 @@ from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_t
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.outputs.files import Outputs
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from hypervisor.web.rendering import source_hash
 from hypervisor.web.report.charts import Axis, ticks
 from hypervisor.web.report.page import page
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 NOW = 1_800_000_000_000

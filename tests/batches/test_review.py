@@ -13,6 +13,7 @@ from hypervisor.batches.chunk import span_name
 from hypervisor.batches.chunk_reporter import PAUSE_MS, ChunkReporter
 from hypervisor.batches.cut_chunks import Cut, Numbering, check_cut
 from hypervisor.batches.files import BatchFiles
+from hypervisor.batches.sql import chunks
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
@@ -21,9 +22,10 @@ from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.runs.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
+from tests.support.intercept import intercept
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 
@@ -146,14 +148,14 @@ def test_a_checkpoint_shows_counts_samples_and_failures(hv):
 
 def while_deciding(hv, monkeypatch, act):
     """Let something else happen after a decision was prepared, before it is made."""
-    decide = hv.store.decide_chunk
+    acts = [act]
 
-    def later(*args, **more):
-        monkeypatch.setattr(hv.store, "decide_chunk", decide)
-        act()
-        return decide(*args, **more)
+    def later(decide, *args):
+        if acts:
+            acts.pop()()
+        return decide(*args)
 
-    monkeypatch.setattr(hv.store, "decide_chunk", later)
+    intercept(monkeypatch, hv.store, chunks.decide, later)
 
 
 def test_a_chunk_that_is_added_while_the_last_one_is_approved_is_opened(hv, monkeypatch):

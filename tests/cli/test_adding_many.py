@@ -257,15 +257,15 @@ def test_an_inbox_cell_says_yes_or_no(hv):
 def test_a_list_that_does_not_go_in_as_a_whole_says_how_much_did(tmp_path, monkeypatch):
     monkeypatch.setattr(adding, "SLICE", 2)
     with hypervisor.open(tmp_path / "store.db") as hv:
-        really_add, calls = hv.store.add, []
+        really_write, calls = hv.store.write, []
 
         def full(*args):
             calls.append(args)
             if len(calls) == 3:
                 raise StoreFull("no space left. Nothing was changed; free some space.")
-            return really_add(*args)
+            return really_write(*args)
 
-        monkeypatch.setattr(hv.store, "add", full)
+        monkeypatch.setattr(hv.store, "write", full)
         with pytest.raises(StoreFull) as caught:
             hv.add([hypervisor.NewTask(str(n)) for n in range(7)])
         assert "Nothing was changed" not in str(caught.value)

@@ -11,6 +11,7 @@ from hypervisor.learning.estimator import believed
 from hypervisor.learning.learn import gain_of_skill, learned_about, where_kept
 from hypervisor.learning.record import Record, Sample, learned, record_data, record_from
 from hypervisor.runs.spec import RunSpec
+from hypervisor.store import settings
 from tests.cli.conftest import until
 from tests.learning.test_estimator import evidence_of
 from tests.support.workloads import WORLDS
@@ -64,7 +65,9 @@ def keep(hv, kind, record):
     hv.add()
     with hypervisor.open(str(hv.folder / ".hypervisor" / "store.db")) as opened:
         host = opened.probe.host()
-        opened.store.keep_settings({where_kept(host, kind): json.dumps(record_data(record))})
+        opened.store.write_unsynced(
+            settings.set_settings, {where_kept(host, kind): json.dumps(record_data(record))}
+        )
 
 
 class TestFoundingExamples:

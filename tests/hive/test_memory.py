@@ -10,6 +10,7 @@ from hypervisor.core.errors import InvalidInput, LeaseLost, NotFound
 from hypervisor.hive.checkout import branch_here
 from hypervisor.hive.finding import headline
 from hypervisor.hive.memory import relevant
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import NewTask
 
 FINDINGS = {
@@ -39,7 +40,7 @@ def audit(hv):
 
 
 def task_of(hv, title, branch):
-    return hv.store.task(hv.add([NewTask(title, branch=branch)]).ids[0])
+    return hv.store.read(queries.task, hv.add([NewTask(title, branch=branch)]).ids[0])
 
 
 def test_the_parent_s_report_has_all_of_them_joined(hv):
@@ -74,11 +75,11 @@ def test_whoever_puts_the_results_together_is_told_all_of_them(hv):
     (last,) = hv.add([task], "one").ids
     (other,) = hv.add([task._replace(branch="other")], "two").ids
     (own,) = hv.add([plain]).ids  # the word in the data of any other task means nothing
-    text = context_of(hv.store, hv.store.task(last))
+    text = context_of(hv.store, hv.store.read(queries.task, last))
     assert all(finding in text for finding in FINDINGS.values())
     assert text.count("BEGIN DATA") == text.count("END DATA") == 1
-    assert context_of(hv.store, hv.store.task(other)) == ""
-    assert context_of(hv.store, hv.store.task(own)) == ""
+    assert context_of(hv.store, hv.store.read(queries.task, other)) == ""
+    assert context_of(hv.store, hv.store.read(queries.task, own)) == ""
 
 
 def test_another_branch_recalls_none_of_them(hv):

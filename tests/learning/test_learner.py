@@ -17,7 +17,9 @@ from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_t
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import RunSpec, spec_data
+from hypervisor.store import settings
 from tests.runs.test_supervisor import BEGIN, BOOT, Stage
+from tests.support.intercept import intercept
 
 
 def event(seq, at, kind, task, worker, batch="b"):
@@ -212,14 +214,14 @@ class TestSamples:
 
     def test_nothing_new_costs_one_look(self, bench, monkeypatch):
         asked = []
-        real = bench.store.events
+        real = bench.store.event_rows
 
         def events(since, limit):
             asked.append(since)
             return real(since, limit)
 
-        monkeypatch.setattr(bench.store, "events", events)
-        monkeypatch.setattr(bench.store, "keep_settings", None)
+        monkeypatch.setattr(bench.store, "event_rows", events)
+        intercept(monkeypatch, bench.store, settings.set_settings, asked.append)
         bench.look()
         bench.learner.tick(bench.now + 1)
         assert len(asked) == 1

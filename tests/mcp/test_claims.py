@@ -12,7 +12,9 @@ from hypervisor.core.errors import InvalidInput, LeaseLost, StoreUnavailable, Wr
 from hypervisor.mcp import claims as module
 from hypervisor.mcp.claims import ClaimRegistry, Given, given_by
 from hypervisor.queue.lease import DEFAULT_LEASE
+from hypervisor.queue.sql import claims
 from tests.mcp.conftest import wait_for
+from tests.support.intercept import intercept
 
 
 @pytest.fixture
@@ -33,15 +35,15 @@ def titles(leases):
 def beating(hv, monkeypatch):
     """A desk that sends heartbeats all the time; every set of tokens that it sent."""
     monkeypatch.setattr(module, "BEAT", 0.01)
-    desk, beats, real = ClaimRegistry(hv), [], hv.store.heartbeat
+    desk, beats = ClaimRegistry(hv), []
 
-    def heartbeat(tokens, *rest):
+    def heartbeat(really, tokens, until):
         beats.append([str(token) for token in tokens])
         if len(beats) == 1:
             raise StoreUnavailable("the store is away for a moment")
-        return real(tokens, *rest)
+        return really(tokens, until)
 
-    monkeypatch.setattr(hv.store, "heartbeat", heartbeat)
+    intercept(monkeypatch, hv.store, claims.heartbeat, heartbeat)
     thread = threading.Thread(target=desk.beat_until_closed)
     thread.start()
     yield desk, beats

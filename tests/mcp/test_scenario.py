@@ -9,6 +9,8 @@ import pytest
 from mcp_types import ElicitResult
 
 from hypervisor import NewTask
+from hypervisor.batches.sql import chunks as chunks_sql
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import RunSpec
 from tests.mcp.conftest import call, refused
 
@@ -153,10 +155,14 @@ def gated(place):
     """A batch whose first chunk waits for a decision."""
     with place.open() as hv:
         spec = RunSpec(str(place.folder), ("true", "{}"), gate="each")
-        batch = hv.store.declare(
-            "gated", {"cwd": spec.cwd, "command": ["true"], "gate": "each"}, "me"
+        batch = hv.store.write(
+            runs_sql.declare,
+            "gated",
+            {"cwd": spec.cwd, "command": ["true"], "gate": "each"},
+            "me",
+            hv.now(),
         )
-        chunks = hv.store.declare_chunks(batch.id, ["one", "two"], "each")
+        chunks = hv.store.write(chunks_sql.declare, batch.id, ["one", "two"], "each")
         tasks = [
             NewTask(f"t{c.number}", key=str(c.number), chunk=c.number, data={"item": str(c.number)})
             for c in chunks

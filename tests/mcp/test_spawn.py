@@ -14,6 +14,7 @@ import pytest
 
 from hypervisor import NewTask
 from hypervisor.core.errors import InvalidInput
+from hypervisor.notifications.sql import cursors
 from tests.mcp.conftest import PROGRAM, call, refused, wait_for
 from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED
@@ -302,7 +303,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_stored(place):
 
     anyio.run(work)
     with place.open() as hv:
-        assert hv.stats().total == 0 and not hv.batches() and not hv.store.cursors()
+        assert hv.stats().total == 0 and not hv.batches() and not hv.store.read(cursors.cursors)
 
 
 def test_what_was_learned_is_told_and_no_more(place):

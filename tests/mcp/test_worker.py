@@ -13,6 +13,7 @@ import anyio
 import apsw
 
 from hypervisor import NewTask
+from hypervisor.runs import sql as runs_sql
 from tests.mcp.conftest import PROGRAM, call, refused, wait_for
 
 MODERN = {
@@ -230,7 +231,7 @@ def test_a_keepers_agent_claims_in_its_name_up_to_a_number(place):
                 return done
 
         anyio.run(work)
-        running = hv.store.running(None, 10)  # not released: it is the keeper's
+        running = hv.store.read(runs_sql.running, None, 10)  # not released: it is the keeper's
         assert [each.worker.pid for each in running] == [os.getpid()]
         assert running[0].worker.name == "keeper-1"
         assert hv.stats("other").states["active"] == 1
@@ -309,7 +310,7 @@ def test_a_server_that_is_killed_leaves_proof_of_its_death(place):
         async def work():
             async with place.client("worker") as client:
                 await call(client, "claim_next_task")
-                pid = hv.store.running(None, 1)[0].worker.pid
+                pid = hv.store.read(runs_sql.running, None, 1)[0].worker.pid
                 os.kill(pid, signal.SIGKILL)
                 wait_for(lambda: task in hv.sweep().reclaimed)
 

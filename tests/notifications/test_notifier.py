@@ -10,11 +10,13 @@ from hypervisor.core.errors import StoreUnavailable
 from hypervisor.notifications import notifier as service
 from hypervisor.notifications.notifier import MOST_AT_ONCE, PAUSE_MS, START_MS, Deliverer, Notifier
 from hypervisor.notifications.notify import add_rule, remove_rule
+from hypervisor.notifications.sql import notices
 from hypervisor.queue.context import Context
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.notifications.test_notify import NOW, Host, Mailbox, rule_of, settle
 from tests.support.databases import Sqlite
+from tests.support.intercept import intercept
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 
@@ -109,7 +111,7 @@ class TestNotifier:
     def test_a_store_that_is_away_does_not_keep_the_supervisor(self, hv, launcher, monkeypatch):
         add_rule(hv, "log", ["done"], ["x"])
         finish(hv, "a")
-        monkeypatch.setattr(hv.store, "notices_waiting", away)
+        intercept(monkeypatch, hv.store, notices.waiting, away)
         Notifier(hv).last_look()
         assert launcher.started == 0
 
@@ -224,15 +226,15 @@ class TestDeliverer:
     def test_a_store_that_is_away_for_a_moment_is_waited_for(self, hv, mailbox, monkeypatch):
         add_rule(hv, "log", ["done"], ["x"])
         finish(hv, "a")
-        real, failures = hv.store.notices_waiting, iter([away])
-        monkeypatch.setattr(hv.store, "notices_waiting", lambda: next(failures, real)())
+        failures = iter([away])
+        intercept(monkeypatch, hv.store, notices.waiting, lambda really: next(failures, really)())
         Deliverer(hv).run()
         assert mailbox.said == ["done: a"]
 
     def test_a_store_that_fails_while_delivering_is_no_crash(self, hv, mailbox, monkeypatch):
         crashes: list[object] = []
         monkeypatch.setattr(threading, "excepthook", crashes.append)
-        monkeypatch.setattr(hv.store, "notice_sent", away)
+        intercept(monkeypatch, hv.store, notices.sent, away)
         add_rule(hv, "log", ["done"], ["x"])
         finish(hv, "a")
         deliverer = Deliverer(hv)

@@ -23,6 +23,7 @@ from hypervisor.notifications.notify import (
     rules,
     try_rule,
 )
+from hypervisor.notifications.sql import notices
 from hypervisor.queue.add import add
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
@@ -30,6 +31,7 @@ from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.spec import BATCH, Pause, RunSpec
+from tests.support.intercept import intercept
 from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
@@ -383,7 +385,8 @@ class TestRules:
 
     def test_who_comes_second_overwrites_no_address(self, hv, mailbox, monkeypatch):
         add_rule(hv, "chat", ["done"], address="https://first")
-        monkeypatch.setattr(hv.store, "rules", lambda: [])  # as seen just before the first came
+        # as seen just before the first came
+        intercept(monkeypatch, hv.store, notices.rules, lambda really: [])
         with pytest.raises(WrongState):
             add_rule(hv, "chat", ["done"], address="https://second")
         assert mailbox.addresses == {"chat": "https://first"}

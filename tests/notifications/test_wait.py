@@ -11,8 +11,10 @@ from hypervisor.notifications.wait import acknowledge, end_of_log, start_cursor,
 from hypervisor.queue.add import add
 from hypervisor.queue.claim import claim, complete, fail
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
+from tests.support.intercept import intercept
 
 
 @pytest.fixture
@@ -62,13 +64,12 @@ def test_a_late_acknowledgement_moves_no_cursor_back(hv):
 def test_what_ends_while_we_look_is_told_with_the_end(hv, monkeypatch):
     add(hv, [NewTask("x")], "b")
     token = claim(hv, "w", pid=0)[0].token
-    counted = hv.store.stats
 
-    def meanwhile(*words, **more):
+    def meanwhile(count, *args):
         complete(hv, token)
-        return counted(*words, **more)
+        return count(*args)
 
-    monkeypatch.setattr(hv.store, "stats", meanwhile)
+    intercept(monkeypatch, hv.store, queries.stats, meanwhile)
     news = wait_for_events(hv, "c", "finished", timeout=0, batch="b")
     assert news.finished and [event.kind for event in news.events] == ["complete"]
 

@@ -34,7 +34,7 @@ def behind(store, open_ledger):
         other = threading.Thread(target=act)
 
         def work(session):
-            settlement.settle(session, first._book, [Verdict(token, event, {"n": 1})], NOW)
+            settlement.settle(session, [Verdict(token, event, {"n": 1})], NOW)
             other.start()
             wait_until_blocked(store)
 

@@ -15,11 +15,12 @@ from hypervisor.core.errors import WrongState
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Token, Usage, Verdict, Worker, parse_token
 from hypervisor.queue.sql import fast_path
+from hypervisor.queue.sql.postgres_fast_path import Floors
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.spec import Pause
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import PostgresDatabase
 from tests.support.databases import dump
+from tests.support.ledger import Ledger
 
 NOW = 1_800_000_000_000
 ANN = Worker("w-ann", "ann", "here", "boot1", 101, 1)
@@ -37,14 +38,14 @@ PLAIN: dict[str, dict[str, Any]] = {
 def taken(ledger, monkeypatch):
     """Whether each turn that was tried was plain, in the database's judgement."""
     seen: list[bool] = []
-    really_turn = ledger._db.turn
+    really_run = ledger._db.run
 
     def watched(plain):
-        row = really_turn(plain)
+        row = really_run(plain)
         seen.append(row is not None)
         return row
 
-    monkeypatch.setattr(ledger._db, "turn", watched)
+    monkeypatch.setattr(ledger._db, "run", watched)
     return seen
 
 
@@ -75,7 +76,7 @@ def test_it_writes_and_answers_what_the_general_way_does(store, monkeypatch, how
         store.wipe()
         ledger = store.open()
         if general:
-            ledger._db.turn = lambda plain: None
+            ledger._db.run = lambda plain: None
         add(ledger, "a", NewTask("b", priority="high", data={"n": 1}), "c", batch="many")
         add(ledger, NewTask("d", type="test", retries=2), at=NOW + 1)
         token, answers = claim(ledger), []
@@ -234,7 +235,7 @@ def test_postgres_without_the_right_to_make_functions_goes_the_general_way(postg
     guest = Ledger(database)
     [lease] = go_on(guest, claim(guest))[1]
     assert titles(go_on(guest, parse_token(lease.token))[1]) == ["c"]
-    assert database._may_program is False
+    assert database.memories.of(Floors).can_install is False
     guest.close()
     # Once the owner has taken a turn, the guest can as well.
     add(owner, "d", "e")

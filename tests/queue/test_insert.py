@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 
 from hypervisor.queue.task import NewTask
-from hypervisor.store.ledger import Ledger
-from hypervisor.store.migrations import APPLICATION_ID
 from hypervisor.store.postgres import PostgresDatabase
+from hypervisor.store.schema import APPLICATION_ID
+from tests.support.ledger import Ledger
 
 NOW = 1_800_000_000_000
 HOLD = "SELECT pg_advisory_xact_lock(%s::int, hashtext('lanes'))"

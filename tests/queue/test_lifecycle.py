@@ -8,7 +8,7 @@ from hypervisor.core.errors import WrongState
 from hypervisor.queue import lifecycle
 from hypervisor.queue.lifecycle import EVENTS, QUEUE, STATES, TERMINAL, TRANSITIONS, next_state
 from hypervisor.queue.sql import settlement
-from hypervisor.store import migrations
+from hypervisor.store import schema
 
 QUEUED = ("active", "waiting")
 ARROWS = {
@@ -72,7 +72,7 @@ def test_the_table_uses_known_words_only():
 
 
 def test_the_database_names_the_same_states():
-    (tasks,) = re.findall(r"CREATE TABLE tasks .*?;", "".join(migrations.MIGRATIONS), re.DOTALL)
+    (tasks,) = re.findall(r"CREATE TABLE tasks .*?;", "".join(schema.texts()), re.DOTALL)
     (listed,) = re.findall(r"CHECK \(state IN \(([^)]*)\)\)", tasks)
     assert re.findall(r"'(\w+)'", listed) == list(STATES)
 

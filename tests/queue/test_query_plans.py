@@ -12,7 +12,8 @@ from hypervisor.hive.sql import findings, search
 from hypervisor.queue.sql import agent_claims, claims, exclusive_keys, fast_path, lanes, readiness
 from hypervisor.runs import sql as running
 from hypervisor.store.dialect import POSTGRES_HEADS, POSTGRES_MATCHING, SQLITE_HEAD
-from hypervisor.store.postgres import SETTINGS, PostgresSession, numbered
+from hypervisor.store.postgres import SETTINGS
+from hypervisor.store.postgres_session import PostgresSession, numbered
 from tests.support.databases import Postgres, Sqlite
 
 
@@ -174,7 +175,7 @@ def test_sqlite_uses_the_partial_index_and_scans_no_table(sqlite, name):
 def test_a_plain_turn_on_sqlite_goes_by_index(sqlite, count):
     for statement in fast_path.SQLITE_PROGRAM:
         sqlite.run(statement)
-    sql = fast_path.sqlite_turn(count)
+    sql = fast_path.sqlite_statement(count)
     values = [None] * sql.count("?")
     plan = [row[3] for row in sqlite.query_with("EXPLAIN QUERY PLAN " + sql, values)]
     assert sum("INDEX tasks_ready (lane=?)" in line for line in plan) == count, plan

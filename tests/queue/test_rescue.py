@@ -10,8 +10,8 @@ from hypervisor.queue.look import show
 from hypervisor.queue.rescue import INTERVAL, sweep, sweep_if_due
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.ledger import Ledger
 
 NOW = 1_800_000_000_000
 LEASE = 60_000

@@ -18,10 +18,12 @@ from hypervisor.queue.rescue import reap_worker, sweep
 from hypervisor.queue.steer import cancel
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
+from hypervisor.runs import sql
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import Leftovers
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.intercept import intercept
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
@@ -227,15 +229,14 @@ def test_a_cancel_is_honoured_for_a_worker_elsewhere_whose_lease_lapsed(hv, toke
 def test_another_sweep_may_be_quicker_with_a_cancel(hv, tokens, monkeypatch):
     cancel(hv, tokens[0].task, "no need", NOW)
     left(hv, tokens[0])
-    stops = hv.store.stops
 
-    def too_slow(wanted):
+    def too_slow(stops, wanted):
         found = stops(wanted)
         for stop in found:
             hv.store.cancel(stop.task, stop.reason, stop.actor, NOW)
         return found
 
-    monkeypatch.setattr(hv.store, "stops", too_slow)
+    intercept(monkeypatch, hv.store, sql.stops, too_slow)
     assert len(sweep(hv, NOW + 1).reclaimed) == 4
     assert tasks(hv, tokens)[0].state == "cancelled"
 

@@ -28,14 +28,15 @@ from hypothesis.stateful import (
 
 from hypervisor.core import ids, randomness
 from hypervisor.core.errors import DependencyCycle, HypervisorError, LeaseLost, WrongState
+from hypervisor.queue import settle
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Token, Verdict, Worker, parse_token
 from hypervisor.queue.task import Changes, NewTask
 from hypervisor.runs.spec import Pause
-from hypervisor.store.ledger import Ledger
 from tests.queue import invariants
 from tests.queue.model import WEEK, Model
 from tests.support.databases import Store
+from tests.support.ledger import Ledger
 
 STEPS = 20_000
 STEPS_LONG = 200_000
@@ -231,9 +232,9 @@ SITUATIONS = {
     "ready seen",
     "ready seen beside a pause",
     "released: not started",
-    "plain turn",
-    "plain turn with nothing left",
-    "turn not plain",
+    "fast path",
+    "fast path with nothing left",
+    "no fast path",
     "decide",
     "chunk opened",
     "claims seen",
@@ -260,7 +261,7 @@ class LedgerMachine(RuleBasedStateMachine):
         ]
         self.ledgers = [Ledger(database) for database in self.databases]
         for ledger in self.ledgers:
-            ledger._agents.add(WORKERS[0].id)
+            ledger.memories.of(settle.ClaimMemory).agents.add(WORKERS[0].id)
         self.model = Model()
         self.now = START
         self.batches = [""]
@@ -824,16 +825,16 @@ def _missing():
 
 
 def _watched(database):
-    """Counts the plain turns."""
-    really_turn = database.turn
+    """Counts what takes the fast path."""
+    really_run = database.run
 
-    def turn(plain):
-        row = really_turn(plain)
-        LedgerMachine.met["turn not plain" if row is None else "plain turn"] += 1
-        LedgerMachine.met["plain turn with nothing left"] += row is not None and row[0] is None
+    def run(path):
+        row = really_run(path)
+        LedgerMachine.met["no fast path" if row is None else "fast path"] += 1
+        LedgerMachine.met["fast path with nothing left"] += row is not None and row[0] is None
         return row
 
-    database.turn = turn
+    database.run = run
     return database
 
 

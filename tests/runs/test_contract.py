@@ -12,10 +12,10 @@ from hypervisor.queue.lane import ClaimFilter, Lane
 from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
 from hypervisor.queue.task import Batch, Changes, NewTask
 from hypervisor.runs.spec import AtWork, Pause, Ready, Running, Stop, TaskReport
-from hypervisor.store.ledger import Ledger
 from tests.queue import invariants
 from tests.support.databases import dump
 from tests.support.given import ANN, BOB, LEASE, NOW, claim_all, claimable
+from tests.support.ledger import Ledger
 
 SPEC = {"cwd": "/", "command": ["true", "{}"]}
 RUNNER = Worker("w-run", "worker-7", "here", "boot1", 107, 3)

@@ -32,7 +32,7 @@ class Outage:
         self.count, self.away, self.pauses = 0, 0, 0
         self.exempt = False
         database, pause = bench.store._db, bench.runner.pause
-        for name in ("read", "write", "turn", "events"):
+        for name in ("read", "write", "write_unsynced", "run", "event_rows"):
             setattr(database, name, self._failing(getattr(database, name)))
 
         def wait(seconds):

@@ -15,6 +15,7 @@ from hypervisor.queue.add import add
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.sql import insert, steer
 from hypervisor.queue.steer import cancel
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
@@ -23,8 +24,9 @@ from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import Pause, RunSpec
 from hypervisor.runs.status import attempts, status
 from hypervisor.runs.supervise import supervise
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.intercept import intercept
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
@@ -190,16 +192,17 @@ def test_somebody_else_may_bring_a_failed_task_back_at_the_same_time(hv, monkeyp
     run(hv, "a", "b")
     for token in claim(hv, limit=2):
         settle(hv, token, "fail")
-    reopen = hv.store.reopen
+    came: list[str] = []
 
-    def too_late(task, *more):
-        monkeypatch.setattr(hv.store, "reopen", reopen)
-        reopen(task, *more)
+    def too_late(reopen, task, *more):
+        if not came:
+            came.append(task)
+            reopen(task, *more)
         return reopen(task, *more)
 
-    monkeypatch.setattr(hv.store, "reopen", too_late)
+    intercept(monkeypatch, hv.store, steer.requeue, too_late)
     again = run(hv, "a", "b", now=NOW + 1)
-    assert again.to_do == 2
+    assert again.to_do == 2 and len(came) == 1
     assert hv.store.stats(again.batch.id, NOW).states["active"] == 2
 
 
@@ -223,7 +226,6 @@ def test_running_again_ends_the_pause_of_the_batch_but_no_other(hv):
 def test_many_items_go_in_slices_and_are_read_as_they_go(hv, monkeypatch):
     read = 0
     calls: list[tuple[int, int]] = []
-    inner = hv.store.add
 
     def stream(count):
         nonlocal read
@@ -231,11 +233,11 @@ def test_many_items_go_in_slices_and_are_read_as_they_go(hv, monkeypatch):
             read += 1
             yield NewTask(f"{n}", key=f"{n}")
 
-    def counted(part, *more):
+    def counted(add, part, *more):
         calls.append((len(part), read))
-        return inner(part, *more)
+        return add(part, *more)
 
-    monkeypatch.setattr(hv.store, "add", counted)
+    intercept(monkeypatch, hv.store, insert.add, counted)
     submitted = running.run(hv, SPEC, stream(2_501), "b", NOW)
     assert calls == [(100, 100), (1_000, 1_100), (1_000, 2_100), (401, 2_501)]
     assert counts(submitted) == (2_501, 0, 0, 0)

@@ -15,9 +15,9 @@ from hypervisor.resources.governor import Decision, Governor, Reading
 from hypervisor.resources.zones import SAFE, Load
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import BATCH, Leftovers, Pause, RunSpec, spec_data
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.benches import closed_after
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 BOOT = "this boot"

@@ -8,12 +8,17 @@ import pytest
 
 from hypervisor.core.errors import StoreUnavailable
 from hypervisor.queue.attempt import Ended
+from hypervisor.queue.settle import settle_and_claim
+from hypervisor.queue.sql import event_log
 from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.limits import Limits
+from hypervisor.runs import worker as module
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import spec_data
 from hypervisor.runs.worker import Worker
+from hypervisor.store import settings
 from tests.support.benches import ME, WELL, Bench, Journal, closed_after
+from tests.support.intercept import intercept
 
 MB = 1 << 20
 BADLY = Ended(7, None, 0.0, 0)
@@ -82,13 +87,12 @@ def test_tells_what_ended_and_takes_as_much_again_in_one_transaction(bench, monk
     for text in "abc":
         bench.item(text, at_last)
     told = []
-    exchange = bench.store.settle_and_claim
 
-    def watched(verdicts, request, now=None):
+    def watched(store, verdicts, request, now):
         told.append((len(verdicts), request.limit if request else 0))
-        return exchange(verdicts, request, now)
+        return settle_and_claim(store, verdicts, request, now)
 
-    monkeypatch.setattr(bench.store, "settle_and_claim", watched)
+    monkeypatch.setattr(module, "settle_and_claim", watched)
     worker.run()
     assert bench.outcomes() == {"a": ["done"], "b": ["done"], "c": ["done"]}
     assert told[:4] == [(0, 1), (1, 1), (1, 1), (1, 1)]
@@ -167,8 +171,8 @@ def test_trouble_with_the_store_does_not_repeat_what_has_ended(bench, monkeypatc
     def away(*_, **__):
         raise StoreUnavailable("the disk is full.")
 
-    monkeypatch.setattr(bench.store, "set", away)
-    monkeypatch.setattr(bench.store, "note", away)
+    intercept(monkeypatch, bench.store, settings.set_setting, away)
+    intercept(monkeypatch, bench.store, event_log.note, away)
     bench.work()
     assert "journal complete" in bench.log
     assert bench.outcomes() == {"a": ["done"]}

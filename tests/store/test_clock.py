@@ -8,9 +8,9 @@ from hypervisor.core.errors import StoreFull
 from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.store.clock import TRUSTED
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.given import ANN, LEASE, NOW, SECOND
+from tests.support.ledger import Ledger
 
 HOUR = 3600 * SECOND
 WEB = Worker("w-web", "web", "here")  # names no process

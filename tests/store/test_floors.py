@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 from hypervisor.queue.lease import Verdict, parse_token
-from hypervisor.queue.sql.postgres_fast_path import BELIEVED
-from hypervisor.store.ledger import Ledger
+from hypervisor.queue.sql.postgres_fast_path import BELIEVED_MS
 from hypervisor.store.postgres import PostgresDatabase
 from tests.queue.test_fast_path import NOW, add, claim, go_on, titles
+from tests.support.ledger import Ledger
 
 READ = "SELECT idx_blks_hit + idx_blks_read FROM pg_statio_user_indexes WHERE indexrelname = %s"
 
@@ -58,9 +58,9 @@ def test_what_others_put_back_is_found_a_moment_later(open_postgres):
     first, second = claim(other), claim(ledger)
     [lease] = go_on(ledger, second, NOW)[1]
     other.settle([Verdict(first, "release")], NOW)
-    [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED - 1)[1]
+    [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED_MS - 1)[1]
     assert lease.task.title == "d"
-    [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED)[1]
+    [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED_MS)[1]
     assert lease.task.title == "a"
 
 

@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import PostgresDatabase
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.ledger import Ledger
 
 
 def identity(database):

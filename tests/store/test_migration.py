@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -16,14 +17,14 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.spec import Pause
-from hypervisor.store import migrations, postgres
+from hypervisor.store import postgres, schema
 from hypervisor.store.dialect import POSTGRES_WORDS, SQLITE_WORDS
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.postgres import SCHEMA, VERSION_TABLE, PostgresDatabase
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.queue import invariants
 from tests.support.databases import DATABASES, Postgres, Sqlite
 from tests.support.given import ANN, LEASE, NOW, claim_all
+from tests.support.ledger import Ledger
 
 # What the first version would have written: a batch, three lanes, a claim, a done task.
 OLD_ROWS = [
@@ -52,9 +53,9 @@ OLD_ROWS = [
 
 def old_sqlite(path):
     connection = apsw.Connection(str(path))
-    for statement in (*migrations.statements(1, SQLITE_WORDS), *OLD_ROWS):
+    for statement in (*schema.statements(1, SQLITE_WORDS), *OLD_ROWS):
         connection.execute(statement)
-    connection.pragma("application_id", migrations.APPLICATION_ID)
+    connection.pragma("application_id", schema.APPLICATION_ID)
     connection.pragma("user_version", 1)
     connection.close()
 
@@ -65,7 +66,7 @@ def old_postgres(url):
         connection.execute(f"SET search_path TO {SCHEMA}")
         connection.execute(VERSION_TABLE)
         connection.execute("INSERT INTO schema_version VALUES (1)")
-        for statement in (*migrations.statements(1, POSTGRES_WORDS), *OLD_ROWS):
+        for statement in (*schema.statements(1, POSTGRES_WORDS), *OLD_ROWS):
             connection.execute(statement)
 
 
@@ -101,7 +102,7 @@ def fresh(request, old, tmp_path):
 
 def test_an_old_store_goes_on_as_if_nothing_had_happened(old):
     ledger = old.open()
-    assert ledger.facts()["schema"] == migrations.VERSION
+    assert ledger.facts()["schema"] == schema.VERSION
     assert [ledger.task(f"00000000000{n}").state for n in (1, 2, 3, 4)] == [
         "active",
         "in_progress",
@@ -160,7 +161,7 @@ def test_whoever_comes_first_migrates_and_the_others_find_it_done(old_place):
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert seen == [migrations.VERSION] * 4
+    assert seen == [schema.VERSION] * 4
 
 
 def test_a_newer_program_that_comes_first_is_not_undone(old_place, monkeypatch):
@@ -231,7 +232,7 @@ def test_a_migration_that_loses_to_an_old_worker_is_tried_again(postgres_url, ri
         return facts["schema"], facts["integrity"]
 
     then = "UPDATE tasks SET updated_at = 2"
-    assert in_the_way(postgres_url, rival, migrate, then) == [(migrations.VERSION, "ok")]
+    assert in_the_way(postgres_url, rival, migrate, then) == [(schema.VERSION, "ok")]
 
 
 def test_a_look_that_loses_is_taken_again(postgres_url, rival):
@@ -289,7 +290,7 @@ def test_sqlite_takes_every_state_there_is_and_no_other(tmp_path):
 
 
 def test_a_store_of_a_later_version_is_refused(old):
-    later = migrations.VERSION + 1
+    later = schema.VERSION + 1
     if old.kind == "sqlite":
         old.run(f"PRAGMA user_version = {later}")
     else:
@@ -305,4 +306,10 @@ def test_what_the_how_tos_show_is_the_latest_version():
         for page in how_tos.glob("*.md")
         for number in re.findall(r"\(schema (\d+)\)", page.read_text())
     }
-    assert shown == {str(migrations.VERSION)}
+    assert shown == {str(schema.VERSION)}
+
+
+def test_the_version_is_that_of_the_last_migration():
+    assert len(schema.texts()) == schema.VERSION
+    names = sorted(name for name in os.listdir(schema.FOLDER) if name.endswith(".sql"))
+    assert [int(name[:4]) for name in names] == list(range(1, schema.VERSION + 1))

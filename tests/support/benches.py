@@ -9,14 +9,16 @@ from typing import Any, Protocol, TypeVar
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import Worker as Identity
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.host import LocalHost
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec, Vital, spec_data
 from hypervisor.runs.worker import GLANCE, Worker
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 WELL = Ended(0, None, 0.25, 12 << 20)
@@ -133,7 +135,9 @@ class Bench:
         self.spec = self.described(**spec)
         given = parts(launcher=None, outputs=self.outputs, settings=self.settings)
         self.hv = Context(self.store, LocalHost(), "tester", parts=given)
-        self.batch = self.store.declare("b", spec_data(self.spec), "t").id
+        self.batch = self.store.write(
+            runs_sql.declare, "b", spec_data(self.spec), "t", self.store.now()
+        ).id
         self._next = self.store.now() - 1000
 
     def described(self, **spec):
@@ -163,11 +167,14 @@ class Bench:
 
     def outcomes(self):
         """The outcomes of each task's attempts, by title."""
-        tasks = self.store.list_tasks(TaskFilter(), 1000)
-        return {t.title: [a.outcome for a in self.store.detail(t.id).attempts] for t in tasks}
+        tasks = self.store.read(queries.list_tasks, TaskFilter(), 1000)
+        return {
+            t.title: [a.outcome for a in self.store.read(queries.detail, t.id).attempts]
+            for t in tasks
+        }
 
     def began(self):
         return [line.split()[1] for line in self.log if line.startswith("start ")]
 
     def events(self, *kinds):
-        return [event for event in self.store.events(0, 10_000) if event.kind in kinds]
+        return [event for event in queries.events(self.store, 0, 10_000) if event.kind in kinds]

@@ -13,10 +13,12 @@ from typing import Any
 import apsw
 import psycopg
 
-from hypervisor.store import migrations, postgres_checks
-from hypervisor.store.ledger import Ledger
-from hypervisor.store.postgres import SCHEMA, PostgresDatabase, PostgresSession
+from hypervisor.store import postgres_checks, schema
+from hypervisor.store.database import Memories
+from hypervisor.store.postgres import SCHEMA, PostgresDatabase
+from hypervisor.store.postgres_session import PostgresSession
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.ledger import Ledger
 
 DATABASES = ("sqlite", "postgres")
 TABLES = (
@@ -176,7 +178,7 @@ class Postgres:
 
     def integrity(self) -> str:
         """What `facts` says about it: `ok` unless rows contradict themselves."""
-        return postgres_checks.integrity(PostgresSession(self._direct))
+        return postgres_checks.integrity(PostgresSession(self._direct, Memories()))
 
     def close(self) -> None:
         self._direct.close()
@@ -187,7 +189,7 @@ Store = Sqlite | Postgres
 
 def dump(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, to see that nothing changed (but not the events' late numbers)."""
-    events = ", ".join(name for name, _ in migrations.COLUMNS["events"])
+    events = ", ".join(name for name, _ in schema.COLUMNS["events"])
     statements = [
         f"SELECT id, {events} FROM events ORDER BY id"
         if table == "events"

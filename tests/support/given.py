@@ -6,7 +6,7 @@ from typing import Any
 
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Lease, Verdict, Worker, parse_token
-from hypervisor.store.ledger import Ledger
+from tests.support.ledger import Ledger
 
 NOW = 1_800_000_000_000
 SECOND = 1_000

@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hypervisor.queue.add import insert_tasks
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import RunSpec, spec_data
-from hypervisor.store.ledger import Ledger
+from hypervisor.store.database import Database, Row
 
 Tree = dict[str, tuple[int, bytes | None, int]]
 
 
-def left_over(store: Ledger) -> list[tuple[Any, ...]]:
+def left_over(store: Database) -> list[Row]:
     """Proposals that are in no result."""
-    return store._db.read(lambda s: s.rows("SELECT * FROM proposals"))
+    return store.read(lambda s: s.rows("SELECT * FROM proposals"))
 
 
 def propose(
@@ -27,10 +29,16 @@ def propose(
     """Tasks of a batch run in `folder` that are done with these results."""
     from hypervisor.queue.claim import claim, complete
 
-    hv.store.declare(batch, spec_data(RunSpec(str(folder), ("true",), **more)), hv.actor)
+    hv.store.write(
+        runs_sql.declare,
+        batch,
+        spec_data(RunSpec(str(folder), ("true",), **more)),
+        hv.actor,
+        hv.now(),
+    )
     known = len(results)
     new = [NewTask(f"item {n}", data={"item": str(n)}) for n in range(known)]
-    ids = hv.store.add(new, batch, hv.actor).ids
+    ids = insert_tasks(hv, new, batch).ids
     leases = {lease.task.id: lease.token for lease in claim(hv, "tester", known, batch=batch)}
     for task, result in zip(ids, results, strict=True):
         complete(hv, leases[task], result=result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import hypervisor
+from hypervisor.queue.sql import queries
 from hypervisor.runs.spec import spec_from
 
 KEY = "sk-planted-in-the-environment-4711"
@@ -51,7 +52,7 @@ def batch_of(done):
 
 def spec_of_batch(hv, name):
     with hypervisor.open(hv.folder / ".hypervisor") as opened:
-        return spec_from(opened.store.batch(name).spec)
+        return spec_from(opened.store.read(queries.batch, name).spec)
 
 
 def output(hv, task):

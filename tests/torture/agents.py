@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hypervisor.agents.session import AgentSession
+from hypervisor.agents.sql import sessions as sessions_sql
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Task
 from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED
@@ -58,7 +60,7 @@ class Agents:
     def sessions(self) -> list[AgentSession]:
         """The oldest first."""
         with self.project.open() as hv:
-            return list(reversed(hv.store.sessions(limit=1000)))
+            return list(reversed(hv.store.read(sessions_sql.sessions, limit=1000)))
 
     def wait_until_told(self) -> None:
         """An agent that has ended its claim itself may still have something to say."""
@@ -67,7 +69,7 @@ class Agents:
 
     def attempts(self, task: str) -> list[Any]:
         with self.project.open() as hv:
-            return list(hv.store.detail(task).attempts)
+            return list(hv.store.read(queries.detail, task).attempts)
 
     def homes(self) -> list[str]:
         folder = self.project.folder / ".hypervisor" / "agents"

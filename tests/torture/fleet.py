@@ -131,7 +131,7 @@ class Project:
     def query(self, *statements: str) -> list[Rows]:
         with closing(hypervisor.open(self.store)) as hv:
             database: Any = hv.store
-            found: list[Rows] = database._db.read(lambda s: [s.rows(sql) for sql in statements])
+            found: list[Rows] = database.read(lambda s: [s.rows(sql) for sql in statements])
             return found
 
     def events(self, *kinds: str) -> list[Any]:

@@ -143,7 +143,7 @@ def recorded(where: str, log: str, name: str, seed: int, turns: int, sync: bool)
     SqliteDatabase._sync = late_sync  # type: ignore[method-assign,assignment]
     with hypervisor.open(where) as one, hypervisor.open(where) as two:
         for hv in (one, two):
-            hv.store._db._log_limit = dice.choice((5, 20))  # type: ignore[attr-defined]
+            hv.store._log_limit = dice.choice((5, 20))  # type: ignore[attr-defined]
         reader = apsw.Connection(where)
         for turn in range(turns):
             _look_or_let_go(reader, dice)

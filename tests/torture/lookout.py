@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import hypervisor
-from hypervisor.store import migrations
+from hypervisor.store import schema
 from tests.support.databases import TABLES
 
 Rows = list[tuple[Any, ...]]
@@ -33,7 +33,7 @@ def query(where: str, *statements: str) -> list[Rows]:
 
 def everything(where: str) -> dict[str, Rows]:
     """Every row of every table, but for the numbers that PostgreSQL's events get when read."""
-    events = ", ".join(name for name, _ in migrations.COLUMNS["events"])
+    events = ", ".join(name for name, _ in schema.COLUMNS["events"])
     columns = dict.fromkeys(TABLES, "*") | {"events": f"id, {events}"}
     statements = [f"SELECT {columns[table]} FROM {table} ORDER BY 1, 2" for table in TABLES]
     return dict(zip(TABLES, query(where, *statements), strict=True))
@@ -109,4 +109,4 @@ def _check_log(found: dict[str, Rows], state: dict[str, str]) -> None:
 
 
 def _database(hv: hypervisor.Hypervisor) -> Any:
-    return hv.store._db  # type: ignore[attr-defined]
+    return hv.store

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from hypervisor.agents.sql import sessions
+from hypervisor.queue.sql import queries
 from tests.torture.agents import Agents
 from tests.torture.fleet import wait_for
 
@@ -88,7 +90,7 @@ def test_a_budget_is_kept_but_for_what_was_running(project):
     wait_for(lambda: project.events("pause"), "the pause", story=project.story)
     wait_for(lambda: not project.workers(), "the end of the workers", story=project.story)
     with project.open() as hv:
-        spent = hv.store.spent(batch=hv.store.batch("b").id)
+        spent = hv.store.read(sessions.spent, hv.store.read(queries.batch, "b").id)
     assert 1_000_000 <= spent.cost_micros <= 1_400_000
     states = project.states()
     assert states["done"] == spent.cost_micros // 100_000

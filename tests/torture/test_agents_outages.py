@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hypervisor.agents.sql import cooldowns
 from tests.torture.agents import Agents
 from tests.torture.fleet import wait_for
 
@@ -38,7 +39,7 @@ def test_a_provider_that_is_down_from_the_start_is_waited_for(project, kind):
     rests = [each.data["until"] - each.at for each in (first, second)]
     assert rests[0] <= 5_500 and 9_900 <= rests[1] <= 11_000, "the rests do not grow"
     with project.open() as hv:
-        assert hv.store.brakes() == [], "it is forgotten once an answer came"
+        assert hv.store.read(cooldowns.brakes) == [], "it is forgotten once an answer came"
 
 
 def test_an_outage_in_the_middle_costs_no_task_anything(project):

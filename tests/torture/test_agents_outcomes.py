@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hypervisor.agents.sql import sessions
+from hypervisor.queue.sql import queries
+from hypervisor.store import settings
 from tests.torture.agents import Agents
 from tests.torture.fleet import wait_for
 
@@ -116,8 +119,11 @@ def test_figures_are_those_of_the_stream(project):
     figures = sorted((run.turns, *run.tokens, run.cost_micros) for run in agents.sessions())
     assert figures == [(1, 1000, 20, 0, 100_000), (3, 3000, 60, 0, 300_000)]
     with project.open() as hv:
-        assert hv.store.spent(batch=hv.store.batch("b").id).cost_micros == 400_000
-        assert int(hv.store.setting("peak agent fake-claude") or 0) > 0
+        assert (
+            hv.store.read(sessions.spent, hv.store.read(queries.batch, "b").id).cost_micros
+            == 400_000
+        )
+        assert int(hv.store.read(settings.setting, "peak agent fake-claude") or 0) > 0
         for task in hv.list_tasks():
             assert b"permission_denials" in hv.output(task.id)
 

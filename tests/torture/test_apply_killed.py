@@ -23,9 +23,10 @@ import pytest
 import hypervisor
 from hypervisor.app import connect
 from hypervisor.batches.plans import renames
+from hypervisor.batches.sql import actions
 from hypervisor.cli.main import run
 from hypervisor.core.renameat2 import renameat2
-from hypervisor.queue.sql import event_log
+from hypervisor.queue.sql import event_log, queries
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.proposing import propose, result, tree
 from tests.torture.fleet import PROGRAM
@@ -174,7 +175,7 @@ def _write_down(trace: int) -> None:
 def check_midway(folder: Folder, verb: str) -> None:
     """An action has its receipt if and only if it is in the state that the receipt tells."""
     with folder.open() as hv:
-        rows = hv.store.actions(hv.store.batch(BATCH).id)
+        rows = hv.store.read(actions.every, hv.store.read(queries.batch, BATCH).id)
         said = Counter(_numbers(hv, verb))
         assert set(said.values()) <= {1}, said
         state = {"applied": ("applied", "undoing", "undone"), "undone": ("undone",)}[verb]
@@ -185,7 +186,7 @@ def check_applied(folder: Folder) -> None:
     found = {name: (mode, content) for name, (mode, content, _) in tree(folder.path).items()}
     assert found == folder.after
     with folder.open() as hv:
-        rows = hv.store.actions(hv.store.batch(BATCH).id)
+        rows = hv.store.read(actions.every, hv.store.read(queries.batch, BATCH).id)
         assert [row.number for row in rows] == list(range(1, ACTIONS + 1))
         assert {row.state for row in rows} == {"applied"}
         assert sorted(_numbers(hv, "applied")) == list(range(1, ACTIONS + 1))
@@ -198,7 +199,7 @@ def check_applied(folder: Folder) -> None:
 def check_undone(folder: Folder) -> None:
     assert tree(folder.path) == folder.before
     with folder.open() as hv:
-        rows = hv.store.actions(hv.store.batch(BATCH).id)
+        rows = hv.store.read(actions.every, hv.store.read(queries.batch, BATCH).id)
         assert {row.state for row in rows} == {"undone"}
         assert sorted(_numbers(hv, "undone")) == list(range(1, ACTIONS + 1))
         assert [each.problem for each in hv.verify(BATCH)] == [None]

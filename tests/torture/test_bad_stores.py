@@ -13,7 +13,7 @@ import pytest
 
 import hypervisor
 from hypervisor.core import errors
-from hypervisor.store import migrations
+from hypervisor.store import schema
 from hypervisor.store.mounts import network_file_system
 
 
@@ -150,7 +150,7 @@ def test_store_with_overwritten_pages(made):
 
 def test_newer_store(made):
     direct = apsw.Connection(str(made))
-    direct.pragma("user_version", migrations.VERSION + 1)
+    direct.pragma("user_version", schema.VERSION + 1)
     direct.pragma("wal_checkpoint(truncate)")
     direct.close()
     before = _contents(made.parent)

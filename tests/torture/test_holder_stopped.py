@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hypervisor
+from hypervisor.queue.sql import claims, settlement
 from tests.torture.fork_server import DEADLINE, Refused
 from tests.torture.lookout import everything, query
 
@@ -168,10 +169,10 @@ def test_renewed_claim_is_not_swept_on_old_evidence(hv, store, puppet):
     hv.add([hypervisor.NewTask("held")])
     holder = puppet()
     (lease,) = holder.call("claim", "holder", lease=LEASE, pid=0)
-    (seen,) = hv.store.holders("", lease["until"] + 1)
+    (seen,) = hv.store.read(claims.holders, "", lease["until"] + 1)
     holder.call("heartbeat", [lease["token"]], lease=LONG)
     before = everything(store.where)
-    assert not hv.store.reclaim(seen, "let its lease lapse", lease["until"] + 1)
+    assert not hv.store.write(settlement.reclaim, seen, "let its lease lapse", lease["until"] + 1)
     assert everything(store.where) == before
 
 
@@ -189,7 +190,7 @@ def test_worker_is_found_by_its_process(hv, store, puppet):
 
 
 def _write(hv, sql):
-    hv.store._db.write(lambda session: session.run(sql))
+    hv.store.write(lambda session: session.run(sql))
 
 
 def _state(pid):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor.learning.learn import learnings, records
+from hypervisor.queue.sql import queries
 from hypervisor.resources.process_table import snapshot
 from tests.torture.fleet import kill, wait_for
 
@@ -46,7 +47,7 @@ def test_each_attempt_counts_at_most_once_whoever_dies(project):
         (record,) = records(hv, hv.probe.host()).values()
         assert record.done <= 150 and record.failed <= 3
         assert all(1 <= each.at_once <= 3.1 for each in record.recent)
-        assert [e for e in hv.store.events(0, 10_000) if e.kind == "learner"]
+        assert [e for e in queries.events(hv.store, 0, 10_000) if e.kind == "learner"]
 
 
 def _has_samples(project, count):

@@ -17,6 +17,7 @@ import pytest
 
 import hypervisor
 from hypervisor import NewTask
+from hypervisor.notifications.sql import notices
 from tests.support.receiver import Receiver
 
 TASKS = 200
@@ -49,7 +50,9 @@ class Frame:
 
     def deliver_under_fire(self, arrived: Callable[[], int], dice: random.Random) -> None:
         deadline = time.monotonic() + DEADLINE
-        while any(count for count, _ in self.hv.store.notices_waiting().values()) or not arrived():
+        while (
+            any(count for count, _ in self.hv.store.read(notices.waiting).values()) or not arrived()
+        ):
             assert time.monotonic() < deadline, f"{arrived()} of {TASKS} arrived"
             process = self.start()
             enough = arrived() + dice.randint(1, 25)

@@ -140,7 +140,7 @@ def inspect(path, acknowledged, moment, found):
 
 def facts(hv):
     """Everything that could have been acknowledged, as the store has it."""
-    rows = hv.store._db.read(
+    rows = hv.store.read(
         lambda s: [
             s.rows("SELECT id FROM tasks"),
             s.rows("SELECT task, number, nonce, outcome FROM attempts"),
@@ -155,4 +155,4 @@ def facts(hv):
 
 
 def _integrity(hv):
-    return hv.store._db._connection.execute("PRAGMA integrity_check").fetchall()
+    return hv.store._connection.execute("PRAGMA integrity_check").fetchall()

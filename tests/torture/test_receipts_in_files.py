@@ -16,6 +16,7 @@ import pytest
 import hypervisor
 from hypervisor.inputs.task_files.files import TaskFiles
 from hypervisor.inputs.task_files.markdown import parse, receipt_line, receipt_problems, with_fields
+from hypervisor.queue.sql import receipts as receipts_sql
 
 CREW = 8
 STORM = 3.0  # seconds
@@ -85,7 +86,7 @@ def check(place, kills):
     assert not place.failure()
     data = Path(place.path).read_bytes()
     with hypervisor.open(place.store) as hv:
-        receipts = hv.store.receipts_of_task(place.task)
+        receipts = hv.store.read(receipts_sql.of_task, place.task)
         assert [report.problem for report in hv.verify(place.task)] == [None]
     assert receipt_problems(data, receipts) == []
     lines = data.decode().splitlines()
@@ -116,7 +117,7 @@ def worker(place, slot, seed):
         while not place.stop.exists():
             text = dice.choice(["did it", "a\nb ## Receipts", "x · #1 0123456789ab", "é" * 300])
             (made,) = hv.receipt(place.task, [f"{slot}: {text}"])
-            files.append_receipts(place.path, hv.store.receipts_of_task(place.task))
+            files.append_receipts(place.path, hv.store.read(receipts_sql.of_task, place.task))
             os.write(acks, b"%d\n" % made.number)
             if dice.random() < 0.2:
                 files.change(place.path, lambda data: with_fields(data, {"worker": f"w{slot}"}))

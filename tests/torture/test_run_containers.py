@@ -91,7 +91,7 @@ class Container:
         with hypervisor.open(self.store) as hv:
             database: Any = hv.store
             fields = ", ".join(Worker._fields)
-            rows = database._db.read(lambda s: s.rows(f"SELECT {fields} FROM workers"))
+            rows = database.read(lambda s: s.rows(f"SELECT {fields} FROM workers"))
         found = [Group.find(group_of(Worker(*row))) for row in rows]
         return [group.path for group in found if group is not None]
 

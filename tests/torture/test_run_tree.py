@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hypervisor.queue.sql import queries
 from hypervisor.resources.process_table import snapshot
 from tests.runs.processes.forest import ATTEMPT, BARE, GROWN, MIX
 from tests.support.ungoverned import UNGOVERNED
@@ -143,9 +144,11 @@ class Run:
             state = {"kill": "failed", "cancel": "cancelled", "timeout": "failed"}
             wanted = "done" if again else state[self.how]
             wait_for(
-                lambda: hv.store.task(self.task).state == wanted, wanted, story=self.project.story
+                lambda: hv.store.read(queries.task, self.task).state == wanted,
+                wanted,
+                story=self.project.story,
             )
-            detail = hv.store.detail(self.task)
+            detail = hv.store.read(queries.detail, self.task)
         outcomes = [attempt.outcome for attempt in detail.attempts]
         reasons = {"kill": "killed by tester: enough", "cancel": "enough"}
         if again:

@@ -20,8 +20,8 @@ def lose_next_answer(hv, monkeypatch):
     """Once, and right after its commit, a write of this store does not get its answer through."""
 
     def lose():
-        database = hv.store._db
-        ways = {name: getattr(database, name) for name in ("write", "turn")}
+        database = hv.store
+        ways = {name: getattr(database, name) for name in ("write", "run")}
 
         def losing(way):
             def do(*args):
@@ -98,7 +98,7 @@ def test_a_claim_that_was_not_made_costs_nothing(hv, monkeypatch):
         raise StoreUnavailable("nobody is there.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(hv.store._db, "write", refuse)
+        patch.setattr(hv.store, "write", refuse)
         with pytest.raises(StoreUnavailable):
             hv.claim("worker")
     (lease,) = hv.claim("worker")

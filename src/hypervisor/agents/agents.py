@@ -16,6 +16,7 @@ from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask, Task
 from hypervisor.runs.spec import RunSpec
+from hypervisor.store import settings as store_settings
 
 PROBE_SECONDS = 120.0
 MOST_PULLED = 1_000
@@ -256,7 +257,11 @@ def _view(
     brakes: list[Cooldown],
     running: Mapping[str, int],
 ) -> AgentView:
-    learned = hv.store.setting(f"peak agent {profile.name}") if hv.has_store else None
+    learned = (
+        hv.store.read(store_settings.setting, f"peak agent {profile.name}")
+        if hv.has_store
+        else None
+    )
     held = tuple(brake for brake in brakes if brakes_agent(brake, profile))
     why = "not installed" if not found.path else found.problem
     return AgentView(

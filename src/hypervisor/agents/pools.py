@@ -15,8 +15,12 @@ from hypervisor.agents.account import account_of
 from hypervisor.agents.cooldown import outage_text
 from hypervisor.agents.routing import AUTO
 from hypervisor.agents.session_recorder import OUTAGE, got_through
+from hypervisor.agents.sql import cooldowns, sessions
+from hypervisor.queue.sql import event_log
 from hypervisor.resources.allocation import Demand, Pool, capped
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import BATCH, Pause
+from hypervisor.store import settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -82,7 +86,7 @@ class AgentPools:
 
     def expected(self, pool: Pool) -> int | None:
         """The memory that one agent may need: what was learned, else what its profile says."""
-        learned = self.hv.store.setting(f"peak agent {pool.agent}")
+        learned = self.hv.store.read(settings.setting, f"peak agent {pool.agent}")
         profile = self._profile(pool)
         return int(learned) if learned is not None else profile.memory if profile else None
 
@@ -138,16 +142,16 @@ class AgentPools:
         brake = self._brake(pool)
         if brake is None or brake.until > self.now:
             return False
-        found = self.hv.store.sessions(batch=pool.batch, limit=FEW)
+        found = self.hv.store.read(sessions.sessions, pool.batch, limit=FEW)
         if any(self._was_let_through(each, brake) for each in found):
-            self.hv.store.lift_brake(brake.account, ACTOR, self.now)
+            self.hv.store.write(cooldowns.lift_brake, brake.account, ACTOR, self.now, False)
             self._brakes = None
             return False
         return True
 
     def _brake(self, pool: Pool) -> Cooldown | None:
         if self._brakes is None:
-            self._brakes = {each.account: each for each in self.hv.store.brakes()}
+            self._brakes = {each.account: each for each in self.hv.store.read(cooldowns.brakes)}
         return self._brakes.get(self.account(pool)) if self._brakes and pool.agent else None
 
     def _was_let_through(self, each: AgentSession, brake: Cooldown) -> bool:
@@ -168,7 +172,7 @@ class AgentPools:
                 self.told.add((brake.account, brake.until))
                 said = outage_text(brake, self.now) if brake.is_outage else _limit_text(brake)
                 data = {"account": brake.account, "until": brake.until, "said": said}
-                self.hv.store.note("rest", data, ACTOR, now=self.now)
+                self.hv.store.write_unsynced(event_log.note, "rest", data, ACTOR, self.now)
 
     # Agents that come in vain
 
@@ -179,7 +183,7 @@ class AgentPools:
         for pool, before in self.known.items():
             here = crew.get(pool, set())
             gone = before - here
-            if any(self.hv.store.sessions(worker=each, limit=1) for each in gone):
+            if any(self.hv.store.read(sessions.sessions, worker=each, limit=1) for each in gone):
                 self.in_vain[pool] = 0
             elif gone and not here and pool in waiting and self.may_work(pool):
                 self.in_vain[pool] += 1
@@ -193,7 +197,7 @@ class AgentPools:
             f"{MOST_IN_VAIN} times agents ({pool.agent}) came and began nothing; "
             "supervisor.log beside the store may say why. Then: hv resume"
         )
-        self.hv.store.pause(Pause(BATCH, pool.batch, why, ACTOR, 0), self.now)
+        self.hv.store.write(runs_sql.pause, Pause(BATCH, pool.batch, why, ACTOR, 0), self.now)
 
 
 def _limit_text(brake: Cooldown) -> str:

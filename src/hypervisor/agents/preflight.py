@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hypervisor.agents.agents import Router
 from hypervisor.agents.budget import money
 from hypervisor.agents.session import AgentSession
+from hypervisor.agents.sql import sessions
 from hypervisor.batches.preflight_findings import Finding
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.named_files import declared
@@ -68,7 +69,7 @@ class AgentSurvey:
         """What so many tasks will cost, as it went before; None where nothing like it has run."""
         if hv is None or not hv.has_store or not to_do:
             return None
-        before = hv.store.sessions(limit=REMEMBERED)
+        before = hv.store.read(sessions.sessions, limit=REMEMBERED)
         each = {name: _each(before, name) for name in self.routed if name}
         if not each or any(cost is None for cost in each.values()):
             return None

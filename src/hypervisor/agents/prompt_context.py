@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 from hypervisor.hive.memory import relevant
 from hypervisor.queue.lifecycle import DONE
 from hypervisor.queue.result import text_of
+from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
-    from hypervisor.ports import Store
     from hypervisor.queue.task import Json, Task
+    from hypervisor.store.database import Database
 
 MOST_RESULTS = 20
 LONGEST_RESULT = 4_000
 
 
-def context_of(store: Store, task: Task) -> str:
+def context_of(store: Database, task: Task) -> str:
     """In words for the agent; all of it is data."""
-    detail = store.detail(task.id)
+    detail = store.read(queries.detail, task.id)
     lines = []
     for name in detail.after[:MOST_RESULTS]:
-        before = store.task(name)
+        before = store.read(queries.task, name)
         if before.state == DONE and before.result is not None:
             lines.append(f"Result of {before.title} ({before.id}):\n{_shown(before.result)}")
     if found := relevant(store, task):

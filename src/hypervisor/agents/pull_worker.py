@@ -18,8 +18,10 @@ from hypervisor.agents.session_recorder import SessionRecorder
 from hypervisor.core.errors import InvalidInput, StoreError
 from hypervisor.inputs.template import Item
 from hypervisor.queue.lease import Lease, Usage, Verdict, parse_token
+from hypervisor.queue.sql import agent_claims, claims, queries
 from hypervisor.resources.limits import Limits, Sample, merged
 from hypervisor.resources.overseer import Overseer
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.patience import answering_at_once
 from hypervisor.runs.spec import Stop
 from hypervisor.runs.watch import BEAT
@@ -42,7 +44,7 @@ class PullWorker(PushWorker):
 
     def turn(self) -> bool:
         """One run of the agent, or a look for work. False when it is time to go."""
-        if self.runner.asked or self.hv.store.batch(self.batch).spec != self.declared:
+        if self.runner.asked or self.hv.store.read(queries.batch, self.batch).spec != self.declared:
             return False
         if not self._has_room():
             return True
@@ -58,7 +60,7 @@ class PullWorker(PushWorker):
         return True
 
     def _has_work(self) -> bool:
-        ready = self.hv.store.ready(self._capabilities())
+        ready = self.hv.store.read(runs_sql.ready, self._capabilities())
         return any(each.batch == self.batch for each in ready)
 
     def _keep_one(self) -> None:
@@ -138,7 +140,7 @@ class PullWorker(PushWorker):
             self._pause(f"it claimed nothing {self.in_vain} times in a row. {told}")
 
     def _held(self) -> list[Lease]:
-        return self.hv.store.claims_of(self.me.id)
+        return self.hv.store.read(agent_claims.live, self.me.id)
 
 
 class PullMonitor:
@@ -177,17 +179,23 @@ class PullMonitor:
             self._relieved = True
             self.of.brakes.relieve()
         self.of.purse.is_empty()  # then the batch is paused, and nothing more is claimed
-        held = {lease.token: lease for lease in store.claims_of(self.of.me.id)}
+        held = {lease.token: lease for lease in store.read(agent_claims.live, self.of.me.id)}
         self.claimed |= set(held)
         if held and now - self.beaten >= BEAT:
             self.beaten = now
-            store.heartbeat([parse_token(token) for token in held], LEASE)
+            store.write_unsynced(
+                claims.heartbeat, [parse_token(token) for token in held], store.now() + LEASE
+            )
         return self._called_off(held) or self._drained(set(held))
 
     def _called_off(self, held: dict[str, Lease]) -> Stop | None:
         tokens = [parse_token(token) for token in held]
         running = {(token.task, token.attempt) for token in tokens}
-        stops = self.of.hv.store.stops([token.task for token in tokens]) if tokens else []
+        stops = (
+            self.of.hv.store.read(runs_sql.stops, [token.task for token in tokens])
+            if tokens
+            else []
+        )
         return next((stop for stop in stops if (stop.task, stop.attempt) in running), None)
 
     def _drained(self, held: set[str]) -> Stop | None:

@@ -26,6 +26,7 @@ from hypervisor.agents.session_recorder import (
     to_resume,
     unreached,
 )
+from hypervisor.agents.sql import sessions
 from hypervisor.agents.stream_state import StreamError, StreamState
 from hypervisor.batches.plans.propose import forget_proposals
 from hypervisor.batches.reduce_input import with_result
@@ -37,8 +38,10 @@ from hypervisor.queue.lease import Lease, Token, Usage, Verdict, parse_token
 from hypervisor.queue.lifecycle import TERMINAL
 from hypervisor.queue.result import receipts_in
 from hypervisor.queue.result_schema import REFUSED, mismatch_of, refused_before
+from hypervisor.queue.sql import claims, event_log, queries, settlement
 from hypervisor.resources.limits import Limits, merged
 from hypervisor.resources.overseer import Overseer
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.patience import if_possible
 from hypervisor.runs.runner import Runner
 from hypervisor.runs.spec import BATCH, Pause, Stop
@@ -176,7 +179,7 @@ class PushWorker(Worker):
         task = lease.task
         try:
             item = with_result(self.hv, task, _item(task), self.spec)
-            runs = self.hv.store.sessions(task=task.id)
+            runs = self.hv.store.read(sessions.sessions, task=task.id)
             close_orphans(self.hv.store, runs)
             self._refuse_given_back(task, runs)
             last = to_resume(runs, self.agent) if self._can_resume(task.id) else None
@@ -214,7 +217,7 @@ class PushWorker(Worker):
         return write(task, item, context_of(self.hv.store, task))
 
     def _refuse_given_back(self, task: Task, runs: list[AgentSession]) -> None:
-        times = given_back(runs, self.hv.store.detail(task.id).attempts)
+        times = given_back(runs, self.hv.store.read(queries.detail, task.id).attempts)
         if times >= MOST_GIVEN_BACK:
             raise InvalidInput(f"agents gave it back {times} times without saying why it cannot be")
 
@@ -305,7 +308,7 @@ class PushWorker(Worker):
         elif outcome.name == "settled":
             self._settled(token.task)
             with suppress(StoreError):  # only its figures are lost
-                self.hv.store.record_usage(token, usage)
+                self.hv.store.write_unsynced(settlement.set_usage, token, usage)
         else:
             self._put_back(lease, outcome, usage, evidence)
 
@@ -320,7 +323,7 @@ class PushWorker(Worker):
             return self._decide(
                 Verdict(token, "release", reason=reason, usage=usage, receipts=evidence)
             )
-        runs = unreached(self.hv.store.sessions(task=token.task))
+        runs = unreached(self.hv.store.read(sessions.sessions, task=token.task))
         if len(runs) >= MOST_UNREACHED and self._others_are_answered(runs[-1]):
             return self._decide(self._failure(lease, reason, usage)._replace(receipts=evidence))
         brake = self.brakes.apply(trouble, f"{token.task}.{token.attempt}")
@@ -331,7 +334,7 @@ class PushWorker(Worker):
 
     def _others_are_answered(self, since: AgentSession) -> bool:
         """Whether the provider has answered other tasks since that run began."""
-        found = self.hv.store.sessions(batch=self.batch, limit=MOST_OTHERS)
+        found = self.hv.store.read(sessions.sessions, self.batch, limit=MOST_OTHERS)
         return any(
             run.account == since.account
             and run.task != since.task
@@ -353,7 +356,7 @@ class PushWorker(Worker):
     def in_the_ledger(self, token: Token) -> str | None:
         """How the attempt ended there, None if it has not."""
         try:
-            return self.hv.store.ended_claim(token)
+            return self.hv.store.read(claims.ended_claim, token)
         except (StoreError, NotFound):  # a verdict on an ended claim changes nothing
             return None
 
@@ -384,14 +387,30 @@ class PushWorker(Worker):
             size, said = 0, f"its changes could not be kept: {error}"
         with if_possible(self.hv):
             data = {"path": path if size else "", "bytes": size, "said": said}
-            self.hv.store.note("patch", data, self.me.name, task.id, self.batch)
+            self.hv.store.write_unsynced(
+                event_log.note,
+                "patch",
+                data,
+                self.me.name,
+                self.hv.now(),
+                task=task.id,
+                batch=self.batch,
+            )
 
     def _tell_if_hung(self, lease: Lease) -> None:
         """Its work may be done all the same; that it had to be ended is worth knowing."""
         if self.runner.hung:
             data = {"processes": 1, "said": "it did not end after its last word and was stopped"}
             with if_possible(self.hv):
-                self.hv.store.note("leftovers", data, self.me.name, lease.task.id, self.batch)
+                self.hv.store.write_unsynced(
+                    event_log.note,
+                    "leftovers",
+                    data,
+                    self.me.name,
+                    self.hv.now(),
+                    task=lease.task.id,
+                    batch=self.batch,
+                )
 
     def _conclude(self, leases: list[Lease]) -> list[Lease]:
         over = [v.token.task for v in self.verdicts if v.event in ("complete", "fail")]
@@ -411,14 +430,14 @@ class PushWorker(Worker):
     def _settled(self, task: str) -> None:
         """Somebody else has ended it: what is kept of the agent goes unless it may go on."""
         with suppress(StoreError):
-            if self.hv.store.states([task]).get(task) in TERMINAL:
+            if self.hv.store.read(runs_sql.states, [task]).get(task) in TERMINAL:
                 self.duty.homes.remove(task)
 
     def _tidy(self) -> None:
         """Homes of tasks that were ended while nobody worked on them, and of dead workers."""
         names = list(self.duty.homes.all())
         tasks = [name for name in names if name.isalnum()]
-        states = self.hv.store.states(tasks) if tasks else {}
+        states = self.hv.store.read(runs_sql.states, tasks) if tasks else {}
         over = [name for name in tasks if states.get(name) in TERMINAL]
         for name in over + [name for name in names if self._was_of_a_dead_worker(name)]:
             self.duty.homes.remove(name)
@@ -435,7 +454,9 @@ class PushWorker(Worker):
         super()._learn(f"agent {self.agent}", peak)
 
     def _pause(self, why: str) -> None:
-        self.hv.store.pause(Pause(BATCH, self.batch, why[:500], self.me.name, 0))
+        self.hv.store.write(
+            runs_sql.pause, Pause(BATCH, self.batch, why[:500], self.me.name, 0), self.hv.now()
+        )
 
 
 class Patience:

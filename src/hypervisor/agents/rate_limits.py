@@ -2,6 +2,7 @@
 
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.running_status import resting
+from hypervisor.agents.sql import cooldowns
 from hypervisor.core import validate
 from hypervisor.queue.context import Context
 
@@ -13,4 +14,6 @@ def brakes(hv: Context, now: int | None = None) -> tuple[Cooldown, ...]:
 
 def lift_brake(hv: Context, account: str, now: int | None = None) -> bool:
     """End the rest of an account, so that its agents go on at once; False if it did not rest."""
-    return hv.store.lift_brake(validate.name("the account", account), hv.actor, now)
+    return hv.store.write(
+        cooldowns.lift_brake, validate.name("the account", account), hv.actor, hv.at(now), False
+    )

@@ -8,10 +8,12 @@ from typing import NamedTuple
 from hypervisor.agents.budget import Limit, limits, money
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.session import AgentSession, Spent
+from hypervisor.agents.sql import cooldowns, sessions
 from hypervisor.agents.transcript import current_activity
 from hypervisor.core.errors import InvalidInput, NotFound
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import IN_PROGRESS
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch
 from hypervisor.runs.spec import Running, RunSpec, spec_from
 
@@ -41,7 +43,7 @@ class Money(NamedTuple):
 
 def live_sessions(hv: Context, batch: str | None = None) -> list[AgentSession]:
     """The runs of agents that have not ended, newest first."""
-    found = hv.store.sessions(batch=batch, limit=MOST_SESSIONS)
+    found = hv.store.read(sessions.sessions, batch, limit=MOST_SESSIONS)
     return [each for each in found if each.outcome is None]
 
 
@@ -80,7 +82,7 @@ def stream_of(hv: Context, agent: str) -> str:
 def money_of(hv: Context, batch: Batch | None, now: int | None = None) -> Money | None:
     """What agents have cost, of a batch or today; None where none have run."""
     at = hv.now() if now is None else now
-    today = hv.store.spent(since=at - at % DAY)
+    today = hv.store.read(sessions.spent, since=at - at % DAY)
     settings = hv.settings
     if batch is None:
         found = limits(Spent(), RunSpec(cwd=""), today, settings.day_budget, settings.day_tokens)
@@ -92,7 +94,7 @@ def money_of(hv: Context, batch: Batch | None, now: int | None = None) -> Money 
         spec = spec_from(batch.spec)
     except InvalidInput:  # of a newer version
         return None
-    spent = hv.store.spent(batch=batch.id)
+    spent = hv.store.read(sessions.spent, batch.id)
     found = limits(spent, spec, today, settings.day_budget, settings.day_tokens)
     return Money(spent, tuple(map(_used, found)))
 
@@ -106,7 +108,7 @@ def _used(limit: Limit) -> str:
 
 def resting(hv: Context, now: int, batch: Batch | None = None) -> tuple[Cooldown, ...]:
     """The accounts that rest now: all, or those that the agents of a batch may use."""
-    found = tuple(brake for brake in hv.store.brakes() if brake.until > now)
+    found = tuple(brake for brake in hv.store.read(cooldowns.brakes) if brake.until > now)
     if batch is None or not found:
         return found
     spec = batch.spec if isinstance(batch.spec, dict) else {}
@@ -147,9 +149,12 @@ class Transcript(NamedTuple):
 def transcript(hv: Context, name: str, attempt: int | None = None) -> Transcript:
     """Find the output that is meant: by a task, or by the session of an agent."""
     try:
-        task = hv.store.resolve(name)
+        task = hv.resolve(name)
     except NotFound:
-        own = next((s for s in hv.store.sessions(limit=10_000) if s.id.startswith(name)), None)
+        own = next(
+            (s for s in hv.store.read(sessions.sessions, limit=10_000) if s.id.startswith(name)),
+            None,
+        )
         if own is None or len(name) < SHORTEST:
             raise
         return Transcript(*transcript_of(own), own.agent, stream_of(hv, own.agent), own.id)
@@ -185,26 +190,28 @@ def still_runs(hv: Context, found: Transcript) -> bool:
     """Whether more may come."""
     if found.session and found.task == found.session:
         return any(each.id == found.session for each in live_sessions(hv))
-    task = hv.store.task(found.task)
+    task = hv.store.read(queries.task, found.task)
     return task.state == IN_PROGRESS and task.attempts == found.attempt
 
 
 def _last_kept(hv: Context, task: str) -> int:
-    last = hv.store.task(task).attempts
+    last = hv.store.read(queries.task, task).attempts
     kept = (n for n in range(last, 0, -1) if hv.outputs.size(task, n) is not None)
     return next(kept, last)
 
 
 def _session_of(hv: Context, task: str, attempt: int) -> AgentSession | None:
     """Its own, or that of the agent which claimed it by itself."""
-    own = [each for each in hv.store.sessions(task=task) if each.attempt == attempt]
+    own = [each for each in hv.store.read(sessions.sessions, task=task) if each.attempt == attempt]
     if own:
         return own[0]
-    tries = (each for each in hv.store.detail(task).attempts if each.number == attempt)
+    tries = (
+        each for each in hv.store.read(queries.detail, task).attempts if each.number == attempt
+    )
     claim = next(tries, None)
     if claim is None or hv.outputs.size(task, attempt) is not None:
         return None
-    for each in hv.store.sessions(worker=claim.worker):
+    for each in hv.store.read(sessions.sessions, worker=claim.worker):
         if each.started_at <= claim.claimed_at <= (each.ended_at or claim.claimed_at):
             return each
     return None

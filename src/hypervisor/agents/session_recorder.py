@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from hypervisor.agents.budget import cost_micros
 from hypervisor.agents.session import AgentSession, NewSession
+from hypervisor.agents.sql import sessions
 from hypervisor.core.errors import StoreError
 
 if TYPE_CHECKING:
     from hypervisor.agents.profile import Price
     from hypervisor.agents.stream_state import StreamState
-    from hypervisor.ports import Store
     from hypervisor.queue.task import Attempt
+    from hypervisor.store.database import Database
 
 OFTEN = 1.0  # seconds between two writes that tell no more than new figures
 # After these, a session is not worth going on with: it is over, gone, or never began.
@@ -36,8 +37,8 @@ OUTAGE = ("overload", "server_error", "network", "stream_error")
 
 
 class SessionRecorder:
-    def __init__(self, store: Store, new: NewSession, price: Price | None) -> None:
-        self.id = store.open_session(new)
+    def __init__(self, store: Database, new: NewSession, price: Price | None) -> None:
+        self.id = store.write_unsynced(sessions.open_session, new, store.now())
         self._store, self._price = store, price
         self._told: tuple[object, ...] = ()
         self._named = ""
@@ -55,19 +56,23 @@ class SessionRecorder:
         if state.session != self._named:
             self._write(state)  # a close tells no name
         cost, estimated = cost_micros(state, self._price)
-        self._store.close_session(
+        self._store.write(
+            sessions.close,
             self.id,
             outcome,
             state.tokens,
             cost,
             estimated,
             state.turns,
-            denied=tuple(dict.fromkeys(state.denied)),
+            tuple(dict.fromkeys(state.denied)),
+            self._store.now(),
         )
 
     def _write(self, state: StreamState) -> None:
         cost, estimated = cost_micros(state, self._price)
-        self._store.hear_session(self.id, state.session, state.tokens, cost, estimated, state.turns)
+        self._store.write_unsynced(
+            sessions.hear, self.id, state.session, state.tokens, cost, estimated, state.turns
+        )
 
 
 def to_resume(runs: Iterable[AgentSession], agent: str) -> AgentSession | None:
@@ -106,13 +111,21 @@ def got_through(run: AgentSession) -> bool:
     return run.tokens.output > 0 or run.outcome in ANSWERED
 
 
-def close_orphans(store: Store, runs: Iterable[AgentSession]) -> None:
+def close_orphans(store: Database, runs: Iterable[AgentSession]) -> None:
     """Runs of a task that nobody closed: their worker was killed."""
     for run in runs:
         if run.outcome is None:
             try:
-                store.close_session(
-                    run.id, "crashed", run.tokens, run.cost_micros, run.estimated, run.turns
+                store.write(
+                    sessions.close,
+                    run.id,
+                    "crashed",
+                    run.tokens,
+                    run.cost_micros,
+                    run.estimated,
+                    run.turns,
+                    (),
+                    store.now(),
                 )
             except StoreError:
                 return

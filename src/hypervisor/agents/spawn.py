@@ -21,7 +21,9 @@ from hypervisor.learning.learn import prior_of
 from hypervisor.notifications.wait import start_cursor
 from hypervisor.queue.add import add, checked_task
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import insert, queries
 from hypervisor.queue.task import Json, NewTask, TaskFilter
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.check_spec import check_spec
 from hypervisor.runs.run import run
 from hypervisor.runs.spec import STRATEGIES, RunSpec, template_of
@@ -100,7 +102,7 @@ def spawn_parallel_tasks(
     batch = validate.label("the batch's name", name or f"parallel-{hv.now()}-{os.urandom(3).hex()}")
     made = _tasks(tasks, branch_id)
     last = _reduce(hv, reduce, branch_id, way, strategy, batch) if reduce else None
-    hv.store.check_links(made, batch)  # before anything is left behind
+    hv.store.read(insert.check_links, made, batch)  # before anything is left behind
     cursor = f"batch:{'-'.join(batch.split())}"[: validate.LONGEST_NAME]
     start_cursor(hv, cursor)
     found, added = _store(hv, spec, made, batch)
@@ -216,7 +218,7 @@ def _store(hv: Context, spec: RunSpec | None, tasks: list[NewTask], batch: str) 
     """The id of the batch, and how many of the tasks are new."""
     if spec is None:
         added = add(hv, tasks, batch)
-        return hv.store.batch(batch).id, len(added.ids)
+        return hv.store.read(queries.batch, batch).id, len(added.ids)
     submitted = run(hv, spec, tasks, batch, together=True)
     return submitted.batch.id, submitted.added
 
@@ -225,7 +227,7 @@ def _ids(hv: Context, batch: str, tasks: list[NewTask]) -> tuple[str, ...]:
     """The ids of the tasks, also of those that were there before."""
     by_key: dict[str, str] = {}
     before = None
-    while page := hv.store.list_tasks(TaskFilter(batch=batch), 1_000, before):
+    while page := hv.store.read(queries.list_tasks, TaskFilter(batch=batch), 1_000, before):
         by_key.update((task.key, task.id) for task in page if task.key is not None)
         before = page[-1].id
         if all(task.key in by_key for task in tasks):
@@ -288,7 +290,9 @@ def _why(hv: Context, batch: str, spec: RunSpec | None, tasks: list[NewTask]) ->
     if spec is None:
         return ("nothing runs them: they wait for workers that claim_next_task",)
     waiting = sum(bool(task.after) for task in tasks)
-    paused = next((p for p in hv.store.pauses() if p.scope == "all" or p.name == batch), None)
+    paused = next(
+        (p for p in hv.store.read(runs_sql.pauses) if p.scope == "all" or p.name == batch), None
+    )
     host = hv.launcher.read_status() or {}
     priors = {task.type: prior_of(hv, task.type) for task in tasks}
     return tuple(

@@ -12,6 +12,7 @@ from hypervisor.batches.chunk import Chunk, file_stem
 from hypervisor.queue.context import Context
 from hypervisor.queue.result import actions_in, category_of, items_in, text_of
 from hypervisor.queue.task import Batch
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import TaskReport
 
 ENDED = ("done", "failed", "cancelled", "blocked", "review")
@@ -21,7 +22,7 @@ def write_chunk(
     hv: Context, batch: Batch, chunk: Chunk, every: Sequence[Chunk], now: int | None = None
 ) -> list[str]:
     """Write both files of a chunk, one of `every`; returns their paths."""
-    reports = hv.store.chunk_report(batch.id, chunk.number, now)
+    reports = hv.store.read(runs_sql.report_chunk, batch.id, chunk.number, hv.at(now))
     found = checkpoint(batch, chunk, reports, every)
     stem = file_stem(chunk.number)
     summary = json.dumps(summary_of(found), ensure_ascii=False, indent=2) + "\n"

@@ -10,7 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.batches.chunk_files import write_chunk
+from hypervisor.batches.sql import chunks
 from hypervisor.core.errors import StoreError
+from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,9 +38,9 @@ class ChunkReporter:
             return
         self._looked_at = now
         for batch_id in sorted(self._followed):
-            every = self._hv.store.chunks(batch_id)
+            every = self._hv.store.read(chunks.every, batch_id)
             news = [chunk for chunk in every if self._is_news(chunk)][:MOST_AT_ONCE]
-            batch = self._hv.store.batch(batch_id) if news else None
+            batch = self._hv.store.read(queries.batch, batch_id) if news else None
             for chunk in news:
                 assert batch is not None
                 with suppress(OSError):  # a full disk must not stop the work

@@ -27,14 +27,19 @@ from hypervisor.batches.reduce_input import (
     results_path,
     told_of,
 )
+from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import RequestError, WrongState
 from hypervisor.queue import lifecycle
+from hypervisor.queue.add import insert_tasks
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries, steer
 from hypervisor.queue.task import Batch, Changes, Json, NewTask, Task, TaskFilter
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.check_spec import check_spec
 from hypervisor.runs.run import Submitted, reports, run
 from hypervisor.runs.spec import ALL, BATCH, RunSpec
+from hypervisor.store import settings
 
 PATTERN = "pattern "  # and a batch's id: a setting, the whole that it is part of
 PENDING_REDUCE = "untended "  # and the first batch's id: its reduce may be due
@@ -110,7 +115,7 @@ def run_pattern(
     last, task = _submit_reduce(hv, reduce, parts[-1].batch, parts[0].batch.name, title, gated)
     found = Pattern(batches, last.batch.id, task, spec.fail_fast)
     _keep(hv, batches[0], found)
-    hv.store.set(PENDING_REDUCE + batches[0], os.urandom(6).hex())
+    hv.store.write(settings.set_setting, PENDING_REDUCE + batches[0], os.urandom(6).hex())
     if release_reduce(hv, batches[0]):
         last = last._replace(still_open=1, added=0, retried=0)
     return PipelineRun((*parts, last), found)
@@ -147,12 +152,12 @@ def keep_pattern(hv: Context, found: Pattern) -> None:
     """Let every part know the whole."""
     text = json.dumps(found)
     for batch in found.parts:
-        hv.store.set(PATTERN + batch, text)
+        hv.store.write(settings.set_setting, PATTERN + batch, text)
 
 
 def pattern_of(hv: Context, batch: str) -> Pattern | None:
     """The whole that a batch, named by its id, is part of."""
-    text = hv.store.setting(PATTERN + batch)
+    text = hv.store.read(settings.setting, PATTERN + batch)
     if text is None:
         return None
     stages, *rest = json.loads(text)
@@ -174,12 +179,14 @@ def whole_of(hv: Context, batch: str) -> tuple[str, ...]:
 def is_tended(hv: Context, batch: str) -> bool:
     """Whether nobody has to look after the reduce of this whole any more."""
     found = pattern_of(hv, batch)
-    return found is None or hv.store.setting(PENDING_REDUCE + found.stages[0]) is None
+    return (
+        found is None or hv.store.read(settings.setting, PENDING_REDUCE + found.stages[0]) is None
+    )
 
 
 def release_reduces(hv: Context) -> None:
     """Look after every reduce that somebody has still to look after."""
-    for name in hv.store.settings_like(PENDING_REDUCE):
+    for name in hv.store.read(settings.settings_like, PENDING_REDUCE):
         with suppress(OSError, RequestError):  # one of them must not stop all the others
             release_reduce(hv, name.removeprefix(PENDING_REDUCE))
 
@@ -187,62 +194,68 @@ def release_reduces(hv: Context) -> None:
 def release_reduce(hv: Context, batch: str) -> bool:
     """Let the reduce of a whole run, once nothing else of it can: without those that failed, and
     again if there is something new. True if that makes it run."""
-    mark = hv.store.setting(PENDING_REDUCE + batch)
+    mark = hv.store.read(settings.setting, PENDING_REDUCE + batch)
     found = pattern_of(hv, batch)
     if found is None or not found.reduce or mark is None:
         if mark is not None:
-            hv.store.unset(PENDING_REDUCE + batch, mark)
+            hv.store.write(settings.unset_same, PENDING_REDUCE + batch, mark)
         return False
     if not is_quiet(hv, found):
         return False
-    task = hv.store.task(found.reduce)
+    task = hv.store.read(queries.task, found.reduce)
     if task.state == lifecycle.IN_PROGRESS and is_new(hv, task):
         return False  # what it was given is out of date: it runs once more when it has ended
     moved = False
     if not (found.fail_fast and _not_done(hv, found)):
         with suppress(WrongState):  # somebody else has just done so
             moved = _let_go(hv, task)
-    hv.store.unset(PENDING_REDUCE + batch, mark)  # unless it was run again meanwhile
+    hv.store.write(
+        settings.unset_same, PENDING_REDUCE + batch, mark
+    )  # unless it was run again meanwhile
     return moved
 
 
 def is_quiet(hv: Context, found: Pattern) -> bool:
     """Whether nothing of the stages runs, nor will before somebody does something about it.
     In their order: work moves on from stage to stage only."""
-    stopped = {pause.name for pause in hv.store.pauses() if pause.scope == BATCH}
-    if stopped & {*found.parts} or any(pause.scope == ALL for pause in hv.store.pauses()):
+    stopped = {pause.name for pause in hv.store.read(runs_sql.pauses) if pause.scope == BATCH}
+    if stopped & {*found.parts} or any(
+        pause.scope == ALL for pause in hv.store.read(runs_sql.pauses)
+    ):
         return False
     waiting = 0
     for batch in found.stages:
-        states = hv.store.stats(batch, pace=False).states
+        states = hv.store.read(queries.stats, batch, hv.now(), False).states
         if any(states[state] for state in MOVING) or _awaits_decision(hv, batch):
             return False
         waiting += states[lifecycle.WAITING]
     if not waiting:
         return True
-    stuck = hv.store.stuck(found.stages)
+    stuck = hv.store.read(runs_sql.stuck, found.stages)
     return sum(stuck.get(batch, 0) for batch in found.stages) >= waiting
 
 
 def _awaits_decision(hv: Context, batch: str) -> bool:
-    return any(chunk.awaits_decision for chunk in hv.store.chunks(batch))
+    return any(chunk.awaits_decision for chunk in hv.store.read(chunks_sql.every, batch))
 
 
 def _let_go(hv: Context, task: Task) -> bool:
     state = task.state
     if state in lifecycle.TERMINAL or state in (lifecycle.BLOCKED, lifecycle.REVIEW):
-        last = hv.store.setting(GATHERED + task.id)
+        last = hv.store.read(settings.setting, GATHERED + task.id)
         wanted = last == ""  # it did not succeed, and was asked for
         given = state == lifecycle.DONE or (state == lifecycle.FAILED and last is not None)
         if not (wanted or (given and is_new(hv, task))):
             return False
         try:
             came = "something new came in"
-            state = hv.store.reopen(task.id, came, hv.actor, attempts=task.attempts)
+            state = hv.store.write(
+                steer.requeue, task.id, "reopen", came, hv.actor, hv.now(), task.attempts
+            )
         except WrongState:
             return False  # it was reopened, or ran, while we looked: another host was quicker
     if state == lifecycle.WAITING:
-        hv.store.update(task.id, Changes(after=(), start_at=0), hv.actor)
+        hv.store.write(steer.update, task.id, Changes(after=(), start_at=0), hv.actor, hv.now())
         return True
     return state == lifecycle.ACTIVE
 
@@ -255,7 +268,7 @@ def _submit_reduce(
     declared = run(hv, spec, (), reduce_name(name))
     branch = next((each.branch for each in _in_order(hv, batch.id)), "")
     task = reduce_task(hv, batch, title, branch)
-    added = hv.store.add([task._replace(start_at=NEVER)], declared.batch.name, hv.actor)
+    added = insert_tasks(hv, [task._replace(start_at=NEVER)], declared.batch.name)
     if added.ids:
         found, state = added.ids[0], lifecycle.WAITING
     else:
@@ -265,8 +278,8 @@ def _submit_reduce(
         needs = tuple(each.id for each in reports(hv, batch.id) if each.state != lifecycle.DONE)
         changes = changes._replace(after=needs, start_at=NEVER if gated else 0)
     elif state not in (lifecycle.DONE, lifecycle.IN_PROGRESS, lifecycle.MERGING):
-        hv.store.set(GATHERED + found, "")
-    hv.store.update(found, changes, hv.actor)
+        hv.store.write(settings.set_setting, GATHERED + found, "")
+    hv.store.write(steer.update, found, changes, hv.actor, hv.now())
     is_open = not added.ids and state != lifecycle.DONE
     return declared._replace(added=len(added.ids), still_open=int(is_open)), found
 
@@ -294,14 +307,18 @@ def _in_order(hv: Context, batch: str) -> Iterator[Task]:
     """The tasks of a batch as they were added, page by page."""
     ids = (each.id for each in reports(hv, batch))
     while block := list(islice(ids, PAGE)):
-        page = hv.store.list_tasks(TaskFilter(batch=batch), len(block), block[-1] + "z")
+        page = hv.store.read(
+            queries.list_tasks, TaskFilter(batch=batch), len(block), block[-1] + "z"
+        )
         yield from reversed(page)
 
 
 def _not_done(hv: Context, found: Pattern) -> bool:
     return any(
         sum(states.values()) > states[lifecycle.DONE]
-        for states in (hv.store.stats(batch, pace=False).states for batch in found.stages)
+        for states in (
+            hv.store.read(queries.stats, batch, hv.now(), False).states for batch in found.stages
+        )
     )
 
 
@@ -309,5 +326,5 @@ def _keep(hv: Context, first: str, found: Pattern | None) -> None:
     """A batch that is run without what followed on it before is a whole by itself again."""
     if found is not None:
         keep_pattern(hv, found)
-    elif hv.store.setting(PATTERN + first) is not None:
-        hv.store.set(PATTERN + first, None)
+    elif hv.store.read(settings.setting, PATTERN + first) is not None:
+        hv.store.write(settings.set_setting, PATTERN + first, None)

@@ -16,7 +16,9 @@ from hypervisor.core.errors import NotFound
 from hypervisor.inputs.items import item_of
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, Json
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.run import BAD, all_done
 
 LONGEST_REASON = 200
@@ -28,7 +30,7 @@ def has_succeeded(hv: Context, batch: str, states: Mapping[str, int]) -> bool:
     """Whether all of a batch is done: in these states its own tasks, and all that follows on it."""
     later = (part for part in whole_of(hv, batch) if part != batch)
     return all_done(states) and all(
-        all_done(hv.store.stats(part, pace=False).states) for part in later
+        all_done(hv.store.read(queries.stats, part, hv.now(), False).states) for part in later
     )
 
 
@@ -97,27 +99,27 @@ class Overview(NamedTuple):
 
 def pattern(hv: Context, batch: str) -> Overview | None:
     """Show the stages that follow on a batch, how far each is, and what came of the reduce."""
-    meant = hv.store.batch(validate.text("the batch", batch)).id
+    meant = hv.store.read(queries.batch, validate.text("the batch", batch)).id
     found = pattern_of(hv, meant)
     if found is None or found.stages[0] != meant:
         return None  # whoever names a later part means that part alone
-    stuck = hv.store.stuck(found.stages)
+    stuck = hv.store.read(runs_sql.stuck, found.stages)
     stages = tuple(_stage(hv, each, stuck.get(each, 0)) for each in found.stages)
     return Overview(stages, _reduced(hv, found) if found.reduce else None)
 
 
 def _stage(hv: Context, batch: str, stuck: int) -> Stage:
-    meant = hv.store.batch(batch)
-    states = hv.store.stats(batch, pace=False).states
+    meant = hv.store.read(queries.batch, batch)
+    states = hv.store.read(queries.stats, batch, hv.now(), False).states
     return Stage(meant.name, what_of(meant), {s: n for s, n in states.items() if n}, stuck)
 
 
 def _reduced(hv: Context, found: Pattern) -> Reduced | None:
     try:
-        task = hv.store.task(found.reduce)
+        task = hv.store.read(queries.task, found.reduce)
     except NotFound:
         return None
-    meant = hv.store.batch(found.reduce_batch)
+    meant = hv.store.read(queries.batch, found.reduce_batch)
     output = printed(hv, task.id, task.attempts) if task.state == lifecycle.DONE else ""
     return Reduced(
         task.id,

@@ -27,13 +27,16 @@ from hypervisor.batches.preflight_findings import (
     order,
     standing,
 )
+from hypervisor.batches.sql import report
 from hypervisor.core.errors import RequestError
 from hypervisor.core.ids import key_digest
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.named_files import Conflict, NamedFiles, declared, is_readable, is_task_file
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import NewTask
+from hypervisor.store import settings
 
 EXAMPLES = 10
 SLICE = 4_096
@@ -232,7 +235,7 @@ class Survey:
         own: set[bytes] = set()
         for digests, claimed in ((self._open, False), (self._claimed, True)):
             for some in _slices(digests):
-                found = hv.store.states_of_keys(batch, some)
+                found = hv.store.read(report.states_of_keys, batch, some)
                 for state in found.values():
                     states[state] = states.get(state, 0) + 1
                 if claimed:
@@ -274,8 +277,10 @@ class Survey:
         workers = max(1, min(asked, to_do))
         if hv is None:
             return Estimate(workers)
-        peak = hv.store.setting(f"peak {self.intent.type}")
-        before = hv.store.experience(self.intent.type, _batch_id(hv, self.intent.batch))
+        peak = hv.store.read(settings.setting, f"peak {self.intent.type}")
+        before = hv.store.read(
+            report.experience, self.intent.type, _batch_id(hv, self.intent.batch)
+        )
         took, output = before.milliseconds, before.output
         if output is not None:
             output = min(output, hv.settings.keep_each) * to_do
@@ -387,14 +392,14 @@ def _batch_id(hv: Context | None, name: str | None) -> str | None:
     if hv is None or name is None:
         return None
     try:
-        return hv.store.batch(name).id
+        return hv.store.read(queries.batch, name).id
     except RequestError:  # there will be one
         return None
 
 
 def _is_task(hv: Context, name: str) -> bool:
     try:
-        return bool(hv.store.resolve(name))
+        return bool(hv.resolve(name))
     except RequestError:
         return False
 

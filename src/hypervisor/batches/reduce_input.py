@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.lease import parse_token
 from hypervisor.queue.lifecycle import DONE, WAITING
+from hypervisor.queue.sql import claims, queries
+from hypervisor.store import settings
 
 if TYPE_CHECKING:
     from hypervisor.inputs.template import Item
@@ -40,7 +42,7 @@ def gather(hv: Context, lease: Lease) -> Lease:
     batch = gathers(task)
     if not batch:
         return lease
-    meant = hv.store.batch(batch)
+    meant = hv.store.read(queries.batch, batch)
     known = list(_known(hv, batch))
     text = "".join(
         json.dumps(line | _printed(hv, meant, each), ensure_ascii=False) + "\n"
@@ -48,7 +50,7 @@ def gather(hv: Context, lease: Lease) -> Lease:
     )
     path = hv.batch_files.write(meant.name, RESULTS, text)
     mark = _mark(hv, task, known)
-    hv.store.set_under_claim(parse_token(lease.token), GATHERED + task.id, mark)
+    hv.store.write(claims.set_under_claim, parse_token(lease.token), GATHERED + task.id, mark)
     return lease._replace(task=_about(task, path))
 
 
@@ -69,7 +71,7 @@ def is_new(hv: Context, task: Task) -> bool:
     if not batch:
         return False
     mark = _mark(hv, task, _known(hv, batch))  # takes its time: another host may gather meanwhile
-    return hv.store.setting(GATHERED + task.id) != mark
+    return hv.store.read(settings.setting, GATHERED + task.id) != mark
 
 
 def gathers(task: Task) -> str:
@@ -94,7 +96,7 @@ def with_result(hv: Context, task: Task, item: Item, spec: RunSpec) -> Item:
     before = task.data.get(FROM) if isinstance(task.data, dict) else None
     if not isinstance(before, str):
         return item
-    done = hv.store.task(before)
+    done = hv.store.read(queries.task, before)
     result, size = _came_of(hv, done, LONGEST_WORD)
     if size > LONGEST_WORD and _names_result(spec):
         raise InvalidInput(
@@ -156,11 +158,11 @@ def _stages_back(hv: Context, each: TaskReport) -> Iterator[Task]:
     """From a task that never had its turn back to the one of its item that did not get through."""
     state, task = each.state, each.id
     while state == WAITING:
-        data = hv.store.task(task).data
+        data = hv.store.read(queries.task, task).data
         before = data.get(FROM) if isinstance(data, dict) else None
         if not isinstance(before, str):
             return
-        found = hv.store.task(before)
+        found = hv.store.read(queries.task, before)
         yield found
         state, task = found.state, before
 
@@ -183,7 +185,7 @@ def _mark(hv: Context, task: Task, known: Iterable[tuple[TaskReport, dict[str, A
     result, the attempt stands for it; a task that fails again as before brings nothing new."""
     from hashlib import blake2b
 
-    spec: Json = hv.store.batch(task.batch).spec
+    spec: Json = hv.store.read(queries.batch, task.batch).spec
     told = spec if isinstance(spec, dict) else {}
     how = [told.get(name) for name in ("cwd", "command", "function", "agent", "prompt")]
     mark = blake2b(json.dumps([how, task.title]).encode(), digest_size=16)

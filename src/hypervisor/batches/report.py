@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from hypervisor.agents.sql import sessions
 from hypervisor.batches.chunk import Chunk
 from hypervisor.batches.pipeline_status import Overview, has_succeeded, pattern, what_of
+from hypervisor.batches.sql import chunks as chunks_sql
+from hypervisor.batches.sql import report as report_sql
 from hypervisor.batches.timeline import Bin, Timeline, Tries, gather
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
@@ -19,6 +22,8 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.receipt import Receipt
 from hypervisor.queue.result import NO_CATEGORY, actions_in, category_of, items_in, text_of
+from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import receipts as receipts_sql
 from hypervisor.queue.task import Batch
 from hypervisor.runs.run import BAD, latest_output, reports
 from hypervisor.runs.spec import TaskReport, spec_from
@@ -105,15 +110,15 @@ class BatchReport(NamedTuple):
 
 def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
     """Gather what a report of a batch shows: timeline, durations, failures, receipts."""
-    meant = hv.store.batch(validate.text("the batch", batch))
+    meant = hv.store.read(queries.batch, validate.text("the batch", batch))
     at = hv.now() if now is None else now
     seen = _Seen(reports(hv, meant.id, at))
     tries = gather(hv, meant.id, at)
     names = {each.id: each.title for each in seen.held}
     total = sum(seen.states.values())
     rows = _rows(seen, tries)
-    receipts_total, receipts = hv.store.last_receipts(meant.id, MOST_RECEIPTS)
-    spent = hv.store.spent(meant.id)
+    receipts_total, receipts = hv.store.read(report_sql.last_receipts, meant.id, MOST_RECEIPTS)
+    spent = hv.store.read(sessions.spent, meant.id)
     return BatchReport(
         meant.name,
         meant.id,
@@ -223,7 +228,7 @@ def _slowest(hv: Context, seen: _Seen, tries: Tries) -> Iterable[TaskLine]:
         if task_id in held:
             yield _line(held[task_id], tries)._replace(milliseconds=took)
         else:
-            task = hv.store.task(task_id)
+            task = hv.store.read(queries.task, task_id)
             yield TaskLine(
                 task.id,
                 task.title[:300],
@@ -266,7 +271,7 @@ def _categories(seen: _Seen) -> tuple[Category, ...]:
 
 
 def _chunks(hv: Context, batch: str) -> tuple[Chunk, ...]:
-    found = hv.store.chunks(batch)[:MOST_CHUNKS]
+    found = hv.store.read(chunks_sql.every, batch)[:MOST_CHUNKS]
     return tuple(each._replace(note=(each.note or "")[:LONGEST_TEXT] or None) for each in found)
 
 
@@ -277,7 +282,7 @@ def _learned(hv: Context, batch: Batch, rows: tuple[TaskLine, ...]) -> tuple[Lea
         spec = spec_from(batch.spec)
     except InvalidInput:  # another version declared it
         return ()
-    types = {hv.store.task(row.id).type for row in (*rows[:TYPED], *rows[-TYPED:])}
+    types = {hv.store.read(queries.task, row.id).type for row in (*rows[:TYPED], *rows[-TYPED:])}
     return learned_about(hv, spec, types)
 
 
@@ -296,4 +301,4 @@ def _problem(hv: Context, chain: str, count: int) -> str | None:
         return None
     if count > MOST_VERIFIED:
         return ""
-    return next((each.problem for each in hv.store.check_receipts(chain)), None)
+    return next((each.problem for each in hv.store.read(receipts_sql.check, chain)), None)

@@ -14,11 +14,14 @@ from hypervisor.batches.checkpoint import Checkpoint, checkpoint
 from hypervisor.batches.chunk import APPROVED, EACH, HELD, REJECTED, Chunk
 from hypervisor.batches.chunk_files import write_chunk
 from hypervisor.batches.pipeline import release_reduce
+from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.inputs.task_files.write_back import write_back
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import spec_from
 from hypervisor.runs.supervise import supervise
 
@@ -37,16 +40,18 @@ class Decided(NamedTuple):
 
 def chunks(hv: Context, batch: str) -> tuple[Chunk, ...]:
     """List the chunks of a batch with how far each is and what was decided."""
-    return tuple(hv.store.chunks(_batch(hv, batch).id))
+    return tuple(hv.store.read(chunks_sql.every, _batch(hv, batch).id))
 
 
 def awaiting(hv: Context, batch: str | None = None) -> tuple[tuple[Batch, Chunk], ...]:
     """List the chunks that wait for a person's decision, in one batch or in all."""
-    ids = [_batch(hv, batch).id] if batch is not None else hv.store.batches_with_open_chunks()
+    ids = (
+        [_batch(hv, batch).id] if batch is not None else hv.store.read(chunks_sql.batches_with_open)
+    )
     return tuple(
         (found, chunk)
-        for found in map(hv.store.batch, ids)
-        for chunk in hv.store.chunks(found.id)
+        for found in (hv.store.read(queries.batch, batch) for batch in ids)
+        for chunk in hv.store.read(chunks_sql.every, found.id)
         if chunk.awaits_decision
     )
 
@@ -55,9 +60,9 @@ def review(hv: Context, batch: str, chunk: int | None = None, now: int | None = 
     """Show what came of a chunk: counts, unusual samples, failures, and what happens next."""
     meant = _batch(hv, batch)
     found = _chunk(hv, meant, chunk)
-    reports = hv.store.chunk_report(meant.id, found.number, now)
+    reports = hv.store.read(runs_sql.report_chunk, meant.id, found.number, hv.at(now))
     _bring_up_to_date(hv, meant, found.number)
-    return checkpoint(meant, found, reports, hv.store.chunks(meant.id))
+    return checkpoint(meant, found, reports, hv.store.read(chunks_sql.every, meant.id))
 
 
 def decide(
@@ -78,15 +83,16 @@ def decide(
     if chunk is None and found.is_decided:
         raise WrongState(f"no chunk of {meant.name} waits for a decision. Nothing was changed.")
     last_gate = rest or spec_from(meant.spec).gate != EACH
-    opened = hv.store.decide_chunk(
+    opened = hv.store.write(
+        chunks_sql.decide,
         meant.id,
         found.number,
         decision,
         note,
+        last_gate,
+        chunk is not None,
         hv.actor,
-        now,
-        in_advance=last_gate,
-        may_change=chunk is not None,
+        hv.at(now),
     )
     _bring_up_to_date(hv, meant, found.number)
     _go_on(hv, meant, bool(opened) or release_reduce(hv, meant.id))
@@ -105,11 +111,13 @@ def retry_chunk(
     validate.text("the note", note, LONGEST_NOTE)
     meant = _batch(hv, batch)
     found = _chunk(hv, meant, chunk)
-    every = [task.id for task in hv.store.chunk_tasks(meant.id, found.number)]
+    every = [task.id for task in hv.store.read(chunks_sql.chunk_tasks, meant.id, found.number)]
     wanted = [hv.resolve(task) for task in tasks] or every
     if strangers := sorted(set(wanted) - set(every)):
         raise NotFound(f"{strangers[0]} is not in chunk {found.number}. Nothing was changed.")
-    count = hv.store.retry_chunk(meant.id, found.number, wanted, note, hv.actor, now)
+    count = hv.store.write(
+        chunks_sql.retry, meant.id, found.number, wanted, note, hv.actor, hv.at(now)
+    )
     _go_on(hv, meant, bool(count))
     return Decided(meant.name, found.number, "retry", (), count)
 
@@ -120,14 +128,14 @@ def amend(hv: Context, task: str, changes: dict[str, Any], now: int | None = Non
     if not changes:
         raise InvalidInput("nothing to correct: name a field and its value, as in category=task.")
     validate.json_value("the correction", changes)
-    result = hv.store.amend(found, changes, hv.actor, now)
+    result = hv.store.write(chunks_sql.amend, found, changes, hv.actor, hv.at(now))
     write_back(hv, found)  # its receipt; the correction is for the review, not for the file
     return result
 
 
 def _bring_up_to_date(hv: Context, batch: Batch, number: int) -> None:
     """The files of a chunk, whoever was killed before they could be written."""
-    every = hv.store.chunks(batch.id)
+    every = hv.store.read(chunks_sql.every, batch.id)
     for chunk in every:
         if chunk.number == number and chunk.state != HELD and hv.is_equipped:
             with suppress(OSError):  # what was decided holds all the same
@@ -142,11 +150,11 @@ def _go_on(hv: Context, batch: Batch, more: bool) -> None:
 
 
 def _batch(hv: Context, text: str) -> Batch:
-    return hv.store.batch(validate.text("the batch", text))
+    return hv.store.read(queries.batch, validate.text("the batch", text))
 
 
 def _chunk(hv: Context, batch: Batch, number: int | None) -> Chunk:
-    found = hv.store.chunks(batch.id)
+    found = hv.store.read(chunks_sql.every, batch.id)
     if not found:
         raise NotFound(f"{batch.name} was not cut into chunks.")
     if number is not None:

@@ -13,6 +13,7 @@ from heapq import nlargest
 from itertools import groupby
 from typing import NamedTuple
 
+from hypervisor.batches.sql import report
 from hypervisor.core.ids import LENGTH
 from hypervisor.queue.context import Context
 from hypervisor.queue.history import AttemptLine
@@ -239,11 +240,11 @@ EMPTY = _Cell(0, 0, 0)
 def gather(hv: Context, batch: str, now: int) -> Tries:
     """All attempts of a batch."""
     tries = Tries(now)
-    after, lines = hv.store.attempts_of_batch(batch, "", PAGE)
+    after, lines = hv.store.read(report.attempts, batch, "", PAGE)
     while after:
         for line in lines:
             tries.add(line)
-        after, lines = hv.store.attempts_of_batch(batch, after, PAGE)
+        after, lines = hv.store.read(report.attempts, batch, after, PAGE)
     tries.sharpen()
     return tries
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from hypervisor.agents.running_status import live_sessions
 from hypervisor.batches.pipeline import MOVING, PipelineRun, is_tended, release_reduce, whole_of
 from hypervisor.batches.pipeline_status import pattern
+from hypervisor.batches.sql import summary
 from hypervisor.cli import result
 from hypervisor.cli.output import (
     columns_here,
@@ -35,8 +36,10 @@ from hypervisor.core.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.inputs.task_files.write_back import Unwritten, unwritten
 from hypervisor.queue.context import Context
 from hypervisor.queue.look import list_tasks
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Task
 from hypervisor.runs import run as running
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs import status as looking
 from hypervisor.runs.run import Submitted
 from hypervisor.runs.spec import BATCH, Pause
@@ -94,7 +97,7 @@ def unsuccessful(hv: Context, whole: PipelineRun) -> int:
 
 def watch(hv: Context, batch: str | None, view: View) -> None:
     """Show a batch, with what follows on it, until it has ended, or everything until Ctrl-C."""
-    found = None if batch is None else whole_of(hv, hv.store.batch(batch).id)
+    found = None if batch is None else whole_of(hv, hv.store.read(queries.batch, batch).id)
     watcher = Watcher(hv, found, view, hv.now(), lambda s: count(s.stats.states, s.attempts))
     while True:
         if watcher.is_due():
@@ -108,7 +111,7 @@ def watch(hv: Context, batch: str | None, view: View) -> None:
 
 def has_ended(hv: Context, batch: str) -> bool:
     """Whether nothing of a batch, and of what follows on it, will run any more by itself."""
-    parts = whole_of(hv, hv.store.batch(batch).id)
+    parts = whole_of(hv, hv.store.read(queries.batch, batch).id)
     tended = is_tended(hv, parts[0])  # first: what is let go between the two looks is seen
     status = together([looking.standing(hv, part) for part in parts])
     return tended and open_tasks(status) <= stuck_of(hv, parts, status)
@@ -119,7 +122,7 @@ def stuck_of(hv: Context, batches: Sequence[str], status: Status) -> int:
     states = status.stats.states
     if not states["waiting"] or any(states[state] for state in MOVING):
         return 0
-    found = hv.store.stuck(batches)
+    found = hv.store.read(runs_sql.stuck, batches)
     return sum(found.get(batch, 0) for batch in batches)
 
 
@@ -225,7 +228,7 @@ class Watcher:
         if self.batches is None:
             return False
         began = time.monotonic()
-        runs = any(map(self.hv.store.any_running, self.batches))
+        runs = any(self.hv.store.read(summary.any_running, batch) for batch in self.batches)
         age, cost = began - self._began, time.monotonic() - began
         self._beat = max(BEAT, cost * LOOKS_PER_COST, min(age / BEATS, FRAME))
         ran, self._runs = self._runs, runs

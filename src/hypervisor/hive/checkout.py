@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.hive.sql import branches
+from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
@@ -18,7 +20,7 @@ LONGEST = 4_096
 def task_here(hv: Context, task: str) -> str:
     """The task that somebody runs for, "" if it is none of this store."""
     with suppress(NotFound, InvalidInput):
-        return hv.store.resolve(task) if task else ""
+        return hv.resolve(task) if task else ""
     return ""
 
 
@@ -26,9 +28,11 @@ def branch_here(hv: Context, folder: str, task: str = "") -> str | None:
     """The branch that somebody means who names none: that of the task they work on, else the
     one that is tied to the git branch of the folder. None: there is neither."""
     if found := task_here(hv, task):
-        return hv.store.task(found).branch
+        return hv.store.read(queries.task, found).branch
     git = git_branch(folder)
-    return next((each.name for each in hv.store.branches() if git and each.git == git), None)
+    return next(
+        (each.name for each in hv.store.read(branches.branches) if git and each.git == git), None
+    )
 
 
 def git_branch(folder: str) -> str:

@@ -27,12 +27,15 @@ from hypervisor.hive.finding import (
     told,
 )
 from hypervisor.hive.similarity import search_words
-from hypervisor.queue.lease import parse_token
+from hypervisor.hive.sql import branches as branches_sql
+from hypervisor.hive.sql import findings, search
+from hypervisor.hive.sql import findings as findings_sql
+from hypervisor.queue.lease import Token, parse_token
 
 if TYPE_CHECKING:
-    from hypervisor.ports import Store
     from hypervisor.queue.context import Context
     from hypervisor.queue.task import Task
+    from hypervisor.store.database import Database
 
 MOST_RECALLED = 1_000
 LONGEST_QUERY = 100_000
@@ -74,9 +77,16 @@ def remember(
     """
     new = checked(text, branch, topic, kind)
     if "." in claim:
-        return hv.store.remember(new, hv.actor, token=parse_token(claim), now=now)
-    task = hv.store.resolve(claim) if claim else ""
-    return hv.store.remember(new, hv.actor, task=task, now=now)
+        return _remember(hv, new, parse_token(claim), "", now)
+    task = hv.resolve(claim) if claim else ""
+    return _remember(hv, new, None, task, now)
+
+
+def _remember(
+    hv: Context, new: NewFinding, token: Token | None, task: str, now: int | None
+) -> Remembered:
+    prepared = findings.prepared(new)  # before the transaction: it takes a while
+    return hv.store.write(findings.remember, prepared, hv.actor, token, task, hv.at(now))
 
 
 def checked(text: str, branch: str = "", topic: str = "", kind: str = "finding") -> NewFinding:
@@ -91,7 +101,7 @@ def checked(text: str, branch: str = "", topic: str = "", kind: str = "finding")
 
 def forget(hv: Context, finding: str, now: int | None = None) -> str:
     """Take one finding out of the hive for good; those that joined it stay known."""
-    return hv.store.forget(_whole(finding), hv.actor, now)
+    return hv.store.write(findings_sql.forget, _whole(finding), hv.actor, hv.at(now))
 
 
 def recall(
@@ -117,14 +127,14 @@ def recall(
         None if branch is None else _seen_from(hv.store, branch),
         validate.text("the topic", topic, validate.LONGEST_NAME),
         validate.text("the kind", kind, validate.LONGEST_NAME),
-        hv.store.resolve(task) if task else "",
+        hv.resolve(task) if task else "",
     )
-    return tuple(hv.store.recall(wanted, limit))
+    return tuple(hv.store.read(search.recall, wanted, limit))
 
 
 def joined(hv: Context, finding: str) -> tuple[Known, ...]:
     """List a finding and all that joined it, with their sources, oldest first."""
-    found = hv.store.joined(_whole(finding))
+    found = hv.store.read(search.joined, _whole(finding))
     if not found:
         raise NotFound(f"there is no finding {finding}. `hv recall` shows their ids.")
     return tuple(found)
@@ -133,7 +143,7 @@ def joined(hv: Context, finding: str) -> tuple[Known, ...]:
 def hive_report(hv: Context, branch: str | None = None, limit: int = 10) -> HiveReport:
     """Add up what a branch and all branches below it know: agents, findings, what is in doubt."""
     validate.number("the limit", limit, 0, MOST_RECALLED)
-    every = {each.name: each for each in hv.store.branches()}
+    every = {each.name: each for each in hv.store.read(branches_sql.branches)}
     if branch is None:
         names = ("", *every)
     else:
@@ -141,7 +151,7 @@ def hive_report(hv: Context, branch: str | None = None, limit: int = 10) -> Hive
         if branch and branch not in every:
             raise NotFound(f"there is no branch {branch}. `hv branch` lists them.")
         names = descendants(branch, _parents(every.values())) if branch else ("",)
-    found = hv.store.reports([every.get(name, Branch(name)) for name in names], limit)
+    found = hv.store.read(search.reports, [every.get(name, Branch(name)) for name in names], limit)
     if branch is None:
         found = [each for each in found if each.findings]
     return HiveReport(
@@ -157,7 +167,7 @@ def hive_report(hv: Context, branch: str | None = None, limit: int = 10) -> Hive
 
 def branches(hv: Context) -> tuple[Branch, ...]:
     """List all branches that a person, a task or a finding has named."""
-    return tuple(hv.store.branches())
+    return tuple(hv.store.read(branches_sql.branches))
 
 
 def branch(
@@ -173,10 +183,10 @@ def branch(
         validate.name("the parent", parent, empty=True)
     if git is not None:
         validate.name("the git branch", git, empty=True)
-    return hv.store.set_branch(name, parent, git, hv.actor, now)
+    return hv.store.write(branches_sql.set_branch, name, parent, git, hv.actor, hv.at(now))
 
 
-def relevant(store: Store, task: Task, limit_chars: int = 6_000) -> str:
+def relevant(store: Database, task: Task, limit_chars: int = 6_000) -> str:
     """What the task's branch knows about its subject, best first, fenced, within a size."""
     from hypervisor.agents.prompt import fenced
 
@@ -189,7 +199,7 @@ def relevant(store: Store, task: Task, limit_chars: int = 6_000) -> str:
         words = ()  # a reduce is about whatever the others found
     elif not words:
         return ""
-    found = store.recall(Wanted(words, where), MOST_TOLD)
+    found = store.read(search.recall, Wanted(words, where), MOST_TOLD)
     lines: list[str] = []
     room = limit_chars - len(INTRODUCTION) - 100  # the fence
     for each in found:
@@ -206,9 +216,9 @@ def _whole(finding: str) -> str:
     return clean(validate.text("the finding", finding, 60, empty=False))
 
 
-def _seen_from(store: Store, branch: str) -> tuple[str, ...]:
+def _seen_from(store: Database, branch: str) -> tuple[str, ...]:
     validate.name("the branch", branch, empty=True)
-    return ancestors(branch, _parents(store.branches())) if branch else ("",)
+    return ancestors(branch, _parents(store.read(branches_sql.branches))) if branch else ("",)
 
 
 def _parents(every: Iterable[Branch]) -> dict[str, str]:

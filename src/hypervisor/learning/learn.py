@@ -26,6 +26,7 @@ from hypervisor.learning.record import (
 )
 from hypervisor.queue.context import Context
 from hypervisor.runs.spec import RunSpec
+from hypervisor.store import settings
 
 PRIOR = "parallel prior "  # and a type, in the settings
 LEARNED = "learned "  # and a host, in the settings; then a bar and a kind of work
@@ -71,7 +72,7 @@ def learnings(hv: Context, task_type: str | None = None, workers: int = 8) -> tu
     """What has been learned about running each type of task in parallel, and what follows."""
     validate.number("the number of workers", workers, 1, 256)
     known = records(hv, hv.probe.host())
-    said = hv.store.settings_like(PRIOR)
+    said = hv.store.read(settings.settings_like, PRIOR)
     for name in said:
         kind = name.removeprefix(PRIOR)
         if not any(record.type == kind for record in known.values()):
@@ -99,14 +100,16 @@ def gain_of_skill(hv: Context, name: str, workers: int = 8) -> Learned | None:
     if not found:
         return None
     kind = max(found, key=lambda each: found[each].done + found[each].failed)
-    return _told(kind, found[kind], hv.store.setting(PRIOR + found[kind].type), workers)
+    return _told(
+        kind, found[kind], hv.store.read(settings.setting, PRIOR + found[kind].type), workers
+    )
 
 
 def learned_about(hv: Context, spec: RunSpec, types: Iterable[str]) -> tuple[Learned, ...]:
     """What has been learned on this host about the tasks of these types in a batch."""
     known, wanted = records(hv, hv.probe.host()), set(types)
     return tuple(
-        _told(kind, record, hv.store.setting(PRIOR + record.type), MOST_SHOWN)
+        _told(kind, record, hv.store.read(settings.setting, PRIOR + record.type), MOST_SHOWN)
         for kind, record in sorted(known.items())
         if record.type in wanted and kind == kind_of(record.type, spec, record.agent)
     )[:MOST_KINDS]
@@ -135,13 +138,13 @@ def learn_parallelization(
     text = json.dumps(prior)
     if len(text) > LARGEST_PRIOR:
         raise InvalidInput("the cost says too much. Nothing was kept.")
-    hv.store.set(PRIOR + task_type, text)
+    hv.store.write(settings.set_setting, PRIOR + task_type, text)
     return prior
 
 
 def prior_of(hv: Context, task_type: str) -> dict[str, Any] | None:
     """What somebody has said about running a type of task in parallel."""
-    text = hv.store.setting(PRIOR + task_type)
+    text = hv.store.read(settings.setting, PRIOR + task_type)
     return json.loads(text) if text else None
 
 
@@ -162,7 +165,7 @@ def records(hv: Context, host: str) -> dict[str, Record]:
     """What is known of each kind of work. What another version wrote is left out."""
     prefix = where_kept(host, "")
     found = {}
-    for name, text in hv.store.settings_like(prefix).items():
+    for name, text in hv.store.read(settings.settings_like, prefix).items():
         try:
             found[name.removeprefix(prefix)] = record_from(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -172,7 +175,7 @@ def records(hv: Context, host: str) -> dict[str, Record]:
 
 def seen_up_to(hv: Context, host: str) -> int | None:
     """The last event that was looked at, None if none ever was."""
-    text = hv.store.setting(where_kept(host))
+    text = hv.store.read(settings.setting, where_kept(host))
     return None if text is None else int(text)
 
 

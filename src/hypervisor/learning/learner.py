@@ -13,13 +13,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput, StoreError
+from hypervisor.learning import sql
 from hypervisor.learning.concurrency import ConcurrencyTracker, Ran
 from hypervisor.learning.estimator import believed
 from hypervisor.learning.learn import claimed, records, seen_up_to, where_kept
 from hypervisor.learning.policy import Choice, choose
 from hypervisor.learning.record import Record, Sample, kind_of, learned, record_data
 from hypervisor.notifications.wait import end_of_log
+from hypervisor.queue.sql import queries
 from hypervisor.runs.spec import RunSpec, spec_from
+from hypervisor.store import settings
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
@@ -58,7 +61,7 @@ class Learner:
         self._is_asked = False
         if not self._is_ready:
             self._get_ready()
-        events = self._hv.store.events(self._seen, PAGE)
+        events = queries.events(self._hv.store, self._seen, PAGE)
         if not events:
             return
         self._take_in(events)
@@ -86,7 +89,9 @@ class Learner:
         self._at_once = ConcurrencyTracker()
         number = max(self._seen - WARM_UP, 0)
         while number < self._seen:
-            events = [e for e in self._hv.store.events(number, PAGE) if e.seq <= self._seen]
+            events = [
+                e for e in queries.events(self._hv.store, number, PAGE) if e.seq <= self._seen
+            ]
             if not events:
                 break
             self._at_once.follow(events)
@@ -111,7 +116,7 @@ class Learner:
         values = {where_kept(host): str(self._seen)}
         for kind in changed:
             values[where_kept(host, kind)] = json.dumps(record_data(self._records[kind]))
-        self._hv.store.keep_settings(values)
+        self._hv.store.write_unsynced(settings.set_settings, values)
         self._kept = self._seen
         self._chosen.clear()
 
@@ -132,14 +137,14 @@ class Learner:
 
     def _ended(self, ran: dict[tuple[str, int], Ran]) -> list[EndedAttempt]:
         host = self._hv.probe.host()
-        every = self._hv.store.ended_attempts(list(ran)) if ran else []
+        every = self._hv.store.read(sql.ended, list(ran)) if ran else []
         return [each for each in every if each.host == host]
 
     def _spec(self, batch: str) -> RunSpec | None:
         """None for a batch that nobody declared how to run, or that another version did."""
         if batch not in self._specs:
             try:
-                spec = self._hv.store.batch(batch).spec
+                spec = self._hv.store.read(queries.batch, batch).spec
                 self._specs[batch] = spec_from(spec) if spec is not None else None
             except InvalidInput:
                 self._specs[batch] = None

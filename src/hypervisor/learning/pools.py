@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.core.text import counted
 from hypervisor.learning.record import kind_of
+from hypervisor.queue.sql import event_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,4 +62,4 @@ class AdaptivePools:
     def _tell(self, now: int, pool: Pool, kind: str, choice: Choice) -> None:
         said = f"{counted(choice.workers, 'worker')} for {kind}: {choice.why}"
         data = {"type": kind, "workers": choice.workers, "settled": choice.settled, "said": said}
-        self._hv.store.note("learner", data, ACTOR, batch=pool.batch, now=now)
+        self._hv.store.write_unsynced(event_log.note, "learner", data, ACTOR, now, batch=pool.batch)

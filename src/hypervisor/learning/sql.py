@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hypervisor.queue.history import EndedAttempt
-from hypervisor.queue.sql.lanes import LaneBook
-from hypervisor.runs.sql import SET
+from hypervisor.queue.sql.lanes import get_lane
 from hypervisor.store.database import Session, chunks, marks, pad
 
 ENDED = """
@@ -19,10 +18,9 @@ SELECT task, attempt, sum(input_tokens + output_tokens), sum(cost_micros),
     max(CASE WHEN outcome IN ('quota', 'overload') THEN 1 ELSE 0 END)
 FROM sessions WHERE task IN ({}) AND task <> '' GROUP BY task, attempt
 """
-KEPT = "SELECT name, value FROM settings WHERE substr(name, 1, length(?)) = ?"
 
 
-def ended(session: Session, book: LaneBook, which: Sequence[tuple[str, int]]) -> list[EndedAttempt]:
+def ended(session: Session, which: Sequence[tuple[str, int]]) -> list[EndedAttempt]:
     """These attempts, as far as they have ended and a worker of ours ran them."""
     wanted, found = set(which), []
     for some in chunks(sorted({task for task, _ in which})):
@@ -44,7 +42,7 @@ def ended(session: Session, book: LaneBook, which: Sequence[tuple[str, int]]) ->
                 outcome,
                 cpu,
                 peak,
-                book.get(session, lane).type,
+                get_lane(session, lane).type,
                 created,
                 host,
                 agent,
@@ -54,12 +52,3 @@ def ended(session: Session, book: LaneBook, which: Sequence[tuple[str, int]]) ->
             if (task, number) in wanted
         ]
     return found
-
-
-def kept(session: Session, prefix: str) -> dict[str, str]:
-    """The settings whose names begin so."""
-    return dict(session.rows(KEPT, (prefix, prefix)))
-
-
-def keep(session: Session, values: Mapping[str, str]) -> None:
-    session.run_many(SET, list(values.items()))

@@ -27,6 +27,7 @@ from hypervisor.queue.claim import (
 )
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import Lease, parse_token
+from hypervisor.queue.sql import event_log, queries
 from hypervisor.runs.supervise import supervise
 
 SECOND_LOOK = 1.0
@@ -113,7 +114,7 @@ class ClaimRegistry:
     def branch(self, named: str = "") -> str | None:
         """The branch of that claim's task, which all that comes of it inherits."""
         token = self.claimed(named)
-        return self.hv.store.task(parse_token(token).task).branch if token else None
+        return self.hv.store.read(queries.task, parse_token(token).task).branch if token else None
 
     def task(self, named: str) -> str:
         """The task that a call is about."""
@@ -186,7 +187,13 @@ class ClaimRegistry:
         """Somebody shows many tokens that do not hold: it may be an attempt to guess one."""
         said = f"refused {total} tokens that do not hold; a client may be guessing"
         with suppress(HypervisorError):
-            self.hv.store.note("refused", {"count": total, "said": said}, self.hv.actor)
+            self.hv.store.write_unsynced(
+                event_log.note,
+                "refused",
+                {"count": total, "said": said},
+                self.hv.actor,
+                self.hv.now(),
+            )
 
     def look_after(self) -> None:
         """Make sure that somebody runs what was just stored, without keeping the caller waiting.
@@ -213,7 +220,7 @@ class ClaimRegistry:
         beat = heartbeat(self.hv, [self.given.token])
         if not beat.alive:
             return ()
-        task = self.hv.store.task(parse_token(self.given.token).task)
+        task = self.hv.store.read(queries.task, parse_token(self.given.token).task)
         return (Lease(self.given.token, beat.until, task),)
 
     def _allowed(self, limit: int) -> int:

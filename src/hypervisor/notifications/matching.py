@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hypervisor.batches.sql import chunks
 from hypervisor.notifications.notice import (
     CHECKPOINT,
     FINISHED,
@@ -16,8 +17,10 @@ from hypervisor.notifications.notice import (
     of_event,
     word_of,
 )
+from hypervisor.notifications.sql import notices
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Task
 
 PAGE = 500
@@ -30,19 +33,20 @@ Passed = dict[tuple[str, int], int]  # by a rule's name and age: the last event 
 def collect(hv: Context, passed: Passed | None = None, pages: int | None = None) -> Passed:
     """File a notice for every event that a rule asks for. Returns how far it looked; given back
     as `passed`, that saves looking again. A rule that is new begins where it says."""
-    rules = hv.store.rules()
+    rules = hv.store.read(notices.rules)
     if not rules:
         return {}
     kept = min(rule.seen for rule in rules)
     last = min(max(rule.seen, (passed or {}).get(_key(rule), 0)) for rule in rules)
     while pages is None or pages > 0:
-        events = hv.store.events(last, PAGE)
+        events = queries.events(hv.store, last, PAGE)
         if not events:
             break
         last = events[-1].seq
         found = _notices(hv, rules, events)
         if found or last - kept > FORGETFUL:
-            hv.store.file_notices(found, rules, last)
+            write = hv.store.write if found else hv.store.write_unsynced
+            write(notices.file, found, rules, last)
             kept = last
         pages = None if pages is None else pages - 1
     return {_key(rule): last for rule in rules}
@@ -76,7 +80,7 @@ def _of_endings(hv: Context, rules: list[Rule], events: list[Event]) -> Iterable
     for batch, event in last.items():
         for rule in rules:
             if asks_for(rule, FINISHED, event, rule.type):
-                ending = hv.store.ending(batch) if _is_run(hv, batch) else None
+                ending = hv.store.read(notices.ending, batch, 0) if _is_run(hv, batch) else None
                 if ending is not None:
                     yield of_ending(rule, event, ending, names[batch])
             if asks_for(rule, CHECKPOINT, event, rule.type):
@@ -84,18 +88,22 @@ def _of_endings(hv: Context, rules: list[Rule], events: list[Event]) -> Iterable
 
 
 def _of_chunks(hv: Context, rule: Rule, event: Event, name: str) -> Iterable[Notice]:
-    for chunk in hv.store.chunks(event.batch):
-        ending = hv.store.ending(event.batch, chunk.number) if chunk.awaits_decision else None
+    for chunk in hv.store.read(chunks.every, event.batch):
+        ending = (
+            hv.store.read(notices.ending, event.batch, chunk.number)
+            if chunk.awaits_decision
+            else None
+        )
         if ending is not None:
             yield of_checkpoint(rule, event, chunk, ending.mark, name)
 
 
 def _is_run(hv: Context, batch: str) -> bool:
-    return hv.store.batch(batch).spec is not None
+    return hv.store.read(queries.batch, batch).spec is not None
 
 
 def _tasks(hv: Context, ids: set[str]) -> Mapping[str, Task]:
-    return {task.id: task for task in hv.store.tasks(sorted(ids))}
+    return {task.id: task for task in hv.store.read(queries.tasks, sorted(ids))}
 
 
 class _Names(dict[str, str]):
@@ -106,5 +114,5 @@ class _Names(dict[str, str]):
         self._hv = hv
 
     def __missing__(self, batch: str) -> str:
-        self[batch] = name = self._hv.store.batch(batch).name
+        self[batch] = name = self._hv.store.read(queries.batch, batch).name
         return name

@@ -19,6 +19,7 @@ from hypervisor.core.errors import StoreError
 from hypervisor.notifications.matching import Passed, collect
 from hypervisor.notifications.notice import is_due
 from hypervisor.notifications.notify import deliver, reachable
+from hypervisor.notifications.sql import notices
 
 if TYPE_CHECKING:
     from hypervisor.notifications.notice import Rule
@@ -58,7 +59,7 @@ class Notifier:
             self.tick(self._hv.now())
 
     def _is_due(self, now: int) -> bool:
-        waiting = self._hv.store.notices_waiting()
+        waiting = self._hv.store.read(notices.waiting)
         due = {name for name, (_, due_at) in waiting.items() if is_due(due_at, now)}
         return bool(due) and any(rule.name in due for rule in reachable(self._hv))
 
@@ -94,7 +95,7 @@ class Deliverer:
         """Begin what is due. False if nothing waits and nobody is at work."""
         self._passed = collect(self._hv, self._passed)
         self._at_work = {name: each for name, each in self._at_work.items() if each.is_alive()}
-        waiting = self._hv.store.notices_waiting()
+        waiting = self._hv.store.read(notices.waiting)
         ours = [rule for rule in reachable(self._hv) if rule.name in waiting]
         for rule in ours:
             room = MOST_AT_ONCE - len(self._at_work)

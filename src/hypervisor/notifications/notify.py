@@ -17,8 +17,10 @@ from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.notifications.matching import collect
 from hypervisor.notifications.notice import FAILED, MOST_TRIES, PENDING, WORDS, Notice, Rule, trial
+from hypervisor.notifications.sql import notices
 from hypervisor.notifications.wait import end_of_log
 from hypervisor.queue.context import Context, batch_id
+from hypervisor.queue.sql import queries
 
 LEASE = 120_000  # another host takes over after so long without a word
 LONGEST_ADDRESS = 4_000
@@ -75,18 +77,20 @@ def add_rule(
         validate.number("the tries", tries, 1, 1_000),
         end_of_log(hv),
     )
-    if any(each.name == name for each in hv.store.rules()):
+    if any(each.name == name for each in hv.store.read(notices.rules)):
         raise WrongState(
             f"there is a rule {name!r} already. Nothing was changed; `hv notify rm {name}` "
             "removes it."
         )
     checked = _address(address) if address else ""
-    hv.store.add_rule(rule, hv.actor, now)  # first: whoever comes second overwrites no address
+    hv.store.write(
+        notices.add_rule, rule, hv.actor, hv.at(now)
+    )  # first: whoever comes second overwrites no address
     if checked:
         try:
             hv.courier.keep(name, checked)
         except OSError as error:
-            hv.store.remove_rule(name, hv.actor, now)
+            hv.store.write(notices.remove_rule, name, hv.actor, hv.at(now))
             raise WrongState(
                 f"the address cannot be kept ({error.strerror}). Nothing was changed."
             ) from None
@@ -95,16 +99,18 @@ def add_rule(
 
 def remove_rule(hv: Context, name: str, now: int | None = None) -> None:
     """Remove a rule, with its address and what was still to be delivered."""
-    if not hv.store.remove_rule(validate.text("the rule", name), hv.actor, now):
+    if not hv.store.write(
+        notices.remove_rule, validate.text("the rule", name), hv.actor, hv.at(now)
+    ):
         raise _unknown(name)
     hv.courier.forget(name)
 
 
 def rules(hv: Context) -> tuple[RuleStatus, ...]:
     """List the rules with how many notices wait and how many could not be delivered."""
-    waiting = hv.store.notices_waiting()
-    failed = [notice.rule for notice in hv.store.notices(FAILED, limit=10_000)]
-    names = {batch.id: batch.name for batch in hv.store.batches(100_000)}
+    waiting = hv.store.read(notices.waiting)
+    failed = [notice.rule for notice in hv.store.read(notices.listed, FAILED, "", 10_000)]
+    names = {batch.id: batch.name for batch in hv.store.read(queries.batches, 100_000)}
     return tuple(
         RuleStatus(
             rule,
@@ -113,7 +119,7 @@ def rules(hv: Context) -> tuple[RuleStatus, ...]:
             failed.count(rule.name),
             hv.courier.can_reach(rule),
         )
-        for rule in hv.store.rules()
+        for rule in hv.store.read(notices.rules)
     )
 
 
@@ -128,17 +134,17 @@ def try_rule(hv: Context, name: str, now: int | None = None) -> None:
 def dead_letters(hv: Context, rule: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
     """List the notices that could not be delivered, with the last reason."""
     validate.number("the limit", limit, 1, 100_000)
-    return tuple(hv.store.notices(FAILED, _named(hv, rule), limit))
+    return tuple(hv.store.read(notices.listed, FAILED, _named(hv, rule), limit))
 
 
 def retry_notices(hv: Context, rule: str | None = None) -> int:
     """Try dead letters again, of one rule or of all."""
-    return hv.store.retry_notices(_named(hv, rule))
+    return hv.store.write(notices.again, _named(hv, rule))
 
 
 def drop_notices(hv: Context, rule: str | None = None) -> int:
     """Forget dead letters, of one rule or of all."""
-    return hv.store.drop_notices(_named(hv, rule))
+    return hv.store.write(notices.drop, _named(hv, rule))
 
 
 def send_notices(hv: Context) -> Delivered:
@@ -148,8 +154,8 @@ def send_notices(hv: Context) -> Delivered:
         raise WrongState("another process delivers notices here already. Nothing was changed.")
     try:
         collect(hv)
-        each = [deliver(hv, rule) for rule in hv.store.rules()]
-        left = sum(count for count, _ in hv.store.notices_waiting().values())
+        each = [deliver(hv, rule) for rule in hv.store.read(notices.rules)]
+        left = sum(count for count, _ in hv.store.read(notices.waiting).values())
         return Delivered(
             sum(done.sent for done in each),
             sum(done.missed for done in each),
@@ -162,7 +168,7 @@ def send_notices(hv: Context) -> Delivered:
 
 def reachable(hv: Context) -> list[Rule]:
     """The rules whose receivers this host knows how to reach."""
-    return [rule for rule in hv.store.rules() if hv.courier.can_reach(rule)]
+    return [rule for rule in hv.store.read(notices.rules) if hv.courier.can_reach(rule)]
 
 
 def deliver(
@@ -173,21 +179,23 @@ def deliver(
     courier = hv.courier
     who = hv.probe.boot()
     while goes_on() and courier.can_reach(rule):
-        notice = hv.store.take_notice(rule.name, who, LEASE, now)
+        notice = hv.store.write_unsynced(
+            notices.take, rule.name, who, hv.at(now) + LEASE, hv.at(now)
+        )
         if notice is None:
             break
         why = courier.deliver(rule, notice)
         if why is not None:
             logger.warning("a notice by rule %s was not delivered: %s", rule.name, why)
-            state = hv.store.notice_missed(notice, why[:500], now)
+            state = hv.store.write(notices.missed, notice, why[:500], hv.at(now))
             return Delivered(sent, int(state == PENDING), int(state == FAILED))
-        hv.store.notice_sent(notice)
+        hv.store.write_unsynced(notices.sent, notice)
         sent += 1
     return Delivered(sent)
 
 
 def _rule(hv: Context, name: str) -> Rule:
-    found = next((each for each in hv.store.rules() if each.name == name), None)
+    found = next((each for each in hv.store.read(notices.rules) if each.name == name), None)
     if found is None:
         raise _unknown(name)
     return found

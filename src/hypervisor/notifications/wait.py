@@ -12,12 +12,16 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from hypervisor.batches.pipeline import is_tended
+from hypervisor.batches.sql import chunks
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.notifications.sql import cursors
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.event import Event
 from hypervisor.queue.lifecycle import ACTIVE, IN_PROGRESS, MERGING, WAITING
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import TaskFilter
+from hypervisor.runs import sql as runs_sql
 
 LONGEST_WAIT = 45.0  # seconds; clients give up on a call soon after
 POLL = 0.04
@@ -118,37 +122,37 @@ def checked_timeout(timeout: float) -> float:
 
 def acknowledge(hv: Context, cursor: str, number: int | None) -> int:
     """Move a cursor on, never back; returns where it stands."""
-    stands = hv.store.cursor(cursor)
+    stands = hv.store.read(cursors.cursor, cursor)
     if number is None or number <= stands:
         return stands
     validate.number("the number to acknowledge", number, 0, 2**62)
-    if not hv.store.events(number - 1, 1):
+    if not queries.events(hv.store, number - 1, 1):
         raise InvalidInput(
             f"there is no event {number} yet: acknowledge the `last` of an answer. "
             f"The cursor stays at {stands}."
         )
-    hv.store.move_cursor(cursor, number)
+    hv.store.write_unsynced(cursors.move, cursor, number, hv.now())
     return number
 
 
 def start_cursor(hv: Context, cursor: str) -> int:
     """A cursor at the end of the log, unless there is one of that name: what comes is news."""
     validate.name("the cursor", cursor)
-    if any(each.name == cursor for each in hv.store.cursors()):
-        return hv.store.cursor(cursor)
+    if any(each.name == cursor for each in hv.store.read(cursors.cursors)):
+        return hv.store.read(cursors.cursor, cursor)
     end = end_of_log(hv)
-    hv.store.move_cursor(cursor, end)
+    hv.store.write_unsynced(cursors.move, cursor, end, hv.now())
     return end
 
 
 def end_of_log(hv: Context) -> int:
     """The number of the last event there is."""
     low, high = 0, 1
-    while hv.store.events(high - 1, 1):
+    while queries.events(hv.store, high - 1, 1):
         low, high = high, high * 2
     while low + 1 < high:  # the last number that has an event at or behind it
         middle = (low + high) // 2
-        low, high = (middle, high) if hv.store.events(middle - 1, 1) else (low, middle)
+        low, high = (middle, high) if queries.events(hv.store, middle - 1, 1) else (low, middle)
     return low
 
 
@@ -164,7 +168,7 @@ def look(hv: Context, wanted: Waiting, so_far: News) -> News:
 
 def _read(hv: Context, wanted: Waiting, so_far: News) -> News:
     events, last = list(so_far.events), so_far.last
-    while page := hv.store.events(last, PAGE):
+    while page := queries.events(hv.store, last, PAGE):
         for event in page:
             if len(events) == wanted.limit:
                 return so_far._replace(events=tuple(events), last=last, more=True)
@@ -190,9 +194,9 @@ def _is_wanted(wanted: Waiting, event: Event) -> bool:
 
 
 def _judged(hv: Context, batch: str, found: News) -> News:
-    states = hv.store.stats(batch, pace=False).states
+    states = hv.store.read(queries.stats, batch, hv.now(), False).states
     to_run = sum(states.get(state, 0) for state in TO_RUN)
-    decision = next((c.number for c in hv.store.chunks(batch) if c.awaits_decision), 0)
+    decision = next((c.number for c in hv.store.read(chunks.every, batch) if c.awaits_decision), 0)
     only_waits = to_run and to_run == states.get(WAITING)
     return found._replace(
         finished=any(states.values()) and not to_run,
@@ -203,7 +207,7 @@ def _judged(hv: Context, batch: str, found: News) -> News:
 
 def _stuck(hv: Context, batch: str) -> str:
     """A task that others of the batch wait for in vain; "" while any of those may yet run."""
-    waiting = hv.store.list_tasks(TaskFilter((WAITING,), batch), MOST_LOOKED_AT)
+    waiting = hv.store.read(queries.list_tasks, TaskFilter((WAITING,), batch), MOST_LOOKED_AT)
     found = [_hindrance(hv, task.id) for task in waiting]
     return found[0] if all(found) else ""
 
@@ -212,8 +216,10 @@ def _hindrance(hv: Context, task: str) -> str:
     """What a task needs, directly or not, and what has ended without being done."""
     seen, level = {task}, [task]
     while level:
-        needs = {need for each in level for need in hv.store.detail(each).waits_for} - seen
-        states = hv.store.states(sorted(needs))
+        needs = {
+            need for each in level for need in hv.store.read(queries.detail, each).waits_for
+        } - seen
+        states = hv.store.read(runs_sql.states, sorted(needs))
         for need, state in states.items():
             if state not in TO_RUN:
                 return need

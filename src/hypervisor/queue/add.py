@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from hypervisor.core import validate
-from hypervisor.core.errors import InvalidInput, StoreError
+from hypervisor.core.errors import InvalidInput, StoreError, StoreUnavailable
 from hypervisor.queue.context import Context
 from hypervisor.queue.priority import check_priority
+from hypervisor.queue.sql import insert
 from hypervisor.queue.task import Added, NewTask
+from hypervisor.store.database import Answer, Conflict
 
 SLICE = 10_000
 MOST_CHUNKS = 1_000_000
@@ -29,7 +32,7 @@ def add(
     added: list[Added] = []
     for start in range(0, len(checked), max(size, 1)):
         try:
-            added.append(hv.store.add(checked[start : start + size], batch, hv.actor, now))
+            added.append(insert_tasks(hv, checked[start : start + size], batch, now))
         except StoreError as error:
             if not start:
                 raise
@@ -38,6 +41,23 @@ def add(
         tuple(task_id for part in added for task_id in part.ids),
         tuple(duplicate for part in added for duplicate in part.duplicates),
     )
+
+
+def insert_tasks(
+    hv: Context, tasks: Sequence[NewTask], batch: str | None, now: int | None = None
+) -> Added:
+    """Add checked tasks to the batch of that name (None: to none), all or nothing."""
+    return with_fresh_ids(
+        lambda at: hv.store.write(insert.add, tasks, batch, hv.actor, at), hv.at(now)
+    )
+
+
+def with_fresh_ids(write: Callable[[int], Answer], now: int) -> Answer:
+    """Another process may draw the same ids in the same millisecond: then it is the next one."""
+    for later in range(20):
+        with suppress(Conflict):
+            return write(now + later)
+    raise StoreUnavailable("no free ids could be found; nothing was added. Try again.")
 
 
 def _in_part(error: StoreError, done: int, of: int) -> StoreError:

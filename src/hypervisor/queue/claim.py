@@ -7,6 +7,7 @@ from zlib import crc32
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, LeaseLost, NotFound
+from hypervisor.queue import settle
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import (
@@ -23,6 +24,7 @@ from hypervisor.queue.lease import (
 from hypervisor.queue.priority import check_priority
 from hypervisor.queue.rescue import sweep_if_due
 from hypervisor.queue.retry import back_off
+from hypervisor.queue.sql import claims, queries
 from hypervisor.queue.task import Json
 
 
@@ -80,7 +82,7 @@ def complete(
 def checked_result(hv: Context, token: str, result: Json) -> Json:
     """The result as its task keeps it. SchemaMismatch: it does not follow the batch's schema."""
     claim = parse_token(token)
-    spec = hv.store.batch_spec(claim)
+    spec = hv.store.read(claims.batch_spec, claim)
     if '"schema"' not in spec:
         return result
     from hypervisor.queue.result_schema import fitted  # few batches have one
@@ -122,7 +124,7 @@ def fail(
     parsed = parse_token(token)
     at = hv.store.now() if now is None else now
     try:
-        task = hv.store.task(hv.store.resolve(parsed.task))
+        task = hv.store.read(queries.task, hv.resolve(parsed.task))
     except NotFound:
         raise LeaseLost(token, "no such claim") from None
     if not final and (retry_in is not None or task.failures < task.retries):
@@ -157,7 +159,7 @@ def heartbeat(
     validate.number("the lease", lease, 1, LONGEST_LEASE)
     at = hv.store.now() if now is None else now
     parsed = {text: parse_token(text) for text in tokens}
-    alive = hv.store.heartbeat(list(parsed.values()), lease, at)
+    alive = hv.store.write_unsynced(claims.heartbeat, list(parsed.values()), at + lease)
     return Beat(
         at + lease,
         tuple(text for text, token in parsed.items() if token in alive),
@@ -171,7 +173,7 @@ def _done(token: str, result: Json = None, proposals: bool = False) -> Verdict:
 
 
 def _settle(hv: Context, verdict: Verdict, now: int | None) -> Settled:
-    answer = hv.store.settle([verdict], now)[0]
+    answer = settle.settle(hv.store, [verdict], hv.at(now))[0]
     if answer.lost:
         raise LeaseLost(answer.token, answer.lost)
     return answer
@@ -182,7 +184,7 @@ def _claim(
 ) -> Turn:
     at = hv.store.now() if now is None else now
     sweep_if_due(hv, at)
-    settled, leases = hv.store.settle_and_claim(verdicts, request, at)
+    settled, leases = settle.settle_and_claim(hv.store, verdicts, request, at)
     return Turn(tuple(settled), tuple(leases))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
+from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from hypervisor.batches.plans.files import ActionFiles
     from hypervisor.inputs.task_files.files import TaskFiles
     from hypervisor.notifications.delivery import Courier
-    from hypervisor.ports import Store
     from hypervisor.queue.lease import Worker
     from hypervisor.resources.host import LocalHost
     from hypervisor.runs.config import Settings
     from hypervisor.runs.outputs.files import Outputs
     from hypervisor.runs.processes.launcher import LocalLauncher
     from hypervisor.runs.supervisor import Supervisor
+    from hypervisor.store.database import Database
 
 
 class NoStore:
@@ -31,9 +32,6 @@ class NoStore:
 
     def __init__(self, where: str) -> None:
         self.where = where
-
-    def identity(self) -> str:
-        return self.where
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -62,7 +60,7 @@ class Context:
     make_supervisor: Callable[[int | None], Supervisor]  # by how long it stays idle, in ms
 
     def __init__(
-        self, store: Store, probe: LocalHost, actor: str, pid: int = 0, parts: object = None
+        self, store: Database, probe: LocalHost, actor: str, pid: int = 0, parts: object = None
     ) -> None:
         self.store = store
         self.probe = probe
@@ -84,9 +82,13 @@ class Context:
         """The time by the clock that all users of the store share, in milliseconds."""
         return self.store.now()
 
+    def at(self, now: int | None) -> int:
+        """The time that is passed in, else the time by that clock."""
+        return self.store.now() if now is None else now
+
     def resolve(self, task: str) -> str:
         """The whole id of the task that an id or a unique beginning of one means."""
-        return self.store.resolve(task)
+        return self.store.read(queries.resolve, task)
 
     @property
     def has_store(self) -> bool:
@@ -108,5 +110,5 @@ def batch_id(hv: Context, text: str | None) -> str | None:
     if text is None:
         return None
     if text not in hv.batch_ids:
-        hv.batch_ids[text] = hv.store.batch(validate.text("the batch", text)).id
+        hv.batch_ids[text] = hv.store.read(queries.batch, validate.text("the batch", text)).id
     return hv.batch_ids[text]

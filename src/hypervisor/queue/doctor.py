@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hypervisor.core.text import counted
 from hypervisor.queue.context import Context
 from hypervisor.queue.rescue import sweep
+from hypervisor.queue.sql import receipts
 
 LOW_DISK = 500_000_000
 
@@ -57,7 +58,7 @@ def _files(path: str) -> list[Check]:
 
 
 def _receipts(hv: Context) -> Check:
-    reports = hv.store.check_receipts(None)
+    reports = hv.store.read(receipts.check, None)
     broken = [f"{report.chain}: {report.problem}" for report in reports if report.problem]
     lines = sum(report.receipts for report in reports)
     all_hold = f"{counted(lines, 'receipt')} in {counted(len(reports), 'chain')}: all hold"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hypervisor.agents.session import AgentSession
+from hypervisor.agents.sql import sessions as sessions_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.ids import clean
@@ -12,6 +13,8 @@ from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.event import Event
 from hypervisor.queue.priority import check_priority
 from hypervisor.queue.receipt import Receipt
+from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import receipts as receipts_sql
 from hypervisor.queue.task import Batch, Stats, Task, TaskDetail, TaskFilter
 
 MOST_LISTED = 100_000
@@ -57,37 +60,39 @@ def list_tasks(
         assignee,
         text,
     )
-    return tuple(hv.store.list_tasks(wanted, limit, None if before is None else clean(before)))
+    return tuple(
+        hv.store.read(queries.list_tasks, wanted, limit, None if before is None else clean(before))
+    )
 
 
 def show(hv: Context, task: str) -> Shown:
     """Show one task with its attempts, dependencies, keys and receipts."""
-    found = hv.store.resolve(task)
-    detail = hv.store.detail(found)
-    receipts = tuple(hv.store.receipts_of_task(found))
-    sessions = tuple(reversed(hv.store.sessions(task=found)))
+    found = hv.resolve(task)
+    detail = hv.store.read(queries.detail, found)
+    receipts = tuple(hv.store.read(receipts_sql.of_task, found))
+    sessions = tuple(reversed(hv.store.read(sessions_sql.sessions, task=found)))
     return Shown(detail, receipts, _batch(hv, detail.task.batch), sessions)
 
 
 def stats(hv: Context, batch: str | None = None, now: int | None = None) -> Stats:
     """Count tasks by state and type, with the pace of the last minutes."""
-    return hv.store.stats(batch_id(hv, batch), now)
+    return hv.store.read(queries.stats, batch_id(hv, batch), hv.at(now))
 
 
 def batches(hv: Context, limit: int = 100) -> tuple[Batch, ...]:
     """List batches, newest first."""
     validate.number("the limit", limit, 1, MOST_LISTED)
-    return tuple(hv.store.batches(limit))
+    return tuple(hv.store.read(queries.batches, limit))
 
 
 def events(hv: Context, since: int = 0, limit: int = 1_000) -> tuple[Event, ...]:
     """Read the event log from a number on: everything that changed, in order, none missed."""
     validate.number("since", since, 0, 2**62)
     validate.number("the limit", limit, 1, MOST_LISTED)
-    return tuple(hv.store.events(since, limit))
+    return tuple(queries.events(hv.store, since, limit))
 
 
 def _batch(hv: Context, batch_id: str) -> Batch | None:
     """None outside any batch, or if another batch has this one's id for its name."""
-    batch = hv.store.batch(batch_id) if batch_id else None
+    batch = hv.store.read(queries.batch, batch_id) if batch_id else None
     return batch if batch and batch.id == batch_id else None

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from hypervisor.batches.sql import report as report_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound
 from hypervisor.inputs.task_files.write_back import Unwritten, file_problems, unwritten, write_back
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import parse_token
 from hypervisor.queue.receipt import ChainReport, Receipt
+from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import receipts as receipts_sql
 
 LONGEST_LINE = 20_000
 MOST_TOLD = 20
@@ -27,11 +30,11 @@ def receipt(
     lines = [validate.text("the receipt", text, LONGEST_LINE, empty=False) for text in texts]
     if "." in claim:
         token = parse_token(claim)
-        written = hv.store.append_under_claim(token, lines, now)
+        written = hv.store.write(receipts_sql.append_under_claim, token, lines, hv.at(now))
         task = token.task
     else:
-        task = hv.store.resolve(claim)
-        written = hv.store.append(task, hv.actor, lines, now)
+        task = hv.resolve(claim)
+        written = hv.store.write(receipts_sql.append, task, hv.actor, lines, hv.at(now))
     write_back(hv, task)  # where a person reads it, before it counts as said
     return tuple(written)
 
@@ -43,25 +46,27 @@ def write_receipts(hv: Context, of: str) -> int:
     where there are receipts: what the owner has taken back since stays taken back."""
     from hypervisor.runs.run import reports  # not for every receipt
 
-    batch = hv.store.batch(validate.text("the batch", of)).id
-    edited = {line.task for line in hv.store.receipts_of_chain(batch)}
-    edited |= hv.store.noted("file", batch, 0).keys()
+    batch = hv.store.read(queries.batch, validate.text("the batch", of)).id
+    edited = {line.task for line in hv.store.read(receipts_sql.chain_receipts, batch)}
+    edited |= hv.store.read(report_sql.noted, "file", batch, 0).keys()
     begun = [each.id for each in reports(hv, batch) if each.attempts]
     return sum(write_back(hv, task, edits=task in edited) for task in begun)
 
 
 def unwritten_files(hv: Context, of: str) -> tuple[Unwritten, ...]:
     """The task files of a batch that could not be written and still lack something."""
-    return tuple(unwritten(hv, hv.store.batch(validate.text("the batch", of)).id))
+    return tuple(unwritten(hv, hv.store.read(queries.batch, validate.text("the batch", of)).id))
 
 
 def receipts(hv: Context, of: str) -> tuple[Receipt, ...]:
     """List the receipts of a batch or of a task, oldest first."""
     validate.text("the batch or task", of)
     try:
-        return tuple(hv.store.receipts_of_chain(hv.store.batch(of).id))
+        return tuple(
+            hv.store.read(receipts_sql.chain_receipts, hv.store.read(queries.batch, of).id)
+        )
     except NotFound:
-        return tuple(hv.store.receipts_of_task(hv.store.resolve(of)))
+        return tuple(hv.store.read(receipts_sql.of_task, hv.resolve(of)))
 
 
 def verify(hv: Context, of: str | None = None) -> tuple[ChainReport, ...]:
@@ -69,7 +74,7 @@ def verify(hv: Context, of: str | None = None) -> tuple[ChainReport, ...]:
 
     `of` names a batch or a task; all if it is left out.
     """
-    reports = hv.store.check_receipts(None if of is None else _chain(hv, of))
+    reports = hv.store.read(receipts_sql.check, None if of is None else _chain(hv, of))
     return tuple(map(partial(_with_files, hv), reports))
 
 
@@ -87,7 +92,7 @@ def _with_files(hv: Context, report: ChainReport) -> ChainReport:
 def _chain(hv: Context, of: str) -> str:
     validate.text("the batch or task", of)
     try:
-        return hv.store.batch(of).id
+        return hv.store.read(queries.batch, of).id
     except NotFound:
-        task = hv.store.task(hv.store.resolve(of))
+        task = hv.store.read(queries.task, hv.resolve(of))
         return task.batch or task.id

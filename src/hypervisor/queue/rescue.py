@@ -12,10 +12,14 @@ from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple
 
+from hypervisor.agents.sql import sessions
 from hypervisor.core.errors import RequestError, StoreError, WrongState
 from hypervisor.inputs.task_files.write_back import write_back
+from hypervisor.queue import settle
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import Holder, Verdict, Worker, parse_token
+from hypervisor.queue.sql import claims, readiness, settlement, steer
+from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import Leftovers
 
 INTERVAL = 1_000
@@ -34,7 +38,9 @@ def sweep(hv: Context, now: int | None = None) -> Swept:
     hv.swept_at = at
     reclaimed: list[str] = []
     overdue: list[str] = []
-    by_worker = sorted(hv.store.holders(hv.probe.boot(), at), key=lambda holder: holder.worker.id)
+    by_worker = sorted(
+        hv.store.read(claims.holders, hv.probe.boot(), at), key=lambda holder: holder.worker.id
+    )
     for _, group in groupby(by_worker, key=lambda holder: holder.worker.id):
         held = list(group)
         gone = hv.probe.is_gone(held[0].worker)
@@ -45,7 +51,9 @@ def sweep(hv: Context, now: int | None = None) -> Swept:
             reclaimed += [h.task for h in lapsed if _reclaim(hv, h, _lapsed(h.worker), at)]
         else:
             overdue += [holder.task for holder in lapsed]
-    started = hv.store.promote_due(at) if hv.store.due(at) else 0
+    started = (
+        hv.store.write(readiness.promote_due, at) if hv.store.read(readiness.any_due, at) else 0
+    )
     return Swept(tuple(reclaimed), started, tuple(overdue))
 
 
@@ -70,12 +78,12 @@ def reap_worker(hv: Context, worker: Worker, held: list[Holder], now: int) -> li
     if remains is not None:  # it may have died before it could write this into their files
         for task in dict.fromkeys([*(v.token.task for v in remains.verdicts), *back]):
             write_back(hv, task, edits=True)
-    for run in hv.store.sessions(worker=worker.id):
+    for run in hv.store.read(sessions.sessions, worker=worker.id):
         if run.outcome is None:
             told = (run.tokens, run.cost_micros, run.estimated, run.turns)
             if hv.is_equipped:
                 hv.clean_up_agent(worker, run)
-            hv.store.close_session(run.id, "crashed", *told, now)
+            hv.store.write(sessions.close, run.id, "crashed", *told, (), now)
     if remains is not None and not _holds_more(hv, worker):
         hv.launcher.forget_leftovers(worker, remains)  # last: whoever finds none may rely on that
     return back
@@ -89,7 +97,7 @@ def _recover_output(hv: Context, worker: Worker, remains: Leftovers) -> None:
 def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:
     """One verdict that the store cannot take must not keep the others, and every sweep, back."""
     try:
-        hv.store.settle(verdicts, now)
+        settle.settle(hv.store, verdicts, now)
     except StoreError:
         raise
     except Exception:
@@ -97,23 +105,25 @@ def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:
             why = "what came of it could not be kept"
             with suppress(RequestError):
                 try:
-                    hv.store.settle([verdict], now)
+                    settle.settle(hv.store, [verdict], now)
                 except (ValueError, TypeError, OverflowError):
-                    hv.store.settle([Verdict(verdict.token, "fail", reason=why)], now)
+                    settle.settle(hv.store, [Verdict(verdict.token, "fail", reason=why)], now)
 
 
 def _holds_more(hv: Context, worker: Worker) -> bool:
     """What could not be put back this time needs the journal the next time, too."""
-    return any(each.worker.id == worker.id for each in hv.store.running(None, MOST_RUNNING))
+    return any(
+        each.worker.id == worker.id for each in hv.store.read(runs_sql.running, None, MOST_RUNNING)
+    )
 
 
 def _reclaim(hv: Context, holder: Holder, why: str, now: int, started: bool = True) -> bool:
-    for stop in hv.store.stops([holder.task]):
+    for stop in hv.store.read(runs_sql.stops, [holder.task]):
         if stop.attempt == holder.attempt and stop.next == "cancel":
             with suppress(WrongState):  # another sweep was quicker
-                hv.store.cancel(holder.task, stop.reason, stop.actor, now)
+                hv.store.write(steer.cancel, holder.task, stop.reason, stop.actor, now)
             return False
-    return hv.store.reclaim(holder, why, now, started)
+    return hv.store.write(settlement.reclaim, holder, why, now, started)
 
 
 def _had_started(holder: Holder, remains: Leftovers | None) -> bool:

@@ -11,9 +11,11 @@ from itertools import takewhile
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput, LeaseLost, SchemaMismatch
+from hypervisor.queue import settle
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import Token, Verdict
 from hypervisor.queue.receipts import receipt
+from hypervisor.queue.sql import queries, receipts
 from hypervisor.queue.task import Json
 
 REFUSED = "the data does not fit the schema: "
@@ -32,7 +34,9 @@ def fitted(hv: Context, claim: Token, schema: str, result: Json) -> Json:
         return whole
     if refused_before(hv, claim):
         why = f"{REFUSED}{mismatch}"
-        settled = hv.store.settle([Verdict(claim, "fail", reason=why, receipts=(why,))])[0]
+        settled = settle.settle(
+            hv.store, [Verdict(claim, "fail", reason=why, receipts=(why,))], hv.now()
+        )[0]
         if settled.lost:
             raise LeaseLost(str(claim), settled.lost)
         raise SchemaMismatch(f"{why}. It is the second time: the task has failed.")
@@ -53,12 +57,16 @@ def mismatch_of(schema: str, result: Json) -> str | None:
 def refused_before(hv: Context, claim: Token) -> str:
     """Why data for the same task was refused since it last failed or was given to somebody by
     a person; "" if it was not."""
-    earlier = [each for each in hv.store.detail(claim.task).attempts if each.number < claim.attempt]
+    earlier = [
+        each
+        for each in hv.store.read(queries.detail, claim.task).attempts
+        if each.number < claim.attempt
+    ]
     back = takewhile(lambda each: each.outcome == "released", reversed(earlier))
     numbers = {claim.attempt, *(each.number for each in back)}
     texts = [
         each.text.removeprefix(REFUSED)
-        for each in hv.store.receipts_of_task(claim.task)
+        for each in hv.store.read(receipts.of_task, claim.task)
         if each.attempt in numbers and each.text.startswith(REFUSED)
     ]
     return texts[-1] if texts else ""

@@ -7,7 +7,9 @@ from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.task_files.write_back import write_back
 from hypervisor.queue.context import Context
 from hypervisor.queue.priority import check_priority
+from hypervisor.queue.sql import steer
 from hypervisor.queue.task import Changes
+from hypervisor.runs import sql as runs_sql
 
 
 class Moved(NamedTuple):
@@ -19,44 +21,46 @@ class Moved(NamedTuple):
 
 def cancel(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
     """Call a task off. What runs for it is stopped first; a claim from elsewhere ends at once."""
-    found = hv.store.resolve(task)
+    found = hv.resolve(task)
     validate.text("the reason", reason)
-    if hv.store.ask_stop(found, "cancel", reason, hv.actor, now):
+    if hv.store.write(runs_sql.ask_stop, found, "cancel", reason, hv.actor, hv.at(now)):
         return Moved(found, "stopping")
-    state = hv.store.cancel(found, reason, hv.actor, now)
+    state = hv.store.write(steer.cancel, found, reason, hv.actor, hv.at(now))
     write_back(hv, found)
     return Moved(found, state)
 
 
 def retry(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
     """Put a finished, failed, cancelled or blocked task back into the queue, history kept."""
-    found = hv.store.resolve(task)
+    found = hv.resolve(task)
     validate.text("the reason", reason)
-    state = hv.store.reopen(found, reason, hv.actor, now)
+    state = hv.store.write(steer.requeue, found, "reopen", reason, hv.actor, hv.at(now))
     write_back(hv, found)
     return Moved(found, state)
 
 
 def accept(hv: Context, task: str, now: int | None = None) -> Moved:
     """Take a task out of the inbox into the queue."""
-    found = hv.store.resolve(task)
-    return Moved(found, hv.store.accept(found, hv.actor, now))
+    found = hv.resolve(task)
+    return Moved(found, hv.store.write(steer.requeue, found, "accept", "", hv.actor, hv.at(now)))
 
 
 def take_back(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
     """End somebody else's claim on your own responsibility; the task goes back unharmed."""
-    found = hv.store.resolve(task)
+    found = hv.resolve(task)
     validate.text("the reason", reason)
     why = f"taken back by {hv.actor}" + (f": {reason}" if reason else "")
-    return Moved(found, hv.store.take_back(found, why, hv.actor, now))
+    return Moved(found, hv.store.write(steer.revoke_claim, found, why, hv.actor, hv.at(now)))
 
 
 def update(hv: Context, task: str, changes: Changes, now: int | None = None) -> Moved:
     """Change a task's text, priority, requirements, dependencies or start time."""
     if all(value is None for value in changes):
         raise InvalidInput("nothing to change was given.")
-    found = hv.store.resolve(task)
-    return Moved(found, hv.store.update(found, _checked(hv, changes), hv.actor, now))
+    found = hv.resolve(task)
+    return Moved(
+        found, hv.store.write(steer.update, found, _checked(hv, changes), hv.actor, hv.at(now))
+    )
 
 
 def _checked(hv: Context, changes: Changes) -> Changes:
@@ -80,5 +84,5 @@ def _checked(hv: Context, changes: Changes) -> Changes:
         requires=None if changes.requires is None else validate.names("requires", changes.requires),
         after=None
         if changes.after is None
-        else tuple(dict.fromkeys(hv.store.resolve(each) for each in changes.after)),
+        else tuple(dict.fromkeys(hv.resolve(each) for each in changes.after)),
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.queue.sql import queries
+from hypervisor.runs import sql
 from hypervisor.runs.spec import BATCH, Pause, RunSpec, spec_from
+from hypervisor.store import settings
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
@@ -26,15 +29,16 @@ class CurrentSpecs:
 
     def setting(self, name: str) -> str | None:
         if name not in self._settings:
-            self._settings[name] = self._hv.store.setting(name)
+            self._settings[name] = self._hv.store.read(settings.setting, name)
         return self._settings[name]
 
     def spec(self, batch: str) -> RunSpec:
         if batch not in self._specs:
             try:
-                self._specs[batch] = spec_from(self._hv.store.batch(batch).spec)
+                self._specs[batch] = spec_from(self._hv.store.read(queries.batch, batch).spec)
             except InvalidInput as error:  # one batch of another version must not stop the others
-                self._hv.store.pause(Pause(BATCH, batch, str(error), ACTOR, 0))
+                pause = Pause(BATCH, batch, str(error), ACTOR, 0)
+                self._hv.store.write(sql.pause, pause, self._hv.now())
                 self._specs[batch] = RunSpec(cwd="", workers=0)
         return self._specs[batch]
 

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Concatenate, cast
 
 from hypervisor.core.errors import StoreError, StoreFull, StoreGone, StoreNewer
 
 if TYPE_CHECKING:
-    from hypervisor.ports import Store
     from hypervisor.queue.context import Context
     from hypervisor.runs.runner import Runner
+    from hypervisor.store.database import Answer, Database, Given
 
 STORE_PATIENCE, ASKED_PATIENCE = 60.0, 5.0  # seconds; once asked to end, not as long
 BETWEEN_TRIES = 0.5
@@ -30,7 +30,7 @@ logger = logging.getLogger("hypervisor.runs")
 class PatientStore:
     """Forwards every call; one that meets an outage is made again."""
 
-    def __init__(self, store: Store, runner: Runner) -> None:
+    def __init__(self, store: Database, runner: Runner) -> None:
         self._store, self._runner = store, runner
         self._waits = True
 
@@ -39,6 +39,10 @@ class PatientStore:
         if not callable(found):
             return found
         return self._patient(found)
+
+    def call(self, operation: Callable[..., Answer], *args: Any) -> Answer:
+        """Run an operation of several transactions; after an outage, all of it is run again."""
+        return cast("Answer", self._patient(operation)(self._store, *args))
 
     @contextmanager
     def answering_at_once(self) -> Iterator[None]:
@@ -80,8 +84,21 @@ class PatientStore:
 def patient(hv: Context, runner: Runner) -> Context:
     """The same context with a store that waits, for as long as nobody asks the runner to end."""
     found = copy(hv)
-    found.store = cast("Store", PatientStore(hv.store, runner))
+    found.store = cast("Database", PatientStore(hv.store, runner))
     return found
+
+
+def patiently(
+    hv: Context,
+    operation: Callable[Concatenate[Database, Given], Answer],
+    *args: Given.args,
+    **options: Given.kwargs,
+) -> Answer:
+    """Run an operation that takes a store; one that knows itself what an outage may have left
+    undone is run again as a whole, not call by call."""
+    assert not options
+    store: Any = hv.store
+    return cast("Answer", store.call(operation, *args))
 
 
 def answering_at_once(hv: Context) -> AbstractContextManager[None]:

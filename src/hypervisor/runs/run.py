@@ -9,17 +9,22 @@ from hypervisor.agents.agents import Router, equipped_spec
 from hypervisor.agents.routing import AUTO
 from hypervisor.agents.running_status import money_of
 from hypervisor.batches.chunk import Chunk
+from hypervisor.batches.sql import chunks as chunks_sql
+from hypervisor.batches.sql import summary as summary_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.queue import lifecycle
-from hypervisor.queue.add import AlikeTasks
+from hypervisor.queue.add import AlikeTasks, insert_tasks
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.result import NO_CATEGORY, category_of, items_in
+from hypervisor.queue.sql import insert, queries, steer
 from hypervisor.queue.steer import Moved
 from hypervisor.queue.task import Batch, NewTask
+from hypervisor.runs import sql
 from hypervisor.runs.check_spec import check_spec
 from hypervisor.runs.config import MOST_WORKERS
 from hypervisor.runs.spec import ALL, BATCH, TYPE, Pause, RunSpec, TaskReport, spec_data
+from hypervisor.store import settings
 
 FIRST_SLICE, SLICE, LINKED_SLICE = 100, 1_000, 5_000
 PAGE = 500  # more would take no less time: what is held at once, the collector looks through
@@ -87,15 +92,17 @@ def run(
     since = hv.now() + 1 if now is None else now  # what has just ended was done before
     if together:
         tasks = list(tasks)
-        hv.store.check_links(tasks, name)  # before anything of the batch is made
+        hv.store.read(insert.check_links, tasks, name)  # before anything of the batch is made
     with hv.launcher.submitting():
-        batch = hv.store.declare(name, spec_data(spec), hv.actor, now)
+        batch = hv.store.write(sql.declare, name, spec_data(spec), hv.actor, hv.at(now))
         kept = hv.launcher.keep_environment(batch.id)
-        hv.store.resume(Pause(BATCH, batch.id, "run again", hv.actor, 0), now)
+        hv.store.write(sql.resume, Pause(BATCH, batch.id, "run again", hv.actor, 0), hv.at(now))
         counts = Submitted(batch, since, environment_kept=kept)
         numbers = {
             chunk.name: chunk.number
-            for chunk in (hv.store.declare_chunks(batch.id, chunks, spec.gate) if chunks else ())
+            for chunk in (
+                hv.store.write(chunks_sql.declare, batch.id, chunks, spec.gate) if chunks else ()
+            )
         }
         placed = (
             task._replace(chunk=numbers[chunks[task.chunk - 1]]) if task.chunk else task
@@ -104,20 +111,20 @@ def run(
         checked = map(AlikeTasks().check, placed)
         for part in [list(checked)] if together else _slices(checked):
             counts = _submit(hv, counts, part, now)
-        hv.store.set(f"skipped {batch.id}", str(counts.already_done))
+        hv.store.write(settings.set_setting, f"skipped {batch.id}", str(counts.already_done))
     return counts
 
 
 def outcome(hv: Context, submitted: Submitted) -> dict[str, int]:
     """How many tasks of the batch have come into each state since a run began."""
-    return hv.store.changed_since(submitted.batch.id, submitted.since)
+    return hv.store.read(sql.changed_since, submitted.batch.id, submitted.since)
 
 
 def unsuccessful(hv: Context, submitted: Submitted) -> int:
     """How many tasks of a run did not succeed; what failed in earlier runs does not count."""
     changed = outcome(hv, submitted)
     ended_badly = sum(changed.get(s, 0) for s in BAD)
-    states = hv.store.stats(submitted.batch.id, pace=False).states
+    states = hv.store.read(queries.stats, submitted.batch.id, hv.now(), False).states
     return ended_badly + sum(states[s] for s in ("waiting", "active", "in_progress", "merging"))
 
 
@@ -130,14 +137,14 @@ def pause(
 ) -> bool:
     """Let nobody claim from a batch, a type or at all; what runs may finish."""
     validate.text("the reason", reason)
-    return hv.store.pause(_scope(hv, batch, type, reason), now)
+    return hv.store.write(sql.pause, _scope(hv, batch, type, reason), hv.at(now))
 
 
 def resume(
     hv: Context, batch: str | None = None, type: str | None = None, now: int | None = None
 ) -> bool:
     """End a pause of a batch, a type or everything."""
-    return hv.store.resume(_scope(hv, batch, type, ""), now)
+    return hv.store.write(sql.resume, _scope(hv, batch, type, ""), hv.at(now))
 
 
 def scale(
@@ -147,19 +154,21 @@ def scale(
     if workers is not None:
         validate.number("the number of workers", workers, 0, MOST_WORKERS)
     found = batch_id(hv, batch)
-    hv.store.scale(workers, found, hv.actor, now)
+    hv.store.write(sql.scale, workers, found, hv.actor, hv.at(now))
 
 
 def kill(
     hv: Context, task: str, reason: str = "", retry: bool = False, now: int | None = None
 ) -> Moved:
     """Stop a running attempt with all its processes; its task fails, or is tried again."""
-    found = hv.store.resolve(task)
+    found = hv.resolve(task)
     validate.text("the reason", reason)
     why = f"killed by {hv.actor}" + (f": {reason}" if reason else "")
-    if hv.store.ask_stop(found, "release" if retry else "fail", why, hv.actor, now):
+    if hv.store.write(
+        sql.ask_stop, found, "release" if retry else "fail", why, hv.actor, hv.at(now)
+    ):
         return Moved(found, "stopping")
-    state = hv.store.task(found).state
+    state = hv.store.read(queries.task, found).state
     if state == lifecycle.IN_PROGRESS:
         raise WrongState(
             f"{found} was claimed by somebody that Hypervisor did not start. Nothing was changed; "
@@ -174,8 +183,8 @@ def stop_batch(hv: Context, batch: str, reason: str = "", now: int | None = None
     validate.text("the reason", reason)
     why = f"stopped by {hv.actor}" + (f": {reason}" if reason else "")
     return sum(
-        hv.store.ask_stop(each.task, "release", why, hv.actor, now)
-        for each in hv.store.running(found, 10_000)
+        hv.store.write(sql.ask_stop, each.task, "release", why, hv.actor, hv.at(now))
+        for each in hv.store.read(sql.running, found, 10_000)
     )
 
 
@@ -186,8 +195,8 @@ def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True)
     follows on it has, too."""
     from hypervisor.batches.pipeline_status import has_succeeded  # which is built on this module
 
-    meant = hv.store.batch(validate.text("the batch", batch))
-    sums = hv.store.totals(meant.id, now)
+    meant = hv.store.read(queries.batch, validate.text("the batch", batch))
+    sums = hv.store.read(summary_sql.totals, meant.id, hv.at(now))
     total, done = sum(sums.states.values()), sums.states.get(lifecycle.DONE, 0)
     money = money_of(hv, meant, now)
     spent = None if money is None else money.spent
@@ -206,8 +215,8 @@ def summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True)
         None if spent is None or not spent.cost_micros else spent.cost_micros / 1e6,
         tuple(reports(hv, meant.id, now)) if tasks else (),
         _categories(hv, meant.id, done),
-        tuple(hv.store.chunks(meant.id)),
-        int(hv.store.setting(f"skipped {meant.id}") or 0),
+        tuple(hv.store.read(chunks_sql.every, meant.id)),
+        int(hv.store.read(settings.setting, f"skipped {meant.id}") or 0),
         bool(spent and spent.estimated),
     )
 
@@ -221,7 +230,7 @@ def _categories(hv: Context, batch: str, done: int) -> dict[str, int]:
     """How many of what is done are in which category; nothing where nobody named one."""
     found: Counter[str] = Counter()
     after, tasks = "", 0
-    while page := hv.store.results(batch, after, PAGE):
+    while page := hv.store.read(summary_sql.results, batch, after, PAGE):
         for _, result in page:
             found.update(map(category_of, list(items_in(result)) or [result]))
         after, tasks = page[-1][0], tasks + len(page)
@@ -234,7 +243,7 @@ def _categories(hv: Context, batch: str, done: int) -> dict[str, int]:
 def reports(hv: Context, batch: str, now: int | None = None) -> Iterator[TaskReport]:
     """Every task of a batch with what its attempts took, page by page."""
     after = ""
-    while page := hv.store.report(batch, after, PAGE, now):
+    while page := hv.store.read(sql.report, batch, after, PAGE, hv.at(now)):
         yield from page
         after = page[-1].id
 
@@ -243,7 +252,7 @@ def output(
     hv: Context, task: str, attempt: int | None = None, start: int = 0, most: int = 1 << 20
 ) -> bytes:
     """Read the kept output of a task's last attempt, or of another one."""
-    found = hv.store.resolve(task)
+    found = hv.resolve(task)
     number = attempt if attempt is not None else latest_output(hv, found)
     if hv.outputs.size(found, number) is None:
         raise NotFound(f"no output of {found}, attempt {number}, is kept here.")
@@ -252,7 +261,7 @@ def output(
 
 def latest_output(hv: Context, task: str) -> int:
     """The last attempt that left an output; claims that were never started leave none."""
-    last = hv.store.task(task).attempts
+    last = hv.store.read(queries.task, task).attempts
     kept = (n for n in range(last, 0, -1) if hv.outputs.size(task, n) is not None)
     return next(kept, last)
 
@@ -271,13 +280,15 @@ def _slices(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
 
 
 def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None) -> Submitted:
-    added = hv.store.add(part, so_far.batch.name, hv.actor, now)
+    added = insert_tasks(hv, part, so_far.batch.name, now)
     new = set(added.ids)
     states = {each.task: each.state for each in added.duplicates if each.task not in new}
     ended = [task for task, state in states.items() if state in ("failed", "cancelled", "blocked")]
     again = sum(_reopen(hv, task, now) for task in ended)
     finished = [task for task, state in states.items() if state == lifecycle.DONE]
-    done = len(finished) - hv.store.changed_among(finished, so_far.since)  # not done meanwhile
+    done = len(finished) - hv.store.read(
+        summary_sql.changed_among, finished, so_far.since
+    )  # not done meanwhile
     return so_far._replace(
         added=so_far.added + len(added.ids),
         retried=so_far.retried + again,
@@ -288,7 +299,7 @@ def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None
 
 def _reopen(hv: Context, task: str, now: int | None) -> bool:
     try:
-        hv.store.reopen(task, "run again", hv.actor, now)
+        hv.store.write(steer.requeue, task, "reopen", "run again", hv.actor, hv.at(now))
     except WrongState:  # somebody else has just done so
         return False
     return True

@@ -10,10 +10,11 @@ from hypervisor.queue.lane import ClaimFilter, may_claim
 from hypervisor.queue.lease import Worker
 from hypervisor.queue.sql import agent_claims, event_log, insert
 from hypervisor.queue.sql.claims import READY_LANES
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.task import Batch, Json
 from hypervisor.runs.spec import AtWork, Pause, Ready, Running, Stop, TaskReport
 from hypervisor.store.database import Session, marks, pad
+from hypervisor.store.settings import change_setting, set_setting
 
 SET_SPEC = "UPDATE batches SET spec = ? WHERE id = ?"
 RUN_BATCHES = "SELECT id FROM batches WHERE spec IS NOT NULL AND id IN ({})"
@@ -67,13 +68,6 @@ FEW_READY = """
 SELECT count(*) FROM (
     SELECT 1 FROM tasks WHERE state = 'active' AND lane = ? LIMIT 100) AS few
 """
-STORE_ID = "store id"  # drawn when a store is made, see `schema.py`
-SETTING = "SELECT value FROM settings WHERE name = ?"
-SET = """
-INSERT INTO settings (name, value) VALUES (?, ?)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value
-"""
-SET_OTHER = SET + "WHERE settings.value <> excluded.value RETURNING name"
 # `batch <> ''` is what tells both databases that the index of batches will do.
 REPORT = """
 SELECT t.id, d.title, t.state, t.reason, d.result, t.attempt,
@@ -103,8 +97,6 @@ WITH RECURSIVE stuck (id) AS (
     JOIN tasks w ON w.id = d.task WHERE w.state = 'waiting')
 SELECT t.batch, count(*) FROM stuck s JOIN tasks t ON t.id = s.id GROUP BY t.batch
 """
-UNSET = "DELETE FROM settings WHERE name = ?"
-UNSET_SAME = "DELETE FROM settings WHERE name = ? AND value = ? RETURNING name"
 SINCE = """
 SELECT state, count(*) FROM tasks
 WHERE batch = ? AND batch <> '' AND updated_at >= ? GROUP BY state
@@ -121,19 +113,19 @@ def declare(session: Session, name: str, spec: Json, actor: str, now: int) -> Ba
     return batch._replace(spec=spec)
 
 
-def pause(session: Session, book: LaneBook, new: Pause, now: int) -> bool:
+def pause(session: Session, new: Pause, now: int) -> bool:
     """Let nobody claim from there. False if it was paused already."""
     if not session.rows(PAUSE, (new.scope, new.name, new.reason, new.actor, now)):
         return False
-    book.follow_pauses(session)
+    lane_book(session).follow_pauses(session)
     _log_pause(session, "pause", new, now)
     return True
 
 
-def resume(session: Session, book: LaneBook, old: Pause, now: int) -> bool:
+def resume(session: Session, old: Pause, now: int) -> bool:
     if not session.rows(RESUME, (old.scope, old.name)):
         return False
-    book.follow_pauses(session)
+    lane_book(session).follow_pauses(session)
     _log_pause(session, "resume", old, now)
     return True
 
@@ -156,7 +148,13 @@ def ask_stop(session: Session, task: str, after: str, reason: str, actor: str, n
 
 
 def stops(session: Session, tasks: Sequence[str]) -> list[Stop]:
+    if not tasks:
+        return []
     return [Stop(*row) for row in session.rows(STOPS.format(marks(len(tasks))), pad(tasks))]
+
+
+def forget_stop(session: Session, task: str) -> None:
+    session.run(FORGET_STOP, (task,))
 
 
 def register(session: Session, worker: Worker, batch: str, agent: str, now: int) -> None:
@@ -172,13 +170,13 @@ def at_work(session: Session, boot: str) -> list[AtWork]:
     return [AtWork(Worker(*row[:6]), *row[6:]) for row in session.rows(AT_WORK, (boot,))]
 
 
-def ready(session: Session, book: LaneBook, capabilities: tuple[str, ...] | None) -> list[Ready]:
+def ready(session: Session, capabilities: tuple[str, ...] | None) -> list[Ready]:
     """The batches that workers with these capabilities could work on now, best first. None:
     whatever it takes, which is told; a batch comes once for all that takes the same."""
-    book.refresh(session)  # who only looks would never notice a pause otherwise
+    lane_book(session).refresh(session)  # who only looks would never notice a pause otherwise
     found: dict[tuple[str, tuple[str, ...]], Ready] = {}
     for lane_id, rank in sorted(session.rows(READY_LANES), key=lambda row: row[1]):
-        lane = book.get(session, lane_id)
+        lane = get_lane(session, lane_id)
         able = lane.requires if capabilities is None else capabilities
         if lane.batch and may_claim(lane, ClaimFilter(capabilities=able), ""):
             key = lane.batch, lane.requires if capabilities is None else ()
@@ -193,47 +191,38 @@ def ready(session: Session, book: LaneBook, capabilities: tuple[str, ...] | None
     return [each for each in found.values() if each.batch in run]
 
 
-def running(session: Session, book: LaneBook, batch: str | None, limit: int) -> list[Running]:
+def running(session: Session, batch: str | None, limit: int) -> list[Running]:
     rows = session.rows(RUNNING, (batch or "", batch or "", limit))
     return [
         Running(row[0], row[1], lane.type, lane.priority, row[3], row[4], row[5], Worker(*row[6:]))
         for row in rows
-        for lane in [book.get(session, row[2])]
+        for lane in [get_lane(session, row[2])]
     ]
-
-
-def setting(session: Session, name: str) -> str | None:
-    return next((str(row[0]) for row in session.rows(SETTING, (name,))), None)
 
 
 def scale(session: Session, workers: int | None, batch: str | None, actor: str, now: int) -> None:
     """How many workers there may be, of a batch or on each host; None: as it was planned."""
     name = f"workers {batch}" if batch else "workers"
-    if workers is None:
-        session.run(UNSET, (name,))
-    else:
-        session.run(SET, (name, str(workers)))
+    set_setting(session, name, None if workers is None else str(workers))
     data = event_log.dump({"workers": workers})
     event_log.write(
         session, now, [event_log.Line("scale", "", batch or "", None, None, actor, data)]
     )
 
 
-def note(
-    session: Session, kind: str, data: Json, task: str, batch: str, actor: str, now: int
-) -> None:
-    """An event that changes nothing but is worth knowing: a decision, a warning."""
-    event_log.write(
-        session, now, [event_log.Line(kind, task, batch, None, None, actor, event_log.dump(data))]
-    )
-
-
 def note_once(
-    session: Session, name: str, value: str, kind: str, data: Json, batch: str, actor: str, now: int
+    session: Session,
+    setting: tuple[str, str],
+    kind: str,
+    data: Json,
+    actor: str,
+    *,
+    batch: str,
+    now: int,
 ) -> None:
     """An event that is written once for each value of a setting, by whoever comes first."""
-    if session.rows(SET_OTHER, (name, value)):
-        note(session, kind, data, "", batch, actor, now)
+    if change_setting(session, *setting):
+        event_log.note(session, kind, data, actor, now, batch=batch)
 
 
 def report(session: Session, batch: str, after: str, limit: int, now: int) -> list[TaskReport]:
@@ -248,13 +237,14 @@ def report_chunk(session: Session, batch: str, number: int, now: int) -> list[Ta
 
 
 def states(session: Session, tasks: Sequence[str]) -> dict[str, str]:
-    return dict(session.rows(STATES.format(marks(len(tasks))), pad(tasks)))
+    """The states of those of these tasks that there are."""
+    return dict(session.rows(STATES.format(marks(len(tasks))), pad(tasks))) if tasks else {}
 
 
 def stuck(session: Session, batches: Sequence[str]) -> dict[str, int]:
     """How many tasks of these batches wait, directly or through others of them, for one that
     has ended and is not done."""
-    return dict(session.rows(STUCK.format(marks(len(batches))), pad(batches)))
+    return dict(session.rows(STUCK.format(marks(len(batches))), pad(batches))) if batches else {}
 
 
 def changed_since(session: Session, batch: str, since: int) -> dict[str, int]:

@@ -11,6 +11,7 @@ from hypervisor.learning.pools import PER_CORE, AdaptivePools
 from hypervisor.resources.admission import Footprint
 from hypervisor.resources.allocation import Demand, Pool, assign_workers
 from hypervisor.resources.governor import Decision, RunningAttempt
+from hypervisor.runs import sql
 from hypervisor.runs.worker_processes import LiveWorkers, WorkerProcesses, pool_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Staffing:
     def ready(self) -> ReadyByPool:
         """What each pool could claim, best first."""
         ready: ReadyByPool = {}
-        for lane in self.hv.store.ready(None):
+        for lane in self.hv.store.read(sql.ready, None):
             for name in self.agents.agents_of(lane.batch):
                 pool = Pool(lane.batch, name)
                 if self.agents.serves(pool) and {*lane.requires} <= self.agents.capabilities(pool):
@@ -182,7 +183,9 @@ class Staffing:
             worker = next(each.worker for each in live.workers if each.worker.id == worker_id)
             running = live.running.get(worker_id)
             if running is not None and decision.alone:
-                self.hv.store.ask_stop(running.task, "fail", decision.sentence, ACTOR, now)
+                self.hv.store.write(
+                    sql.ask_stop, running.task, "fail", decision.sentence, ACTOR, now
+                )
             else:
                 self.workers.signal(worker, "stop")
 

@@ -5,8 +5,11 @@ from typing import Any, NamedTuple
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.running_status import Doing, Money, agents_doing, money_of, resting
 from hypervisor.batches.chunk import Chunk
+from hypervisor.batches.sql import chunks
 from hypervisor.queue.context import Context, batch_id
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, Stats
+from hypervisor.runs import sql
 from hypervisor.runs.spec import BATCH, LEAST_ROOM, Pause, Running, no_room_text
 
 MOST_SHOWN = 1_000
@@ -56,14 +59,14 @@ def standing(hv: Context, batch: str | None = None, now: int | None = None) -> S
     found = batch_id(hv, batch)
     pauses = [
         each
-        for each in hv.store.pauses()
+        for each in hv.store.read(sql.pauses)
         if found is None or each.scope != BATCH or each.name == found
     ]
-    meant = None if found is None else hv.store.batch(found)
+    meant = None if found is None else hv.store.read(queries.batch, found)
     host = hv.launcher.read_status()
     return Status(
         meant,
-        hv.store.stats(found, now, pace=False),
+        hv.store.read(queries.stats, found, hv.at(now), False),
         (),
         tuple(pauses),
         hv.launcher.supervisor(),
@@ -85,13 +88,15 @@ def trouble(hv: Context, host: dict[str, Any] | None) -> str:
 def _checkpoint(hv: Context, batch: Batch | None) -> Chunk | None:
     if batch is None:
         return None
-    return next((each for each in hv.store.chunks(batch.id) if each.awaits_decision), None)
+    return next(
+        (each for each in hv.store.read(chunks.every, batch.id) if each.awaits_decision), None
+    )
 
 
 def attempts(hv: Context, batch: str | None = None) -> tuple[Attempting, ...]:
     """List the attempts that run now, with their age, memory and last line of output."""
     meant = batch_id(hv, batch)
-    found = hv.store.running(meant, MOST_SHOWN)
+    found = hv.store.read(sql.running, meant, MOST_SHOWN)
     here = hv.probe.boot()
     memory = hv.launcher.memory({r.worker.pid for r in found if r.worker.boot == here})
     agents = agents_doing(hv, found, meant)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hypervisor.core.errors import StoreError, StoreFull, StoreGone
 from hypervisor.queue.rescue import sweep
+from hypervisor.queue.sql import event_log, readiness
 from hypervisor.runs.processes.signals import Signals
 from hypervisor.runs.spec import LEAST_ROOM, no_room_text
 from hypervisor.runs.worker_processes import LiveWorkers
@@ -176,7 +177,7 @@ class Supervisor:
         elif self._full_since is not None:
             seconds = (now - self._full_since) // 1000
             message = f"no space left on the disk for {seconds} s; there is room again"
-            self.hv.store.note("trouble", {"said": message}, ACTOR, now=now)
+            self.hv.store.write_unsynced(event_log.note, "trouble", {"said": message}, ACTOR, now)
             self._full_since = None  # last: a disk that takes no event has no room
 
     def _note_full_disk(self, now: int) -> None:
@@ -186,7 +187,9 @@ class Supervisor:
             self._full_since = now
             logger.warning("%s", message)
             with suppress(StoreError):
-                self.hv.store.note("trouble", {"said": message}, ACTOR, now=now)
+                self.hv.store.write_unsynced(
+                    event_log.note, "trouble", {"said": message}, ACTOR, now
+                )
         self._publish(self._status(now, LiveWorkers((), {}), message, 0))
 
     def _sweep(self, now: int) -> None:
@@ -214,7 +217,7 @@ class Supervisor:
         self._publish(status)
         if decision.news:
             logger.info("%s", decision.sentence)
-            self.hv.store.note("governor", status, ACTOR, now=now)
+            self.hv.store.write_unsynced(event_log.note, "governor", status, ACTOR, now)
 
     def _status(self, now: int, live: LiveWorkers, message: str, target: int) -> dict[str, Any]:
         """What others may know of this host."""
@@ -258,7 +261,7 @@ class Supervisor:
         agents = self.staffing.agents
         free = any(agents.rest(pool) is None for pool in ready)
         soon = any(limit.until < now + FAR_AHEAD for limit in agents.resting(ready))
-        return free or soon or bool(self.hv.store.due(now + FAR_AHEAD))
+        return free or soon or bool(self.hv.store.read(readiness.any_due, now + FAR_AHEAD))
 
     def is_needed(self, now: int) -> bool:
         """Whether there is work after all, asked when it is about to leave."""

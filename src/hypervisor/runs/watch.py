@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import StoreError
 from hypervisor.queue.lease import Lease, parse_token
+from hypervisor.queue.sql import claims, event_log
 from hypervisor.resources.limits import Finding, Limits, Sample
 from hypervisor.resources.overseer import Overseer
+from hypervisor.runs import sql
 from hypervisor.runs.spec import Stop
 
 if TYPE_CHECKING:
@@ -55,7 +57,11 @@ class Watch:
 
     def _asked(self) -> Stop | None:
         return next(
-            (s for s in self.hv.store.stops([self.task.id]) if s.attempt == self.token.attempt),
+            (
+                s
+                for s in self.hv.store.read(sql.stops, [self.task.id])
+                if s.attempt == self.token.attempt
+            ),
             None,
         )
 
@@ -63,7 +69,9 @@ class Watch:
         if now - self.beaten < BEAT:
             return None
         self.beaten = now
-        if self.token in self.hv.store.heartbeat([self.token], self.lease_ms):
+        if self.token in self.hv.store.write_unsynced(
+            claims.heartbeat, [self.token], self.hv.now() + self.lease_ms
+        ):
             return None
         return self._stop("lost", "the claim has ended")
 
@@ -89,7 +97,15 @@ class Watch:
             "evidence": finding.evidence,
             "said": f"{said[finding.act]} {finding.limit} limit: {finding.evidence}",
         }
-        self.hv.store.note("overseer", data, self.worker.name, self.task.id, self.task.batch)
+        self.hv.store.write_unsynced(
+            event_log.note,
+            "overseer",
+            data,
+            self.worker.name,
+            self.hv.now(),
+            task=self.task.id,
+            batch=self.task.batch,
+        )
 
     def _stop(self, after: str, reason: str) -> Stop:
         return Stop(self.task.id, self.token.attempt, after, reason, self.worker.name)

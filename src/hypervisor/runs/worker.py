@@ -23,11 +23,15 @@ from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Lease, Token, Usage, Verdict, parse_token
 from hypervisor.queue.result import LARGEST_RESULT, receipts_in, result_in
 from hypervisor.queue.retry import back_off
+from hypervisor.queue.settle import remember_worker, settle_and_claim
+from hypervisor.queue.sql import event_log, queries, steer
 from hypervisor.resources.limits import Limits, merged
+from hypervisor.runs import sql
 from hypervisor.runs.config import limits_from
-from hypervisor.runs.patience import answering_at_once, if_possible, patient
+from hypervisor.runs.patience import answering_at_once, if_possible, patient, patiently
 from hypervisor.runs.spec import BATCH, LEAST_ROOM, Pause, RunSpec, Stop, no_room_text, spec_data
 from hypervisor.runs.watch import Watch
+from hypervisor.store import settings as store_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -87,7 +91,9 @@ class Worker:
 
     def run(self) -> None:
         """Work until the batch has nothing more to claim, or a signal asks for an end."""
-        self.hv.store.register(self.me, self.batch, agent=self.agent)
+        now = self.hv.now()
+        self.hv.store.write_unsynced(sql.register, self.me, self.batch, self.agent, now)
+        remember_worker(self.hv.store, self.me.id, bool(self.agent))
         self.journal.clear()  # it is there from now on, and before the first claim
         try:
             while self.turn():
@@ -97,7 +103,7 @@ class Worker:
         finally:
             self.runner.close()
         self.outputs.close()
-        self.hv.store.retire(self.me.id)
+        self.hv.store.write_unsynced(sql.retire, self.me.id, self.hv.now())
         self.journal.remove()
 
     def turn(self) -> bool:
@@ -154,7 +160,7 @@ class Worker:
         return None
 
     def _is_as_declared(self) -> bool:
-        return bool(self.hv.store.batch(self.batch).spec == self.declared)
+        return bool(self.hv.store.read(queries.batch, self.batch).spec == self.declared)
 
     def _settle(self) -> None:
         if self.verdicts:
@@ -164,11 +170,13 @@ class Worker:
         """Beside a running attempt: no trouble with the store is worth ending it for."""
         if self.verdicts:
             with suppress(StoreError):
-                self._conclude(self.hv.store.settle_and_claim(self.verdicts, None)[1])
+                self._exchange(None)
 
     def _exchange(self, request: ClaimRequest | None) -> list[Lease]:
         """Tell the store what ended and take what is next."""
-        return self._conclude(self.hv.store.settle_and_claim(self.verdicts, request)[1])
+        now = self.hv.now()
+        _, leases = patiently(self.hv, settle_and_claim, self.verdicts, request, now)
+        return self._conclude(leases)
 
     def _conclude(self, leases: list[Lease]) -> list[Lease]:
         """The store has it all; what follows from it."""
@@ -200,7 +208,7 @@ class Worker:
 
     def _stops(self, leases: Collection[Lease]) -> list[Stop]:
         with suppress(StoreError):
-            return self.hv.store.stops([lease.task.id for lease in leases])
+            return self.hv.store.read(sql.stops, [lease.task.id for lease in leases])
         return []
 
     def _rest(self) -> bool:
@@ -216,7 +224,9 @@ class Worker:
 
         why = f"fail-fast: {failed.token.task} failed ({failed.reason})"
         for batch in parts_of(self.hv, self.batch):
-            self.hv.store.pause(Pause(BATCH, batch, why[:500], self.me.name, 0))
+            self.hv.store.write(
+                sql.pause, Pause(BATCH, batch, why[:500], self.me.name, 0), self.hv.now()
+            )
         self._give_back(self.leases, why[:500])
 
     # One attempt
@@ -311,20 +321,22 @@ class Worker:
 
     def _cancel(self, stop: Stop) -> None:
         with suppress(RequestError):  # it has ended otherwise meanwhile
-            self.hv.store.cancel(stop.task, stop.reason, stop.actor)
-            self.hv.store.forget_stop(stop.task)
+            self.hv.store.write(steer.cancel, stop.task, stop.reason, stop.actor, self.hv.now())
+            self.hv.store.write_unsynced(sql.forget_stop, stop.task)
         if self.spec.write_back != "none":
             write_back(self.hv, stop.task, self.spec)
 
     def _clear(self, lease: Lease) -> None:
         if left := self.runner.clear(self.settings.grace):
             with if_possible(self.hv):  # how the attempt ended is still to be written down
-                self.hv.store.note(
+                self.hv.store.write_unsynced(
+                    event_log.note,
                     "leftovers",
                     {"processes": left, "said": f"{left} left running were stopped"},
                     self.me.name,
-                    lease.task.id,
-                    self.batch,
+                    self.hv.now(),
+                    task=lease.task.id,
+                    batch=self.batch,
                 )
 
     def _end(self, lease: Lease, ended: Ended, peak: int) -> None:
@@ -356,7 +368,9 @@ class Worker:
         self.leases.appendleft(lease)
         self._give_back(self.leases, why[:500])
         self._settle()
-        self.hv.store.pause(Pause(BATCH, self.batch, why[:500], self.me.name, 0))
+        self.hv.store.write(
+            sql.pause, Pause(BATCH, self.batch, why[:500], self.me.name, 0), self.hv.now()
+        )
 
     def _decide(self, verdict: Verdict) -> None:
         self.journal.ended(verdict)
@@ -387,7 +401,7 @@ class Worker:
         if not 0.8 < estimate / (told or 1) < 1.1:
             told = int(estimate)
             with if_possible(self.hv):  # how the attempt ended is still to be written down
-                self.hv.store.set(f"peak {kind}", str(told))
+                self.hv.store.write(store_settings.set_setting, f"peak {kind}", str(told))
         self.peaks[kind] = (estimate, told)
 
     def _host_trouble(self, lease: Lease, error: OSError | StoreError) -> None:
@@ -395,13 +409,23 @@ class Worker:
         self.leases.appendleft(lease)
         self._give_back(self.leases, why)
         self._settle()
-        self.hv.store.note("trouble", {"said": why}, self.me.name, lease.task.id, self.batch)
+        self.hv.store.write_unsynced(
+            event_log.note,
+            "trouble",
+            {"said": why},
+            self.me.name,
+            self.hv.now(),
+            task=lease.task.id,
+            batch=self.batch,
+        )
         if isinstance(error, StoreFull) or getattr(error, "errno", None) in NO_ROOM:
             self.runner.pause(1.0)
             return  # it will have room again, and needs nobody for that
         self.troubles += 1
         if self.troubles >= MOST_TROUBLES:
-            self.hv.store.pause(Pause(BATCH, self.batch, why, self.me.name, 0))
+            self.hv.store.write(
+                sql.pause, Pause(BATCH, self.batch, why, self.me.name, 0), self.hv.now()
+            )
         self.runner.pause(1.0)
 
 

@@ -7,7 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.queue.rescue import reap_worker
+from hypervisor.queue.sql import claims
 from hypervisor.resources.allocation import Pool
+from hypervisor.runs import sql
 from hypervisor.runs.spec import BATCH, AtWork, Pause
 
 if TYPE_CHECKING:
@@ -61,12 +63,12 @@ class WorkerProcesses:
 
     def look(self, now: int) -> LiveWorkers:
         """Who lives; whoever is gone is cleaned up after."""
-        known = self.hv.store.at_work(self.hv.probe.boot())
+        known = self.hv.store.read(sql.at_work, self.hv.probe.boot())
         gone = [worker for worker in known if self.hv.probe.is_gone(worker.worker)]
         for dead in gone:
             logger.info("%s died", dead.worker.name, extra={"batch": dead.batch})
             reap_worker(self.hv, dead.worker, self._held_by(dead.worker.id, now), now)
-            self.hv.store.retire(dead.worker.id, now)
+            self.hv.store.write_unsynced(sql.retire, dead.worker.id, now)
         alive = [worker for worker in known if worker not in gone]
         self.leaving &= {worker.worker.id for worker in alive}
         for worker in alive:
@@ -76,7 +78,7 @@ class WorkerProcesses:
             pid: start for pid, start in self.starting.items() if now - start[1] < STARTING_MS
         }
         by_worker: dict[str, Running] = {}
-        for attempt in self.hv.store.running(None, MOST_RUNNING):
+        for attempt in self.hv.store.read(sql.running, None, MOST_RUNNING):
             by_worker.setdefault(attempt.worker.id, attempt)
         return LiveWorkers(tuple(alive), by_worker)
 
@@ -99,7 +101,8 @@ class WorkerProcesses:
     def _held_by(self, worker: str, now: int) -> list[Holder]:
         """Its journal tells what it had not begun, and is gone once it is cleaned up after."""
         boot = self.hv.probe.boot()
-        return [held for held in self.hv.store.holders(boot, now) if held.worker.id == worker]
+        holders = self.hv.store.read(claims.holders, boot, now)
+        return [holder for holder in holders if holder.worker.id == worker]
 
     def _note_failed_start(self, pool: Pool) -> None:
         """A batch whose workers cannot start would be tried for ever."""
@@ -107,7 +110,8 @@ class WorkerProcesses:
         if self._failed_starts[pool] >= MOST_FAILED_STARTS:
             self._failed_starts[pool] = 0
             reason = "its workers could not start; supervisor.log beside the store says why"
-            self.hv.store.pause(Pause(BATCH, pool.batch, reason, ACTOR, 0))
+            pause = Pause(BATCH, pool.batch, reason, ACTOR, 0)
+            self.hv.store.write(sql.pause, pause, self.hv.now())
 
 
 def pool_of(worker: AtWork) -> Pool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from hypervisor.agents.prompt import INSTRUCTIONS
 from hypervisor.batches.pipeline import pattern_of
+from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
 from hypervisor.core.gitignore import show_skills
@@ -23,6 +24,7 @@ from hypervisor.inputs.items import field, item_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.priority import DEFAULT
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Task, TaskFilter
 from hypervisor.runs.spec import RunSpec, spec_from
 from hypervisor.skills.folders import (
@@ -81,7 +83,7 @@ def new_skill(
     folder = os.path.join(_home(user), name)
     if os.path.lexists(folder):
         raise WrongState(f"{folder} is there already. Nothing was changed; take another name.")
-    meant = hv.store.batch(validate.text("the batch", batch))
+    meant = hv.store.read(queries.batch, validate.text("the batch", batch))
     if meant.spec is None:
         raise InvalidInput(f"nothing runs the tasks of {meant.name}: there is nothing to keep.")
     spec = spec_from(meant.spec)
@@ -99,7 +101,7 @@ class _Making:
 
     def __init__(self, hv: Context, name: str, batch: str, called: str, spec: RunSpec) -> None:
         self._hv, self._name, self._batch, self._called, self._spec = hv, name, batch, called, spec
-        self._tasks = hv.store.list_tasks(TaskFilter(batch=batch), SAMPLE)
+        self._tasks = hv.store.read(queries.list_tasks, TaskFilter(batch=batch), SAMPLE)
         self._old = find_skill(spec.skill) if spec.skill else None
         self._files: dict[str, bytes] = {}
         self.programs: set[str] = set()  # those of the files that are run
@@ -202,7 +204,7 @@ class _Making:
 
     def _cut(self) -> Fields:
         """How it was cut into chunks, by what those are called."""
-        chunks = self._hv.store.chunks(self._batch)
+        chunks = self._hv.store.read(chunks_sql.every, self._batch)
         names = [chunk.name for chunk in chunks]
         if not names:
             return {}
@@ -246,11 +248,13 @@ class _Making:
         if whole.stages[0] != self._batch:
             raise InvalidInput(f"{self._called} is a later stage of another batch: name that one.")
         found: Fields = {}
-        stages = [spec_from(self._hv.store.batch(each).spec) for each in whole.stages[1:]]
+        stages = [
+            spec_from(self._hv.store.read(queries.batch, each).spec) for each in whole.stages[1:]
+        ]
         if all(stage.command for stage in stages) and stages:
             found["then"] = [_from_anywhere(stage) for stage in stages]
         if whole.reduce_batch:
-            last = spec_from(self._hv.store.batch(whole.reduce_batch).spec)
+            last = spec_from(self._hv.store.read(queries.batch, whole.reduce_batch).spec)
             found["reduce"] = self._own_program(last, way_of(last))
             if last.agent:
                 self._files["reduce.md"] = (last.prompt or INSTRUCTIONS).encode()

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from hypervisor.agents.sql import sessions
 from hypervisor.batches.pipeline import parts_of
+from hypervisor.batches.sql import summary
 from hypervisor.learning.learn import Learned, gain_of_skill
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch
 from hypervisor.skills.folders import BrokenSkill, FoundSkill, every_skill, need_skill
 
@@ -87,7 +90,11 @@ def record_of(hv: Context, batches: Iterable[Batch]) -> SkillRecord:
         parts = parts_of(hv, batch.id)
         for part in parts:
             record, ended = _with_part(hv, record, ended, part)
-        sums = [each for each in map(hv.store.totals, parts) if each.begun]
+        sums = [
+            each
+            for each in (hv.store.read(summary.totals, part, hv.now()) for part in parts)
+            if each.begun
+        ]
         begun = min((each.begun for each in sums), default=0)
         last = max((each.ended for each in sums), default=0)
         record = record._replace(
@@ -99,8 +106,8 @@ def record_of(hv: Context, batches: Iterable[Batch]) -> SkillRecord:
 
 
 def _with_part(hv: Context, record: SkillRecord, ended: int, batch: str) -> tuple[SkillRecord, int]:
-    states = hv.store.stats(batch, pace=False).states
-    done, spent = states[lifecycle.DONE], hv.store.spent(batch=batch)
+    states = hv.store.read(queries.stats, batch, hv.now(), False).states
+    done, spent = states[lifecycle.DONE], hv.store.read(sessions.spent, batch)
     cost = record.cost_micros
     if spent.cost_micros:
         cost = (cost or 0) + spent.cost_micros
@@ -117,7 +124,7 @@ def _with_part(hv: Context, record: SkillRecord, ended: int, batch: str) -> tupl
 def _batches(hv: Context) -> dict[str, list[Batch]]:
     """The batches of each skill, newest first; of a whole with several parts, the first."""
     found: dict[str, list[Batch]] = {}
-    for batch in hv.store.batches(MOST_BATCHES) if hv.has_store else ():
+    for batch in hv.store.read(queries.batches, MOST_BATCHES) if hv.has_store else ():
         name = batch.spec.get("skill") if isinstance(batch.spec, dict) else None
         if isinstance(name, str) and name and parts_of(hv, batch.id)[0] == batch.id:
             found.setdefault(name, []).append(batch)

@@ -86,12 +86,8 @@ class StoreClock:
         if not self._boot:
             return wall
         with suppress(StoreError):  # away, damaged or full: that is for others to tell
-            kept = self._db.read(lambda s: self._kept(s, wall))
-            return (
-                self._db.write(lambda s: self._set(s, wall), durable=False)
-                if kept is None
-                else kept
-            )
+            kept = self._db.read(self._kept, wall)
+            return self._db.write_unsynced(self._set, wall) if kept is None else kept
         return wall if self._read is None else self._read[0]
 
     def _wall_offset(self) -> int:

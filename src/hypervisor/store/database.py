@@ -1,24 +1,34 @@
-"""The little that the ledger needs from a database inside one transaction."""
+"""What the rooms need of a database: transactions, and the little that happens inside one.
+
+A room's SQL is functions that take an open `Session` first. Operations hand such a function to
+`read` or `write`, which run it in a transaction: `hv.store.read(queries.batch, "nightly")`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from hypervisor.core.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from hypervisor.queue.sql.fast_path import Plain
+    from hypervisor.store.postgres import PostgresDatabase
+    from hypervisor.store.sqlite import SqliteDatabase
 
 Row = tuple[Any, ...]
 Statement = tuple[str, Sequence[Any]]
 Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
 
 
 class Conflict(Exception):
     """A unique constraint refused a row, which then was not written."""
+
+
+class NotInstalled(Exception):
+    """A program calls a function that the database does not have yet; nothing was changed."""
 
 
 def refuse_after_fork(process: int) -> None:
@@ -30,6 +40,40 @@ def refuse_after_fork(process: int) -> None:
         )
 
 
+class Remembered(Protocol):
+    """What a process remembers of an open database, for as long as it is open."""
+
+    def rolled_back(self) -> None:
+        """A write failed: forget what its transaction may have shown."""
+        ...
+
+
+Memory = TypeVar("Memory", bound=Remembered)
+
+
+class Memories(dict[type, Any]):
+    """One of each kind, made when first asked for."""
+
+    def of(self, kind: type[Memory]) -> Memory:
+        memory: Memory | None = self.get(kind)
+        if memory is None:
+            memory = self[kind] = kind()
+        return memory
+
+    def rolled_back(self) -> None:
+        for memory in self.values():
+            memory.rolled_back()
+
+
+class Program(Protocol):
+    """A change that each database runs as one statement of its own, which is faster than a
+    transaction. Returns None where nothing was changed because the general way has to be taken."""
+
+    def on_sqlite(self, database: SqliteDatabase) -> Row | None: ...
+
+    def on_postgres(self, database: PostgresDatabase) -> Row | None: ...
+
+
 class Session(Protocol):
     """One open transaction. SQL uses `?` for values and runs on both databases."""
 
@@ -37,6 +81,7 @@ class Session(Protocol):
     skip_locked: str  # appended to take the first rows that nobody else is taking
     wait_locked: str  # … or to wait for those that somebody else is looking at
     pending: list[Row]  # event lines, written in one go before the commit
+    memories: Memories
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Run a query and return all its rows."""
@@ -86,20 +131,43 @@ class Database(Protocol):
 
     where: str
 
-    def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
-        """Run `work` in a write transaction; return once it is committed (and on disk)."""
+    memories: Memories
+
+    def read(
+        self,
+        query: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
+        """Run a function on one consistent view."""
         ...
 
-    def turn(self, plain: Plain) -> Row | None:
-        """Take a plain turn; return the next task's row as it was, all None if there is none
-        to be had. None: the turn is not plain, nothing was changed."""
+    def write(
+        self,
+        change: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
+        """Run a function in a write transaction; return once it is committed and on disk."""
         ...
 
-    def read(self, work: Callable[[Session], Answer]) -> Answer:
-        """Run `work` on one consistent view."""
+    def write_unsynced(
+        self,
+        change: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
+        """The same without waiting for the disk: a power cut may undo it."""
         ...
 
-    def events(self, since: int, limit: int) -> list[Row]:
+    def run(self, program: Program) -> Row | None:
+        """Run a program for this database."""
+        ...
+
+    def event_rows(self, since: int, limit: int) -> list[Row]:
         """Events numbered above `since`, in order; none ever appears below one returned."""
         ...
 
@@ -120,6 +188,12 @@ class Database(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def flush_events(session: Session) -> None:
+    """The event lines of a transaction are written at its end, all at once."""
+    lines, session.pending = session.pending, []
+    session.insert("events", lines)
 
 
 @lru_cache(maxsize=1000)

@@ -11,30 +11,33 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, Concatenate, NoReturn
 
 import psycopg
 from psycopg import errors as pg
 from psycopg.types.numeric import Int8Dumper
 
-from hypervisor.core.errors import StoreBroken, StoreNewer, StoreReadOnly, StoreUnavailable
-from hypervisor.queue.sql import event_log
-from hypervisor.queue.sql.fast_path import Plain
-from hypervisor.queue.sql.postgres_fast_path import LANE, LOWEST, Floors, Turns, teach
-from hypervisor.store import migrations, postgres_checks
-from hypervisor.store.database import Answer, Row, Session, Statement, refuse_after_fork
+from hypervisor.core.errors import StoreBroken, StoreNewer, StoreUnavailable
+from hypervisor.store import postgres_checks, schema
+from hypervisor.store.database import (
+    Answer,
+    Given,
+    Memories,
+    NotInstalled,
+    Program,
+    Row,
+    Session,
+    flush_events,
+    refuse_after_fork,
+)
 from hypervisor.store.dialect import (
-    POSTGRES_BITMAPS,
-    POSTGRES_HEADS,
-    POSTGRES_INDEX_WORDS,
-    POSTGRES_MATCHING,
-    POSTGRES_UNINDEX_WORDS,
     POSTGRES_WORDS,
 )
 from hypervisor.store.postgres_errors import translated, without_secrets
+from hypervisor.store.postgres_prepared import PreparedStatement
+from hypervisor.store.postgres_session import PostgresSession
 
 # A lost connection is told by our own error; unless an application wants to
 # know more, psycopg shall not write a second line about it.
@@ -66,88 +69,6 @@ WHERE seq > ? ORDER BY seq LIMIT ?
 """
 VERSION_TABLE = "CREATE TABLE schema_version (version BIGINT NOT NULL)"
 MOST_NUMBERED = 10_000
-FEW = 20
-FROM_ARRAYS = {
-    table: f"SELECT * FROM unnest({', '.join(f'?::{kind}[]' for _, kind in columns)})"
-    for table, columns in migrations.COLUMNS.items()
-}
-
-
-@lru_cache(maxsize=1000)
-def numbered(sql: str) -> bytes:
-    """`?` placeholders as PostgreSQL numbers them."""
-    first, *rest = sql.split("?")
-    return (first + "".join(f"${i}{part}" for i, part in enumerate(rest, 1))).encode()
-
-
-class PostgresSession:
-    for_update = " FOR UPDATE"
-    skip_locked = " FOR UPDATE OF t SKIP LOCKED"
-    wait_locked = " FOR UPDATE OF t"
-
-    def __init__(self, connection: psycopg.Connection[Row]) -> None:
-        self._connection = connection
-        self.pending: list[Row] = []
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._execute(sql, values).fetchall()
-
-    def run(self, sql: str, values: Sequence[Any] = ()) -> None:
-        self._execute(sql, values)
-
-    def run_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
-        for row in values:
-            self._execute(sql, row)
-
-    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        if rows:
-            self._execute(*_insertion(table, rows))
-
-    def together(
-        self, statements: Sequence[Statement], inserts: Sequence[tuple[str, Sequence[Row]]] = ()
-    ) -> list[Row]:
-        """One statement with the others as its WITH clauses: one round trip for all."""
-        parts = [_insertion(table, rows) for table, rows in inserts if rows] + list(statements)
-        *others, (last, last_values) = parts
-        clauses = ", ".join(f"w{i} AS ({sql})" for i, (sql, _) in enumerate(others))
-        values = [value for _, part in others for value in part] + list(last_values)
-        cursor = self._execute(f"WITH {clauses} {last}" if clauses else last, values)
-        return cursor.fetchall() if "RETURNING" in last else []
-
-    def lock(self, name: str) -> None:
-        self._execute(
-            "SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (migrations.APPLICATION_ID, name)
-        )
-
-    def heads(self, lanes: Sequence[int]) -> list[Row]:
-        return self.rows(POSTGRES_HEADS, (list(lanes), [LOWEST] * len(lanes)))
-
-    def index_words(self, number: int, words: Sequence[str]) -> None:
-        self.run(POSTGRES_INDEX_WORDS, (number, list(words)))
-
-    def unindex_words(self, number: int) -> None:
-        self.run(POSTGRES_UNINDEX_WORDS, (number,))
-
-    def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
-        found = " & ".join(f"({' | '.join(map(repr, group))})" for group in groups)
-        self.run(POSTGRES_BITMAPS)
-        return [row[0] for row in self.rows(POSTGRES_MATCHING, (found, limit))]
-
-    def _execute(self, sql: str, values: Sequence[Any]) -> psycopg.RawCursor[Row]:
-        cursor = psycopg.RawCursor(self._connection)
-        cursor.execute(numbered(sql), values)
-        return cursor
-
-
-def _insertion(table: str, rows: Sequence[Sequence[Any]]) -> Statement:
-    if len(rows) > FEW:
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        return f"{migrations.INTO[table]} {FROM_ARRAYS[table]}", columns
-    # plain values are cheaper to send than arrays
-    row = f"({', '.join('?' * len(rows[0]))})"
-    return f"{migrations.INTO[table]} VALUES {', '.join([row] * len(rows))}", [
-        v for each in rows for v in each
-    ]
 
 
 class PostgresDatabase:
@@ -159,33 +80,66 @@ class PostgresDatabase:
         self._mutex = threading.RLock()
         self._process = os.getpid()
         self._connection: psycopg.Connection[Row] | None = None
-        self._may_program = True
-        self._floors = Floors()
+        self._prepared: dict[str, PreparedStatement] = {}
+        self.memories = Memories()
+        self.writes = 0  # how many transactions this process has begun
         self._clock: tuple[float, float] = (0.0, 0.0)
         self.where = without_secrets(url)
         self._prepare_schema()
 
-    def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
+    def read(
+        self,
+        query: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
         with self._mutex:
-            self._floors.forget()
-            return self._transaction(work)
+            return self._transaction(
+                lambda session: query(session, *args, **options),
+                "ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            )
 
-    def turn(self, plain: Plain) -> Row | None:
+    def write(
+        self,
+        change: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
         with self._mutex:
-            while self._may_program:
-                try:
-                    return self._turn(plain)
-                except (pg.DeadlockDetected, pg.SerializationFailure):
-                    return None  # the general way knows how to try again
-                except pg.UndefinedFunction:
-                    self._program()
-        return None
+            self.writes += 1
+            try:
+                return self._transaction(lambda session: change(session, *args, **options))
+            except BaseException:
+                self.memories.rolled_back()
+                raise
 
-    def read(self, work: Callable[[Session], Answer]) -> Answer:
+    write_unsynced = write
+
+    def run(self, program: Program) -> Row | None:
+        return program.on_postgres(self)
+
+    def run_prepared(self, name: str, sql: str, values: Row) -> Row | None:
+        """Run one prepared statement as a transaction of its own and return its JSON array. None:
+        it returned null, or lost to a rival. NotInstalled: it calls a function that is missing."""
         with self._mutex:
-            return self._transaction(work, "ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:  # the hottest path: a context manager would be felt
+                connection = self._connected()
+                prepared = self._prepared.get(name)
+                if prepared is None:
+                    prepared = self._prepared[name] = PreparedStatement(connection, name, sql)
+                return prepared.run(values)
+            except (pg.DeadlockDetected, pg.SerializationFailure):
+                self._roll_back()
+                return None
+            except pg.UndefinedFunction:
+                self._roll_back()
+                raise NotInstalled from None
+            except BaseException as error:
+                self._fail(error)
 
-    def events(self, since: int, limit: int) -> list[Row]:
+    def event_rows(self, since: int, limit: int) -> list[Row]:
         """Events get their number when they are first read, after their commit: numbers
         drawn before it could show up behind a reader that has already passed them."""
 
@@ -264,9 +218,9 @@ class PostgresDatabase:
                 try:
                     if mode:
                         connection.execute(f"BEGIN {mode}")
-                    session = PostgresSession(connection)
+                    session = PostgresSession(connection, self.memories)
                     answer = work(session)
-                    event_log.flush(session)
+                    flush_events(session)
                     if mode:
                         connection.execute("COMMIT")
                 except BaseException:
@@ -289,28 +243,6 @@ class PostgresDatabase:
         if told is error:
             raise error
         raise told from error
-
-    def _turn(self, plain: Plain) -> Row | None:
-        given, lanes, held, latest = plain
-        floors = self._floors.of(lanes, given[0])
-        try:  # the hottest path: a context manager would be felt
-            self._connected()
-            row = self._turns.take((*given, _array(lanes), _array(floors), *held, latest))
-        except BaseException as error:
-            self._fail(error)
-        if row is None:
-            return None
-        *following, rank = row
-        if rank is not None:
-            self._floors.raise_to(following[LANE], rank)
-        return tuple(following)
-
-    def _program(self) -> None:
-        """Teach the database the plain turn, if we may."""
-        try:
-            self._transaction(teach)
-        except StoreReadOnly:
-            self._may_program = False
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -335,19 +267,19 @@ class PostgresDatabase:
             if self._relaxed:
                 connection.execute("SET synchronous_commit TO off")
             self._connection = connection
-            self._turns = Turns(connection)
+            self._prepared = {}
         return self._connection
 
     def _prepare_schema(self) -> None:
         version = self._transaction(_version)
         if version == 0:
             self._refuse_encoding()
-        if 0 <= version < migrations.VERSION:
+        if 0 <= version < schema.VERSION:
             version = self._transaction(_migrate)
-        if version > migrations.VERSION:
+        if version > schema.VERSION:
             raise StoreNewer(
                 f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
-                f"knows {migrations.VERSION}). Nothing was changed; upgrade Hypervisor."
+                f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
             )
         if version == -1:
             raise StoreBroken(
@@ -362,10 +294,6 @@ class PostgresDatabase:
                 f"{self.where} keeps text as {encoding}, which not all text fits into. Nothing was "
                 "changed; make a database with: createdb --encoding=UTF8 --template=template0."
             )
-
-
-def _array(numbers: Sequence[int]) -> str:
-    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _version(session: Session) -> int:
@@ -388,13 +316,13 @@ def _migrate(session: Session) -> int:
     session.lock("migrate")
     session.run(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     version = _version(session)
-    if not 0 <= version < migrations.VERSION:
+    if not 0 <= version < schema.VERSION:
         return version
     if version == 0:
         session.run(VERSION_TABLE)
         session.run("INSERT INTO schema_version (version) VALUES (0)")
-    for number in range(version + 1, migrations.VERSION + 1):
-        for statement in migrations.statements(number, POSTGRES_WORDS):
+    for number in range(version + 1, schema.VERSION + 1):
+        for statement in schema.statements(number, POSTGRES_WORDS):
             session.run(statement)
-    session.run("UPDATE schema_version SET version = ?", (migrations.VERSION,))
-    return migrations.VERSION
+    session.run("UPDATE schema_version SET version = ?", (schema.VERSION,))
+    return schema.VERSION

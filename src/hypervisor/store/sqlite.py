@@ -12,102 +12,46 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Concatenate
 
 import apsw
 
 from hypervisor.core.errors import (
     StoreBroken,
-    StoreError,
-    StoreFull,
     StoreGone,
     StoreNewer,
-    StoreReadOnly,
     StoreUnavailable,
 )
-from hypervisor.queue.sql import event_log, fast_path
-from hypervisor.store import migrations
+from hypervisor.store import schema
 from hypervisor.store.clock import Clocks, HostClocks, StoreClock
-from hypervisor.store.database import Answer, Conflict, Row, Session, Statement, refuse_after_fork
+from hypervisor.store.database import (
+    Answer,
+    Given,
+    Memories,
+    Program,
+    Row,
+    Session,
+    flush_events,
+    refuse_after_fork,
+)
 from hypervisor.store.dialect import (
-    SQLITE_HEAD,
-    SQLITE_INDEX_WORDS,
-    SQLITE_MATCHING,
-    SQLITE_UNINDEX_WORDS,
     SQLITE_WORDS,
 )
 from hypervisor.store.mounts import network_file_system
 from hypervisor.store.restored import Notes, refuse_foreign_log
-from hypervisor.store.write_lock import NO_ROOM, WriteLock
+from hypervisor.store.sqlite_errors import Errors
+from hypervisor.store.sqlite_session import SqliteSession
+from hypervisor.store.write_lock import WriteLock
 
 BUSY_TIMEOUT = 30_000
 LOG_PAGES = 4000  # so many in the write-ahead log are copied into the database file
 KEPT_MEMORY = 1 << 20
-DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 EVENTS = """
 SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE id > ? ORDER BY id LIMIT ?
 """
-INSERT = {
-    table: f"{migrations.INTO[table]} VALUES ({', '.join('?' * len(columns))})"
-    for table, columns in migrations.COLUMNS.items()
-}
-
-
-class SqliteSession:
-    for_update = ""
-    skip_locked = ""
-    wait_locked = ""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._cursor = connection.cursor()
-        self.pending: list[Row] = []
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._cursor.execute(sql, values).fetchall()
-
-    def run(self, sql: str, values: Sequence[Any] = ()) -> None:
-        self._cursor.execute(sql, values)
-
-    def run_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
-        self._cursor.executemany(sql, values)
-
-    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        if rows:
-            self._cursor.executemany(INSERT[table], rows)
-
-    def together(
-        self, statements: Sequence[Statement], inserts: Sequence[tuple[str, Sequence[Row]]] = ()
-    ) -> list[Row]:
-        rows: list[Row] = []
-        for sql, values in statements:
-            rows = self.rows(sql, values)
-        for table, inserted in inserts:
-            self.insert(table, inserted)
-        return rows
-
-    def lock(self, name: str) -> None:
-        """There is only one writer."""
-
-    def heads(self, lanes: Sequence[int]) -> list[Row]:
-        found = [(self.rows(SQLITE_HEAD, (lane,))[0][0], lane) for lane in lanes]
-        return [head for head in found if head[0] is not None]
-
-    def index_words(self, number: int, words: Sequence[str]) -> None:
-        self.run(SQLITE_INDEX_WORDS, (number, " ".join(words)))
-
-    def unindex_words(self, number: int) -> None:
-        self.run(SQLITE_UNINDEX_WORDS, (number,))
-
-    def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
-        found = " AND ".join(_any_of(group) for group in groups)
-        return [row[0] for row in self.rows(SQLITE_MATCHING, (found, limit))]
-
-
-def _any_of(words: Sequence[str]) -> str:
-    return "(" + " OR ".join(f'"{word}"' for word in words) + ")"
 
 
 class SqliteDatabase:
@@ -115,6 +59,7 @@ class SqliteDatabase:
 
     def __init__(self, path: str, relaxed: bool = False, clocks: Clocks | None = None) -> None:
         self.where = path
+        self.memories = Memories()
         self._relaxed = relaxed
         self._mutex = threading.RLock()
         self._process = os.getpid()
@@ -124,16 +69,16 @@ class SqliteDatabase:
         self._log_tried = 0
         self._log = _Log()
         self._notes = Notes(path)
-        self._programmed = False
+        self._set_up: set[tuple[str, ...]] = set()
         self._clock = StoreClock(self, clocks or HostClocks())
         _keep_freed_memory()
         _refuse_network_file_system(path)
         _refuse_second_name(path)
         refuse_foreign_log(path)
-        with _Errors(path):
+        with Errors(path):
             self._connection = apsw.Connection(path)
             self._file = _file_at(path)
-            self._errors = _Errors(path, self._connection)
+            self._errors = Errors(path, self._connection)
             self._connection.set_busy_timeout(BUSY_TIMEOUT)
             # One plan per statement: otherwise it is planned anew for every LIMIT.
             self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -146,39 +91,59 @@ class SqliteDatabase:
             file = os.stat(path)
             self._location = f"{file.st_dev}:{file.st_ino}"
             self._lock.open()
-            self._session = SqliteSession(self._connection)
-            if version < migrations.VERSION:
+            self._session = SqliteSession(self._connection, self.memories)
+            if version < schema.VERSION:
                 self.write(self._migrate)
         except BaseException:
             self.close()
             raise
 
-    def write(self, work: Callable[[Session], Answer], durable: bool = True) -> Answer:
+    def read(
+        self,
+        query: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
         refuse_after_fork(self._process)
         with self._mutex, self._errors:
-            self._lock.take()
+            self.check_present()
+            self._connection.execute("BEGIN")
             try:
-                answer = self._transaction(work)
-                self._note_log()
+                return query(self._session, *args, **options)
             finally:
-                self._lock.release()
-            if durable and not self._relaxed:
-                self._sync()
-            self.check_present()  # last: a change to a file that is gone is not kept
-            self._empty_log()
-            return answer
+                self._connection.execute("COMMIT")
 
-    def turn(self, plain: fast_path.Plain) -> Row | None:
-        """As a statement of its own, a turn holds the lock no longer than it takes to run."""
+    def write(
+        self,
+        change: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
+        return self._write(lambda session: change(session, *args, **options), True)
+
+    def write_unsynced(
+        self,
+        change: Callable[Concatenate[Session, Given], Answer],
+        /,
+        *args: Given.args,
+        **options: Given.kwargs,
+    ) -> Answer:
+        return self._write(lambda session: change(session, *args, **options), False)
+
+    def run(self, program: Program) -> Row | None:
+        return program.on_sqlite(self)
+
+    def run_alone(self, set_up: tuple[str, ...], sql: str, values: Sequence[Any]) -> list[Row]:
+        """Run one statement as a transaction of its own: the write lock is held no longer than
+        the statement takes. `set_up` is run once per connection."""
         refuse_after_fork(self._process)
-        sql = fast_path.sqlite_turn(len(plain.lanes))
-        given, lanes, held, latest = plain
-        values = (*given, *lanes, *held, *lanes, held.task, latest)
         with self._mutex, self._errors:
-            if not self._programmed:
-                for statement in fast_path.SQLITE_PROGRAM:
+            if set_up not in self._set_up:
+                for statement in set_up:
                     self._connection.execute(statement)
-                self._programmed = True
+                self._set_up.add(set_up)
             self._lock.take()
             try:
                 rows = self._session.rows(sql, values)
@@ -189,19 +154,28 @@ class SqliteDatabase:
                 self._sync()
             self.check_present()
             self._empty_log()
-        return rows[0] if rows else None
+        return rows
 
-    def read(self, work: Callable[[Session], Answer]) -> Answer:
+    def _write(self, work: Callable[[Session], Answer], durable: bool) -> Answer:
         refuse_after_fork(self._process)
         with self._mutex, self._errors:
-            self.check_present()
-            self._connection.execute("BEGIN")
             try:
-                return work(self._session)
-            finally:
-                self._connection.execute("COMMIT")
+                self._lock.take()
+                try:
+                    answer = self._transaction(work)
+                    self._note_log()
+                finally:
+                    self._lock.release()
+                if durable and not self._relaxed:
+                    self._sync()
+                self.check_present()  # last: a change to a file that is gone is not kept
+            except BaseException:
+                self.memories.rolled_back()
+                raise
+            self._empty_log()
+            return answer
 
-    def events(self, since: int, limit: int) -> list[Row]:
+    def event_rows(self, since: int, limit: int) -> list[Row]:
         return self.read(lambda s: s.rows(EVENTS, (since, limit)))
 
     def check_present(self) -> None:
@@ -226,9 +200,7 @@ class SqliteDatabase:
         with self._mutex, self._errors:
             found = self._connection.execute("PRAGMA quick_check").fetchall()
             there = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_schema")}
-            missing = [
-                f"table {name} is missing" for name in migrations.tables() if name not in there
-            ]
+            missing = [f"table {name} is missing" for name in schema.tables() if name not in there]
             return {
                 "database": f"SQLite {apsw.sqlite_lib_version()}",
                 "where": self.where,
@@ -253,7 +225,7 @@ class SqliteDatabase:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             answer = work(self._session)
-            event_log.flush(self._session)
+            flush_events(self._session)
             self._connection.execute("COMMIT")
             return answer
         except BaseException:
@@ -314,11 +286,11 @@ class SqliteDatabase:
         """The schema version, 0 for a new file; refuses what is not ours, untouched."""
         ours = self._connection.pragma("application_id")
         version = self._connection.pragma("user_version")
-        if ours == migrations.APPLICATION_ID:
-            if version > migrations.VERSION:
+        if ours == schema.APPLICATION_ID:
+            if version > schema.VERSION:
                 raise StoreNewer(
                     f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
-                    f"knows {migrations.VERSION}). Nothing was changed; upgrade Hypervisor."
+                    f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
                 )
             return int(version)
         if self._connection.execute("SELECT count(*) FROM sqlite_schema").get or ours or version:
@@ -331,13 +303,13 @@ class SqliteDatabase:
     def _migrate(self, session: Session) -> None:
         """Bring an empty or older file up to date, whoever comes first."""
         version = self._check_identity()  # once more: now nobody else can be quicker
-        if version == migrations.VERSION:
+        if version == schema.VERSION:
             return
-        for number in range(version + 1, migrations.VERSION + 1):
-            for statement in migrations.statements(number, SQLITE_WORDS):
+        for number in range(version + 1, schema.VERSION + 1):
+            for statement in schema.statements(number, SQLITE_WORDS):
                 session.run(statement)
-        self._connection.pragma("application_id", migrations.APPLICATION_ID)
-        self._connection.pragma("user_version", migrations.VERSION)
+        self._connection.pragma("application_id", schema.APPLICATION_ID)
+        self._connection.pragma("user_version", schema.VERSION)
         # Others shall read the tables' definitions anew, also those that were only rewritten.
         self._connection.pragma("schema_version", self._connection.pragma("schema_version") + 1)
 
@@ -350,50 +322,6 @@ class _Log:
     def __call__(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self.pages = pages
         return apsw.SQLITE_OK
-
-
-class _Errors:
-    """Turns the database's errors into ours."""
-
-    def __init__(self, where: str, connection: apsw.Connection | None = None) -> None:
-        self._where = where
-        self._connection = connection
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, apsw.Error):
-            number = self._connection.system_errno if self._connection else 0
-            raise _translate(error, self._where, number) from error
-        if isinstance(error, UnicodeDecodeError):
-            raise _damaged(self._where, "text in it cannot be read") from error
-
-
-def _translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
-    kept = "Nothing was changed"
-    if getattr(error, "extendedresult", 0) in DUPLICATE:
-        return Conflict(str(error))
-    if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
-        return _damaged(where, str(error))
-    if isinstance(error, apsw.ReadOnlyError):
-        return StoreReadOnly(f"{where} cannot be written. {kept}; check its permissions and disk.")
-    out_of_room = isinstance(error, apsw.IOError) and number in NO_ROOM
-    if isinstance(error, apsw.FullError) or out_of_room:
-        return StoreFull(f"no space left for {where}. {kept}; free some space and try again.")
-    if isinstance(error, apsw.BusyError):
-        return StoreUnavailable(f"{where} is locked by another program. {kept}; try again.")
-    if isinstance(error, apsw.CantOpenError):
-        if os.path.exists(where) and not os.access(where, os.W_OK):
-            return StoreReadOnly(f"{where} cannot be opened. {kept}; check its permissions.")
-        return StoreUnavailable(f"{where} cannot be opened. {kept}; check path and permissions.")
-    return StoreError(f"{where}: {error}. {kept}; `hv doctor` looks closer.")
-
-
-def _damaged(where: str, how: str) -> StoreBroken:
-    return StoreBroken(
-        f"{where} is damaged or not a Hypervisor store ({how}). Nothing was changed; "
-        "restore a copy or name another path with --store."
-    )
 
 
 def _file_at(path: str) -> tuple[int, int] | None:

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import hypervisor
+from hypervisor.agents.sql import sessions as sessions_sql
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import TaskFilter
+from hypervisor.runs import sql as runs_sql
 from tests.agents.real import clis
 from tests.agents.real.model_server import ModelServer
 from tests.support.ungoverned import UNGOVERNED
@@ -73,11 +76,11 @@ class AgentProject(Project):
 
     def tasks(self) -> list[Any]:
         with closing(hypervisor.open(self.store)) as hv:
-            return list(hv.store.list_tasks(TaskFilter(), 10_000))
+            return list(hv.store.read(queries.list_tasks, TaskFilter(), 10_000))
 
     def sessions(self) -> list[Any]:
         with closing(hypervisor.open(self.store)) as hv:
-            return hv.store.sessions(limit=10_000)
+            return hv.store.read(sessions_sql.sessions, limit=10_000)
 
     def task(self, item: str) -> Any:
         (found,) = [task for task in self.tasks() if task.data["item"] == item]
@@ -86,8 +89,8 @@ class AgentProject(Project):
     def pause(self, seconds: float = 300) -> Any:
         """The pause that the only batch comes to."""
         with closing(hypervisor.open(self.store)) as hv:
-            wait_for(lambda: bool(hv.store.pauses()), "a pause", seconds, self.story)
-            (found,) = hv.store.pauses()
+            wait_for(lambda: bool(hv.store.read(runs_sql.pauses)), "a pause", seconds, self.story)
+            (found,) = hv.store.read(runs_sql.pauses)
             return found
 
     def agents(self) -> list[int]:

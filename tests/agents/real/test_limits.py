@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 import hypervisor
+from hypervisor.agents.sql import sessions
 from tests.agents.real.fleet import ITEM, AgentProject
 from tests.agents.real.moves import Move, Turn, call, refuse, result
 from tests.torture.fleet import wait_for
@@ -79,7 +80,7 @@ def test_a_budget_is_kept_but_for_what_already_runs(project: AgentProject) -> No
     wait_for(lambda: not project.agents(), "the end of the agents", story=project.story)
     project.wait_until_left()
     with closing(hypervisor.open(project.store)) as hv:
-        spent = hv.store.spent()
+        spent = hv.store.read(sessions.spent)
     assert 1_000_000 <= spent.cost_micros <= 1_400_000
     assert not spent.estimated
     assert spent.cost_micros == 100_000 * project.states()["done"]

@@ -10,6 +10,7 @@ from email.utils import formatdate
 import pytest
 
 import hypervisor
+from hypervisor.agents.sql import cooldowns
 from tests.agents.real.fleet import ITEM, AgentProject
 from tests.agents.real.moves import call, refuse, result
 from tests.torture.fleet import wait_for
@@ -33,7 +34,7 @@ def wait_for_events(project: AgentProject, kind: str, count: int) -> None:
 
 def lift_brakes(project: AgentProject) -> None:
     with closing(hypervisor.open(project.store)) as hv:
-        for brake in hv.store.brakes():
+        for brake in hv.store.read(cooldowns.brakes):
             hv.lift_brake(brake.account)
 
 

@@ -12,8 +12,11 @@ from hypervisor.batches.plans import renames
 from hypervisor.batches.plans.action import PlanChanged
 from hypervisor.batches.plans.files import ActionFiles
 from hypervisor.batches.plans.plan import whereabouts
+from hypervisor.batches.sql import actions, chunks
 from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.core.renameat2 import renameat2
+from hypervisor.queue.sql import queries
+from tests.support.intercept import intercept
 from tests.support.proposing import propose, result, tree
 
 BATCH = "tidy"
@@ -72,7 +75,9 @@ def apply(hv, **more):
 
 
 def states(hv):
-    return [row.state for row in hv.store.actions(hv.store.batch(BATCH).id)]
+    return [
+        row.state for row in hv.store.read(actions.every, hv.store.read(queries.batch, BATCH).id)
+    ]
 
 
 def receipts(hv):
@@ -289,17 +294,17 @@ class TestApproval:
 
     def test_chunks_that_are_not_approved_are_left_out(self, hv, given):
         given([delete("in/a.md")], gate="each")
-        batch = hv.store.batch(BATCH).id
-        hv.store.declare_chunks(batch, ["one", "two"], "each")
+        batch = hv.store.read(queries.batch, BATCH).id
+        hv.store.write(chunks.declare, batch, ["one", "two"], "each")
         new = [hypervisor.NewTask(n, chunk=1) for n in "bc"]
-        hv.store.add(new, BATCH, "me")
+        hv.add(new, BATCH)
         for lease in hv.claim("me", 2, batch=BATCH):
             hv.complete(lease.token, result=result(delete(f"in/{lease.task.title}.md")))
         assert [each.what for each in hv.plan(BATCH).to_do] == ["delete in/a.md"]
         assert hv.plan(BATCH).held_back == {"open": 2}
-        hv.store.decide_chunk(batch, 1, "approved", "", "me")
+        hv.store.write(chunks.decide, batch, 1, "approved", "", False, True, "me", hv.now())
         assert len(hv.plan(BATCH).to_do) == 3
-        hv.store.decide_chunk(batch, 1, "rejected", "", "me")
+        hv.store.write(chunks.decide, batch, 1, "rejected", "", False, True, "me", hv.now())
         assert len(hv.plan(BATCH).to_do) == 1
 
     def test_a_plan_that_another_host_approves_at_the_same_time_is_carried_out_once(
@@ -307,22 +312,23 @@ class TestApproval:
     ):
         """The lock of a plan is a file: it keeps out others on the same host only."""
         given([{"do": "task", "title": "look again"}])
-        approve = hv.store.approve_actions
 
-        def later(*args, **more):
-            approve(*args, **more)
-            return approve(*args, **more)
+        def later(approve, *args):
+            approve(*args)
+            return approve(*args)
 
-        monkeypatch.setattr(hv.store, "approve_actions", later)
+        intercept(monkeypatch, hv.store, actions.approve, later)
         with pytest.raises(PlanChanged, match="somebody else"):
             hv.apply(BATCH, hv.plan(BATCH).hash)
-        assert len(hv.store.actions(hv.store.batch(BATCH).id)) == 1
+        assert len(hv.store.read(actions.every, hv.store.read(queries.batch, BATCH).id)) == 1
 
     def test_what_nobody_proposes_any_more_is_dropped(self, hv, given, folder):
         one, _ = given([delete("in/a.md")], [delete("in/b.md")])
         plan = hv.plan(BATCH)
         new = [(each.task, each.kind, each.data) for each in plan.to_do]
-        hv.store.approve_actions(plan.id, new, "approved", "ann")  # and then a crash
+        hv.store.write(
+            actions.approve, plan.id, new, "approved", "ann", hv.now()
+        )  # and then a crash
         hv.retry(one)
         done = hv.apply(BATCH)
         assert (done.applied, [each.task for each in done.dropped]) == (1, [one])
@@ -602,7 +608,7 @@ def test_the_whereabouts_of_moved_and_deleted_files(hv, given, folder):
         [edit("in/c.md", status="done")],
         [create("new"), move("new", "newer")],
     )
-    batch = hv.store.batch(BATCH)
+    batch = hv.store.read(queries.batch, BATCH)
     assert whereabouts(hv, batch) == {}
     apply(hv)
     here = str(folder)

@@ -16,9 +16,9 @@ from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.runs.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 TEXT = b"---\r\n# mine\r\nstatus: todo # later\r\ntags: [a,  b]\r\n---\r\nBody\r\n"

@@ -17,8 +17,8 @@ from hypervisor.resources.host import LocalHost
 from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.outputs.retention import DAY, Collected, gc
-from hypervisor.store.ledger import Ledger
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.ledger import Ledger
 from tests.support.parts import parts
 
 NOW = 1_800_000_000_000

@@ -118,14 +118,20 @@ def close(
 
 
 def sessions(
-    session: Session, batch: str | None, task: str | None, worker: str | None, limit: int
+    session: Session,
+    batch: str | None = None,
+    task: str | None = None,
+    worker: str | None = None,
+    limit: int = 100,
 ) -> list[AgentSession]:
     """The newest first."""
     tests, values = _where(batch=batch, task=task, worker=worker)
     return [_session(row) for row in session.rows(SESSIONS.format(tests), (*values, limit))]
 
 
-def spent(session: Session, batch: str | None, task: str | None, since: int) -> Spent:
+def spent(
+    session: Session, batch: str | None = None, task: str | None = None, since: int = 0
+) -> Spent:
     """What the sessions that began since then cost, of a batch, a task, or all."""
     tests, values = _where(batch=batch, task=task, since=since or None)
     tokens, cost, estimated, unpriced = session.rows(SPENT.format(tests), values)[0]

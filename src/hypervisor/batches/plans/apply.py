@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypervisor.batches.plans import action as actions
 from hypervisor.batches.plans import plan as planning
 from hypervisor.batches.plans.action import DONE, Action, PlanChanged, Standing, Step, wording
+from hypervisor.batches.sql import actions as actions_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
 from hypervisor.core.text import counted
+from hypervisor.queue.add import with_fresh_ids
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch
 
 if TYPE_CHECKING:
@@ -72,9 +75,13 @@ def apply(
     now: int | None = None,
 ) -> Applied:
     """Carry out the plan of a batch whose hash you approve; first what was left of the last one."""
-    work = _Work(hv, hv.store.batch(validate.text("the batch", batch)), tell, now)
+    work = _Work(hv, hv.store.read(queries.batch, validate.text("the batch", batch)), tell, now)
     with work.lock("hv apply"):
-        rest = [a for a in hv.store.actions(work.batch.id) if a.state in actions.UNFINISHED]
+        rest = [
+            a
+            for a in hv.store.read(actions_sql.every, work.batch.id)
+            if a.state in actions.UNFINISHED
+        ]
         dropped = work.drop_withdrawn(rest)
         gone = {each.number for each in dropped}
         pending = [a for a in rest if a.number not in gone]
@@ -102,16 +109,16 @@ def undo(
     now: int | None = None,
 ) -> Undone:
     """Undo the applied actions of a batch, last one first; files changed since are left alone."""
-    work = _Work(hv, hv.store.batch(validate.text("the batch", batch)), tell, now)
+    work = _Work(hv, hv.store.read(queries.batch, validate.text("the batch", batch)), tell, now)
     if dry_run:
         return work.rehearse()
     with work.lock("hv undo"):
         dropped = work.settle_unfinished()
-        rows = hv.store.actions(work.batch.id)
+        rows = hv.store.read(actions_sql.every, work.batch.id)
         todo = [a for a in reversed(rows) if a.state in (actions.APPLIED, actions.UNDOING)]
         if any(a.state == actions.APPLIED for a in todo):
             said = f"undo approved: {counted(len(todo), 'action')}"
-            hv.store.approve_actions(work.batch.id, [], said, hv.actor, now)
+            hv.store.write(actions_sql.approve, work.batch.id, [], said, hv.actor, hv.at(now))
         folders = {each for a in rows for each in a.data.get("folders", ())}
         outcomes = [work.undo(each, folders) for each in todo]
     return Undone(
@@ -124,7 +131,7 @@ def undo(
 
 def _approve(hv: Context, batch: Batch, approved: str, now: int | None) -> list[Action]:
     """Write down what the plan asks for, if it still is the plan that was seen."""
-    last = max((action.number for action in hv.store.actions(batch.id)), default=0)
+    last = max((action.number for action in hv.store.read(actions_sql.every, batch.id)), default=0)
     plan = planning.plan(hv, batch.id, diffs=False)
     if plan.hash != approved:
         raise PlanChanged(
@@ -136,7 +143,7 @@ def _approve(hv: Context, batch: Batch, approved: str, now: int | None) -> list[
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.kinds.items())
     said = f"plan approved: {counted(len(plan.to_do), 'action')} ({kinds}), plan {plan.hash}"
     new = [(each.task, each.kind, each.data) for each in plan.to_do]
-    return hv.store.approve_actions(batch.id, new, said, hv.actor, now, after=last)
+    return hv.store.write(actions_sql.approve, batch.id, new, said, hv.actor, hv.at(now), last)
 
 
 class _Work:
@@ -146,7 +153,7 @@ class _Work:
         self.hv = hv
         self.batch = batch
         self._tell = tell
-        self._now = now
+        self._now = hv.at(now)
         self._roots: dict[str, ActionFiles] = {}
 
     def lock(self, what: str) -> AbstractContextManager[None]:
@@ -211,15 +218,26 @@ class _Work:
         if action.kind in FILE_CHANGES:
             data["origin"] = files.origin(step.path)
             files.keep(step.path, step.before)
-        return self.hv.store.move_action(
-            action._replace(data=data), actions.APPLYING, None, "", self.hv.actor, self._now
+        return self.hv.store.write(
+            actions_sql.move,
+            action._replace(data=data),
+            actions.APPLYING,
+            None,
+            "",
+            self.hv.actor,
+            self._now,
         )
 
     def _add_task(self, action: Action) -> Outcome:
         fingerprint = f"{action.data['print']} {action.number}"
         new = planning.new_task(self.batch.id, action.task, fingerprint, action.data["proposal"])
         receipt = f"applied #{action.number}: {wording(action.kind, action.data)}"
-        done = self.hv.store.apply_task(action, new, receipt, self.hv.actor, self._now)
+        done = with_fresh_ids(
+            lambda at: self.hv.store.write(
+                actions_sql.add_task, action, new, receipt, self.hv.actor, at
+            ),
+            self._now,
+        )
         return self._told(done, "")
 
     def _applied(self, action: Action, step: Step, how: str = "") -> Outcome:
@@ -238,7 +256,7 @@ class _Work:
     def settle_unfinished(self) -> int:
         """What an application left behind: finished actions count, the others are dropped."""
         dropped = 0
-        for each in self.hv.store.actions(self.batch.id):
+        for each in self.hv.store.read(actions_sql.every, self.batch.id):
             found = Standing(DONE)
             if each.state == actions.APPLYING:
                 step = actions.step_from(each.data)
@@ -278,27 +296,35 @@ class _Work:
     def _begin_undo(self, action: Action) -> Action:
         if action.state == actions.UNDOING:
             return action
-        return self.hv.store.move_action(
-            action, actions.UNDOING, None, "", self.hv.actor, self._now
+        return self.hv.store.write(
+            actions_sql.move, action, actions.UNDOING, None, "", self.hv.actor, self._now
         )
 
     def _cancel_task(self, action: Action) -> Outcome:
         receipt = f"undone #{action.number}: {wording(action.kind, action.data)}"
         try:
-            done = self.hv.store.undo_task(action, receipt, self.hv.actor, self._now)
+            done = self.hv.store.write(
+                actions_sql.cancel_task, action, receipt, self.hv.actor, self._now
+            )
         except WrongState as error:
             return self._not_undone(action, str(error))
         return self._told(done, "")
 
     def _not_undone(self, action: Action, reason: str) -> Outcome:
-        moved = self.hv.store.move_action(
-            action, actions.APPLIED, f"not undone: {reason}", "", self.hv.actor, self._now
+        moved = self.hv.store.write(
+            actions_sql.move,
+            action,
+            actions.APPLIED,
+            f"not undone: {reason}",
+            "",
+            self.hv.actor,
+            self._now,
         )
         return self._told(moved, reason)
 
     def rehearse(self) -> Undone:
         """What `undo` would do, without doing it: each step on top of those before it."""
-        rows = self.hv.store.actions(self.batch.id)
+        rows = self.hv.store.read(actions_sql.every, self.batch.id)
         seen: dict[str, str | None] = {}
         outcomes = []
         for each in reversed(rows):
@@ -339,8 +365,8 @@ class _Work:
     def _end(self, action: Action, state: str, problem: str, verb: str, text: str = "") -> Outcome:
         what = text or wording(action.kind, action.data)
         receipt = f"{verb} #{action.number}: {what}" + (f": {problem}" if problem else "")
-        moved = self.hv.store.move_action(
-            action, state, problem or None, receipt, self.hv.actor, self._now
+        moved = self.hv.store.write(
+            actions_sql.move, action, state, problem or None, receipt, self.hv.actor, self._now
         )
         return self._told(moved, problem)
 

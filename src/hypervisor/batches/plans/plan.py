@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.batches.plans import action as actions
 from hypervisor.batches.plans.action import Step, visible
+from hypervisor.batches.sql import actions as actions_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.add import check_task
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, NewTask
 
 if TYPE_CHECKING:
@@ -57,8 +59,8 @@ class Plan(NamedTuple):
 
 def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
     """Show what the done tasks of a batch propose: what would be done, with diffs, and what not."""
-    meant = hv.store.batch(validate.text("the batch", batch))
-    rows = hv.store.actions(meant.id)
+    meant = hv.store.read(queries.batch, validate.text("the batch", batch))
+    rows = hv.store.read(actions_sql.every, meant.id)
     settled = {row.data["print"] for row in rows if row.state in actions.SETTLED}
     root = root_of(meant)
     draft = _Draft(files_of(hv, meant, root) if root else None, diffs)
@@ -76,14 +78,14 @@ def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
         _counts([each.kind for each in to_do]),
         _counts([each.category for each in to_do]),
         _counts([row.state for row in rows]),
-        hv.store.held_back(meant.id),
+        hv.store.read(actions_sql.held_back, meant.id),
     )
 
 
 def proposals(hv: Context, batch: Batch) -> Iterator[tuple[str, str, int, object]]:
     """All proposals that may have a say: task, category, place in its result, what it says."""
     after = ""
-    while page := hv.store.proposing(batch.id, after, PAGE):
+    while page := hv.store.read(actions_sql.proposing, batch.id, after, PAGE):
         for task, _, result in page:
             for index, (category, proposal) in enumerate(actions.proposals_of(result)):
                 yield task, category, index, proposal
@@ -96,7 +98,7 @@ def whereabouts(hv: Context, batch: Batch) -> dict[str, str | None]:
 
     now: dict[str, str | None] = {}
     first: dict[str, str] = {}  # what a file was called before any plan
-    for row in hv.store.actions(batch.id):
+    for row in hv.store.read(actions_sql.every, batch.id):
         step = row.data.get("step")
         if row.state not in (actions.APPLIED, actions.UNDOING) or step is None:
             continue

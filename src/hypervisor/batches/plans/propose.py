@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypervisor.batches.plans import action as actions
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import DEFAULT_LEASE, parse_token
+from hypervisor.queue.sql import proposals
 
 
 def propose(hv: Context, token: str, proposal: object, now: int | None = None) -> int:
@@ -12,9 +13,13 @@ def propose(hv: Context, token: str, proposal: object, now: int | None = None) -
 
     Returns how many the claim has proposed."""
     claim = parse_token(token)
-    return hv.store.propose(claim, actions.checked(proposal), DEFAULT_LEASE, now)
+    return hv.store.write(
+        proposals.add, claim, actions.checked(proposal), hv.at(now) + DEFAULT_LEASE
+    )
 
 
 def forget_proposals(hv: Context, token: str) -> None:
     """Drop the proposals of a claim that has ended without a result."""
-    hv.store.forget_proposals(parse_token(token))
+    claim = parse_token(token)
+    if hv.store.read(proposals.of_claim, claim):
+        hv.store.write_unsynced(proposals.forget, claim)

@@ -13,7 +13,6 @@ from hypervisor.batches.plans.action import APPLIED, PLANNED, UNDONE, Action, Pl
 from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.queue import lifecycle
 from hypervisor.queue.sql import event_log, insert, receipts, steer
-from hypervisor.queue.sql.lanes import LaneBook
 from hypervisor.queue.task import NewTask
 from hypervisor.store.database import Row, Session
 
@@ -114,7 +113,6 @@ def move(
 
 def add_task(
     session: Session,
-    book: LaneBook,
     action: Action,
     new: NewTask,
     receipt: str,
@@ -124,19 +122,17 @@ def add_task(
     """Add the task that an action asks for and say that it was applied."""
     session.lock("keys")  # before any row is locked, as in a claim
     _still(session, action)
-    added = insert.add(session, book, [new], None, actor, now)
+    added = insert.add(session, [new], None, actor, now)
     if added.ids:
         task, is_ours = added.ids[0], True
     else:
-        task, is_ours = _take_over(session, book, action, added.duplicates[0].task, actor, now)
+        task, is_ours = _take_over(session, action, added.duplicates[0].task, actor, now)
     said = receipt if is_ours else f"{receipt}, which was there already"
     made = action._replace(data={**action.data, "made": task, "is_ours": is_ours})
     return move(session, made, APPLIED, None, f"{said}: {task}", actor, now)
 
 
-def cancel_task(
-    session: Session, book: LaneBook, action: Action, receipt: str, actor: str, now: int
-) -> Action:
+def cancel_task(session: Session, action: Action, receipt: str, actor: str, now: int) -> Action:
     """Cancel the task that an action has made, unless somebody has begun with it."""
     session.lock("keys")
     _still(session, action)
@@ -146,12 +142,12 @@ def cancel_task(
         state, attempts, _ = found[0]
         if attempts or state not in (lifecycle.INBOX, lifecycle.WAITING, lifecycle.ACTIVE):
             raise WrongState(f"the task {task} was started and is {state}")
-        steer.cancel(session, book, task, "the plan was undone", actor, now)
+        steer.cancel(session, task, "the plan was undone", actor, now)
     return move(session, action, UNDONE, None, f"{receipt}: {task}", actor, now)
 
 
 def _take_over(
-    session: Session, book: LaneBook, action: Action, task: str, actor: str, now: int
+    session: Session, action: Action, task: str, actor: str, now: int
 ) -> tuple[str, bool]:
     """A task with that key is there: ours again if a plan of this batch made it and it was
     cancelled when that was undone; else somebody's that we leave alone."""
@@ -160,7 +156,7 @@ def _take_over(
     ours = isinstance(made_by, dict) and made_by.get("plan") == action.batch
     if not ours or state != lifecycle.CANCELLED:
         return task, False
-    steer.requeue(session, book, task, "reopen", "planned again", actor, now)
+    steer.requeue(session, task, "reopen", "planned again", actor, now)
     return task, True
 
 

@@ -13,10 +13,9 @@ from hypervisor.batches.chunk import FREE, HELD, OPEN, UNFINISHED, Chunk, first_
 from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.queue import lifecycle
 from hypervisor.queue.result import corrected
-from hypervisor.queue.sql import event_log, holds, readiness, receipts, steer
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql import event_log, holds, queries, readiness, receipts, steer
 from hypervisor.queue.sql.settlement import SET_RESULT
-from hypervisor.queue.task import Json
+from hypervisor.queue.task import Json, Task
 from hypervisor.store.database import Session
 
 ALL = """
@@ -71,7 +70,11 @@ def every(session: Session, batch: str) -> list[Chunk]:
     ]
 
 
-def tasks(session: Session, batch: str, number: int) -> list[str]:
+def chunk_tasks(session: Session, batch: str, number: int) -> list[Task]:
+    return queries.tasks(session, _task_ids(session, batch, number))
+
+
+def _task_ids(session: Session, batch: str, number: int) -> list[str]:
     return [row[0] for row in session.rows(TASKS, (batch, number))]
 
 
@@ -93,7 +96,6 @@ def amend(session: Session, task: str, changes: dict[str, Any], actor: str, now:
 
 def decide(
     session: Session,
-    book: LaneBook,
     batch: str,
     number: int,
     decision: str,
@@ -119,14 +121,13 @@ def decide(
     held = [each.number for each in every(session, batch) if each.state == HELD]
     further = (held if in_advance else held[:1]) if chunk.state == OPEN else []
     how = (FREE, f"freed with chunk {number}", actor) if in_advance else (OPEN, None, None)
-    opened = [other for other in further if _open(session, book, batch, other, how, now)]
+    opened = [other for other in further if _open(session, batch, other, how, now)]
     _tell(session, chunk, decision, note, actor, now, {"opened": opened, "all": in_advance})
     return opened
 
 
 def retry(
     session: Session,
-    book: LaneBook,
     batch: str,
     number: int,
     wanted: Sequence[str],
@@ -140,11 +141,11 @@ def retry(
     chunk = _find(session, batch, number)
     if chunk.state == HELD:
         raise WrongState(f"chunk {number} has not run yet. Nothing was changed.")
-    own = set(tasks(session, batch, number))
+    own = set(_task_ids(session, batch, number))
     again = [task for task in wanted if task in own and _is_over(session, task)]
     for task in again:
         _leave_note(session, task, note)
-        steer.requeue(session, book, task, "reopen", note, actor, now)
+        steer.requeue(session, task, "reopen", note, actor, now)
     session.run(REOPEN, (note or None, actor, batch, number))
     _tell(session, chunk, "retry", note, actor, now, {"tasks": len(again)})
     return len(again)
@@ -163,7 +164,6 @@ def _leave_note(session: Session, task: str, note: str) -> None:
 
 def _open(
     session: Session,
-    book: LaneBook,
     batch: str,
     number: int,
     how: tuple[str, str | None, str | None],
@@ -172,7 +172,7 @@ def _open(
     if not session.rows(LET_RUN, (*how, batch, number)):
         return False
     freed = sorted(row[0] for row in session.rows(LET_GO, (batch, number)))
-    readiness.promote(session, book, freed, now)
+    readiness.promote(session, freed, now)
     return True
 
 

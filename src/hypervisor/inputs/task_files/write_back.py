@@ -12,12 +12,15 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hypervisor.batches.sql import report as report_sql
 from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, StoreError
 from hypervisor.inputs.items import item_of
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import ACTIVE, IN_PROGRESS, WAITING
 from hypervisor.queue.receipt import Receipt
 from hypervisor.queue.result import NOTHING, Edit, edit_in, text_of
+from hypervisor.queue.sql import event_log, queries
+from hypervisor.queue.sql import receipts as receipts_sql
 from hypervisor.queue.task import Task
 from hypervisor.runs.spec import RunSpec, spec_from
 
@@ -53,8 +56,11 @@ def write_back_all(hv: Context, tasks: Sequence[str], spec: RunSpec) -> None:
     if files is None or spec.write_back == "none":
         return
     with suppress(StoreError):  # the files are behind until somebody comes by again
-        receipts = hv.store.receipts_of_tasks(tasks)
-        due = [_due(hv, spec, each, receipts[each.id], True) for each in hv.store.tasks(tasks)]
+        receipts = hv.store.read(receipts_sql.of_tasks, tasks)
+        due = [
+            _due(hv, spec, each, receipts[each.id], True)
+            for each in hv.store.read(queries.tasks, tasks)
+        ]
         changes: list[Due] = []
         for each in due:
             if each is None:
@@ -86,10 +92,10 @@ def unwritten(hv: Context, batch: str, since: int = 0) -> list[Unwritten]:
     spec = _spec_of(hv, batch)
     if files is None or spec is None or spec.write_back == "none":
         return []
-    noted = hv.store.noted("file", batch, since)
+    noted = hv.store.read(report_sql.noted, "file", batch, since)
     found: list[Unwritten] = []
-    for task in hv.store.tasks(list(noted)):
-        due = _due(hv, spec, task, hv.store.receipts_of_task(task.id), edits=True)
+    for task in hv.store.read(queries.tasks, list(noted)):
+        due = _due(hv, spec, task, hv.store.read(receipts_sql.of_task, task.id), edits=True)
         if due is not None and _is_behind(files, due):
             reason = str((noted[task.id] or {}).get("said", "")).removeprefix(UNWRITTEN)
             found.append(Unwritten(task.id, due.path, reason))
@@ -109,11 +115,11 @@ def _is_behind(files: TaskFiles, due: Due) -> bool:
 
 def _write_back(hv: Context, task: str, spec: RunSpec | None, edits: bool) -> bool:
     files = hv.task_files if hv.is_equipped else None
-    found = hv.store.task(task)
+    found = hv.store.read(queries.task, task)
     spec = spec or _spec(hv, found)
     if files is None or spec is None or spec.write_back == "none":
         return False
-    due = _due(hv, spec, found, hv.store.receipts_of_task(task), edits)
+    due = _due(hv, spec, found, hv.store.read(receipts_sql.of_task, task), edits)
     if due is None:
         return False
     try:
@@ -142,7 +148,9 @@ def _due(
 
 def _tell(hv: Context, task: Task, error: Exception) -> None:
     said = f"{UNWRITTEN}{error}"[:500]
-    hv.store.note("file", {"said": said}, hv.actor, task.id, task.batch)
+    hv.store.write_unsynced(
+        event_log.note, "file", {"said": said}, hv.actor, hv.now(), task=task.id, batch=task.batch
+    )
 
 
 def _edited(
@@ -174,13 +182,13 @@ def file_problems(hv: Context, batch: str) -> list[str]:
     from hypervisor.inputs.task_files.receipts_section import receipt_problems
 
     by_task: dict[str, list[Receipt]] = {}
-    for receipt in hv.store.receipts_of_chain(batch):
+    for receipt in hv.store.read(receipts_sql.chain_receipts, batch):
         by_task.setdefault(receipt.task, []).append(receipt)
     found: list[str] = []
     others: list[Receipt] = []
     for task, receipts in by_task.items():
         if task:
-            path = _path(hv, spec, hv.store.task(task))
+            path = _path(hv, spec, hv.store.read(queries.task, task))
             if path is None:
                 continue
             try:
@@ -196,12 +204,12 @@ def file_problems(hv: Context, batch: str) -> list[str]:
 
 
 def _other_receipts(hv: Context, batch: str) -> list[Receipt]:
-    chains = [report.chain for report in hv.store.check_receipts(None)]
+    chains = [report.chain for report in hv.store.read(receipts_sql.check, None)]
     return [
         receipt
         for chain in chains
         if chain != batch
-        for receipt in hv.store.receipts_of_chain(chain)
+        for receipt in hv.store.read(receipts_sql.chain_receipts, chain)
     ]
 
 
@@ -237,7 +245,7 @@ def _path(hv: Context, spec: RunSpec, task: Task) -> str | None:
         return path
     from hypervisor.batches.plans.plan import whereabouts
 
-    return whereabouts(hv, hv.store.batch(task.batch)).get(path, path)
+    return whereabouts(hv, hv.store.read(queries.batch, task.batch)).get(path, path)
 
 
 def _spec(hv: Context, task: Task) -> RunSpec | None:
@@ -246,6 +254,6 @@ def _spec(hv: Context, task: Task) -> RunSpec | None:
 
 def _spec_of(hv: Context, batch: str) -> RunSpec | None:
     try:
-        return spec_from(hv.store.batch(batch).spec)
+        return spec_from(hv.store.read(queries.batch, batch).spec)
     except (InvalidInput, NotFound):  # nothing runs it
         return None

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from hypervisor.queue.lease import Lease, Token
 from hypervisor.queue.sql import queries
-from hypervisor.queue.sql.lanes import LaneBook
 from hypervisor.store.database import Session
 
 ADD = "INSERT INTO agent_claims (worker, task, attempt) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -35,10 +34,10 @@ def add(session: Session, worker: str, tokens: Sequence[Token]) -> None:
     session.run_many(ADD, [(worker, token.task, token.attempt) for token in tokens])
 
 
-def live(session: Session, book: LaneBook, worker: str) -> list[Lease]:
+def live(session: Session, worker: str) -> list[Lease]:
     """The live claims of a worker, in the order of their tasks' ids."""
     rows = session.rows(LIVE, (worker,))
-    found = queries.tasks(session, book, [row[0] for row in rows]) if rows else []
+    found = queries.tasks(session, [row[0] for row in rows]) if rows else []
     return [
         Lease(str(Token(*row[:3])), row[3], task) for row, task in zip(rows, found, strict=True)
     ]

@@ -7,9 +7,10 @@ from hypervisor.core.errors import LeaseLost, NotFound
 from hypervisor.queue.lane import Lane, may_claim
 from hypervisor.queue.lease import ClaimRequest, Holder, Lease, Token, Worker
 from hypervisor.queue.sql import event_log, exclusive_keys, queries
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.sql.queries import ATTEMPT, RANK, YOUNGEST_LANE
 from hypervisor.store.database import Row, Session, chunks, marks, pad
+from hypervisor.store.settings import set_setting
 
 LOOKS = 100
 MOST_TRIED = 16
@@ -80,35 +81,34 @@ class Claimed(NamedTuple):
     row: Row
 
 
-def claim(
-    session: Session, book: LaneBook, request: ClaimRequest, nonces: list[str], now: int
-) -> list[Claimed]:
+def claim(session: Session, request: ClaimRequest, nonces: list[str], now: int) -> list[Claimed]:
     """Take up to `limit` tasks under a lease, best first, with these nonces in their tokens."""
+    book = lane_book(session)
     for _ in range(LOOKS):
-        lanes = _lanes_for(session, book, request)
+        lanes = _lanes_for(session, request)
         picked = _pick(session, lanes, request.limit)
         # A lane that we have not met may hold better tasks, or the only ones left.
         fresh = picked and picked[0][YOUNGEST_LANE] == book.latest
         if not fresh and book.refresh(session):
             continue
         if picked:
-            return _lease(session, book, picked, request, nonces, now)
-        lanes = _ready_lanes(session, book, request)
+            return _lease(session, picked, request, nonces, now)
+        lanes = _ready_lanes(session, request)
         if not lanes:
             break
-        if book.get(session, lanes[0]).keyed:
+        if get_lane(session, lanes[0]).keyed:
             session.lock("keys")
         # All that is ready is just being taken by others: wait for what they leave,
         # so that no answer is 'nothing' while there is something.
         if left := session.rows(PICK + session.wait_locked, (lanes[0], 1)):
-            return _lease(session, book, left, request, nonces, now)
+            return _lease(session, left, request, nonces, now)
     return []
 
 
 def lease(claimed: Claimed, request: ClaimRequest, now: int) -> Lease:
     """What the caller gets; made after the commit, when nobody waits for us any more."""
     until = now + request.lease
-    task = queries.task(claimed.lane, claimed.row)._replace(
+    task = queries.make_task(claimed.lane, claimed.row)._replace(
         state="in_progress",
         attempts=claimed.token.attempt,
         lease_until=until,
@@ -183,6 +183,16 @@ def ended_claim(session: Session, token: Token) -> str | None:
     raise NotFound(f"there is no claim {token.task}.{token.attempt} with that code.")
 
 
+def set_under_claim(session: Session, token: Token, name: str, value: str) -> bool:
+    """Set it unless the claim has ended: then another attempt says what it is."""
+    try:
+        held(session, token)
+    except LeaseLost:
+        return False
+    set_setting(session, name, value)
+    return True
+
+
 def unchanged(session: Session, holder: Holder) -> bool:
     """Whether the claim is still as it was seen: same attempt, not renewed since."""
     return bool(
@@ -190,14 +200,14 @@ def unchanged(session: Session, holder: Holder) -> bool:
     )
 
 
-def _lanes_for(session: Session, book: LaneBook, request: ClaimRequest) -> list[int]:
+def _lanes_for(session: Session, request: ClaimRequest) -> list[int]:
     """The lanes worth looking at. Few known ones are simply all tried; of many, those that
     have ready tasks are found first, which also tells whether keys come into play."""
-    known = book.matching(request.wanted, request.worker.name)
-    if len(known) <= MOST_TRIED and not any(book.get(session, lane).keyed for lane in known):
+    known = lane_book(session).matching(request.wanted, request.worker.name)
+    if len(known) <= MOST_TRIED and not any(get_lane(session, lane).keyed for lane in known):
         return known
-    lanes = _ready_lanes(session, book, request)
-    if any(book.get(session, lane).keyed for lane in lanes):
+    lanes = _ready_lanes(session, request)
+    if any(get_lane(session, lane).keyed for lane in lanes):
         session.lock("keys")  # before any row is locked, as everywhere
     return lanes
 
@@ -213,28 +223,27 @@ def _pick(session: Session, lanes: list[int], limit: int) -> list[Row]:
     return best
 
 
-def _ready_lanes(session: Session, book: LaneBook, request: ClaimRequest) -> list[int]:
+def _ready_lanes(session: Session, request: ClaimRequest) -> list[int]:
     """The lanes with ready tasks for this caller, best head first, as many as could matter."""
     rows = session.rows(READY_LANES)
     for lane, _ in rows:
-        book.get(session, lane)  # meet them all first: with a new one may come a pause of others
+        get_lane(session, lane)  # meet them all first: with a new one may come a pause of others
     heads = [
         (rank, lane)
         for lane, rank in rows
-        if may_claim(book.get(session, lane), request.wanted, request.worker.name)
+        if may_claim(get_lane(session, lane), request.wanted, request.worker.name)
     ]
     return [lane for _, lane in sorted(heads)[: request.limit]]
 
 
 def _lease(
     session: Session,
-    book: LaneBook,
     picked: list[Row],
     request: ClaimRequest,
     nonces: list[str],
     now: int,
 ) -> list[Claimed]:
-    taken = _take_keys(session, book, picked, now)
+    taken = _take_keys(session, picked, now)
     worker = request.worker.id
     task_ids = [row[0] for row, _ in taken]
     claimed = [
@@ -261,16 +270,14 @@ def _lease(
     return claimed
 
 
-def _take_keys(
-    session: Session, book: LaneBook, picked: list[Row], now: int
-) -> list[tuple[Row, Lane]]:
+def _take_keys(session: Session, picked: list[Row], now: int) -> list[tuple[Row, Lane]]:
     """Leave out what another task of the same claim has just shut out."""
     taken: list[tuple[Row, Lane]] = []
     out: set[str] = set()
     for row in picked:
         if row[0] in out:
             continue
-        lane = book.get(session, row[3])
+        lane = get_lane(session, row[3])
         if lane.keyed:
             out |= exclusive_keys.take(session, row[0], now)
         taken.append((row, lane))

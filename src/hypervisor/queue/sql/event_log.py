@@ -22,6 +22,20 @@ def write(session: Session, now: int, lines: list[Line]) -> None:
     session.pending += [(now, *line) for line in lines]
 
 
+def note(
+    session: Session,
+    kind: str,
+    data: Any,
+    actor: str,
+    now: int,
+    *,
+    task: str = "",
+    batch: str = "",
+) -> None:
+    """An event that changes nothing but is worth knowing: a decision, a warning."""
+    write(session, now, [Line(kind, task, batch, None, None, actor, dump(data))])
+
+
 def take(session: Session) -> list[Row]:
     """The lines that are still to be written; whoever takes them writes them."""
     lines, session.pending = session.pending, []

@@ -1,17 +1,20 @@
-"""The plain turn: finish one task and take the next, as one statement of the database.
+"""The fast path: complete one task and claim the next, as one statement of the database.
 
 What a busy worker does all day: it completes one task that has no exclusive
-key and that nothing waits for, and takes one from lanes without keys. Each
+key and that nothing waits for, and claims one from lanes without keys. Each
 database runs this as a program of its own, made of the very statements that
-`settling` and `claiming` use: SQLite as a trigger, PostgreSQL as a function.
+`settlement` and `claims` use: SQLite as a trigger, PostgreSQL as a function.
 So SQLite's write lock is held for one statement, and PostgreSQL is asked once.
 
-A turn that is not plain after all changes nothing and is taken the general way.
+Where that does not fit after all, nothing is changed and the general way is taken.
+Bar: claim and complete at k=1, on both databases; see decision 0020.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from hypervisor.queue import lifecycle
@@ -31,7 +34,11 @@ from hypervisor.queue.sql.settlement import (
 from hypervisor.queue.task import Task
 from hypervisor.store.database import Row
 from hypervisor.store.dialect import POSTGRES_HEADS
-from hypervisor.store.migrations import INTO
+from hypervisor.store.schema import INTO
+
+if TYPE_CHECKING:
+    from hypervisor.store.postgres import PostgresDatabase
+    from hypervisor.store.sqlite import SqliteDatabase
 
 DONE = lifecycle.next_state(lifecycle.IN_PROGRESS, "complete")
 ENDED = OUTCOMES["complete"]
@@ -137,7 +144,7 @@ SQLITE_PROGRAM = (
 
 
 @lru_cache
-def sqlite_turn(lanes: int) -> str:
+def sqlite_statement(lanes: int) -> str:
     """Takes what a turn is given, that many lanes, the token, the lanes and its task again, the
     latest lane. As short as can be: it is looked up by its text while others wait."""
     best = " UNION ALL ".join([f"SELECT * FROM ({BEST})"] * lanes)
@@ -240,22 +247,33 @@ POSTGRES_NAME = f"turn_{crc32(_REST.encode()):08x}"  # each version of the progr
 POSTGRES_SIGNATURE = f"{POSTGRES_NAME}{_TAKES}"
 POSTGRES_PROGRAM = f"CREATE OR REPLACE FUNCTION {POSTGRES_NAME}{_REST}"
 _VALUES = ", ".join(f"${i}" for i in range(1, len(_PARAMETERS) + 1))
-POSTGRES_TURN = f"SELECT {POSTGRES_NAME}({_VALUES})"
+POSTGRES_STATEMENT = f"SELECT {POSTGRES_NAME}({_VALUES})"
 
 
-class Plain(NamedTuple):
-    """A turn that looks plain from here."""
+class FastPath(NamedTuple):
+    """One attempt that ends as completed and one claim that looks simple from here."""
 
     given: Row
     lanes: list[int]
     held: Token
     latest: int
 
+    def on_sqlite(self, database: SqliteDatabase) -> Row | None:
+        given, lanes, held, latest = self
+        values = (*given, *lanes, *held, *lanes, held.task, latest)
+        rows = database.run_alone(SQLITE_PROGRAM, sqlite_statement(len(lanes)), values)
+        return rows[0] if rows else None
 
-def plain(
-    book: LaneBook, verdicts: Sequence[Verdict], request: ClaimRequest, nonces: list[str], now: int
-) -> Plain | None:
-    """The turn, if it can be plain: one completed, one wanted, and no keys in sight."""
+    def on_postgres(self, database: PostgresDatabase) -> Row | None:
+        from hypervisor.queue.sql import postgres_fast_path
+
+        return postgres_fast_path.run(database, self)
+
+
+def fast_path(
+    book: LaneBook, verdicts: Sequence[Verdict], request: ClaimRequest, nonce: str, now: int
+) -> FastPath | None:
+    """The fast path, if it may fit: one completed, one wanted, and no keys in sight."""
     if len(verdicts) != 1 or request.limit != 1:
         return None
     token, event, result, _, _, _, usage, receipts, proposals = verdicts[0]
@@ -263,24 +281,18 @@ def plain(
     lanes = book.unkeyed(request.wanted, worker.name)
     if event != "complete" or receipts or proposals or not 0 < len(lanes) <= MOST_TRIED:
         return None
-    given = (
-        now,
-        event_log.dump(result),
-        *(usage or UNKNOWN),
-        worker.id,
-        nonces[0],
-        now + request.lease,
-    )
-    return Plain(given, lanes, token, book.latest)
+    until = now + request.lease
+    given = (now, event_log.dump(result), *(usage or UNKNOWN), worker.id, nonce, until)
+    return FastPath(given, lanes, token, book.latest)
 
 
-def outcome(book: LaneBook, turn: Plain, row: Row) -> tuple[list[Settled], list[Lease]]:
-    """What a turn that was taken has brought: the end of an attempt, and maybe the next task."""
-    ended = [Settled(str(turn.held), turn.held.task, DONE, ENDED, repeated=False)]
+def outcome(book: LaneBook, path: FastPath, row: Row) -> tuple[list[Settled], list[Lease]]:
+    """What it has changed: the end of an attempt, and maybe the next task."""
+    ended = [Settled(str(path.held), path.held.task, DONE, ENDED, repeated=False)]
     if row[0] is None:
         return ended, []
     task, title, lane, key, body, data, retries, number, failures, crashes, result, created = row
-    now, *_, nonce, until = turn.given
+    now, *_, nonce, until = path.given
     of = book.known(lane)
     # What is active waits for nothing: neither for a time nor for other tasks.
     taken = Task(

@@ -9,7 +9,7 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.lane import Lane
 from hypervisor.queue.priority import rank
 from hypervisor.queue.sql import dependencies, event_log, holds, queries, readiness
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.lanes import lane_book
 from hypervisor.queue.task import Added, Batch, Duplicate, NewTask
 from hypervisor.store.database import Session, chunks, marks, pad
 
@@ -58,7 +58,6 @@ def batch_named(session: Session, name: str, now: int) -> Batch:
 
 def add(
     session: Session,
-    book: LaneBook,
     new: Sequence[NewTask],
     batch_name: str | None,
     actor: str,
@@ -71,7 +70,7 @@ def add(
     fresh, duplicates, by_key = _sorted_out(session, batch, new, now)
     planned = _plan(session, batch, fresh, _links(session, batch, fresh, by_key))
     if planned:
-        _insert(session, book, planned, batch, actor, now)
+        _insert(session, planned, batch, actor, now)
     return Added(tuple(p.id for p in planned), tuple(duplicates))
 
 
@@ -189,10 +188,8 @@ def _refuse_cycle(graph: dict[str, list[str]], names: dict[str, str]) -> None:
             raise DependencyCycle([names[task] for task in error.args[1]]) from None
 
 
-def _insert(
-    session: Session, book: LaneBook, planned: list[_Planned], batch: str, actor: str, now: int
-) -> None:
-    book.ensure(session, {p.lane for p in planned})
+def _insert(session: Session, planned: list[_Planned], batch: str, actor: str, now: int) -> None:
+    lane_book(session).ensure(session, {p.lane for p in planned})
     lane_ids = {lane: lane.id for lane in {p.lane for p in planned}}
     held = holds.held_among(session, batch, {p.new.chunk for p in planned})
     holds.undecide(session, batch, {p.new.chunk for p in planned} - held)
@@ -234,7 +231,7 @@ def _insert(
             for key in p.new.exclusive
         ],
     )
-    readiness.promote(session, book, [p.id for p in planned if p.lane.keyed], now)
+    readiness.promote(session, [p.id for p in planned if p.lane.keyed], now)
 
 
 def _first_state(p: _Planned, held: bool, now: int) -> str:

@@ -31,10 +31,10 @@ class LaneBook:
     """Finds lanes by id or filter, reading the table only for those it has not met."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.rolled_back()
 
-    def forget(self) -> None:
-        """Start over: a transaction was rolled back that may have shown us its own lanes."""
+    def rolled_back(self) -> None:
+        """Start over: the transaction may have shown us lanes that no longer exist."""
         self.latest = 0
         self._known: dict[int, Lane] = {}
         self._matching: dict[tuple[ClaimFilter, str], list[int]] = {}
@@ -114,6 +114,15 @@ class LaneBook:
                 if lane.paused != _is_paused(lane, pauses)
             ],
         )
+
+
+def lane_book(session: Session) -> LaneBook:
+    """The lanes that this process has met."""
+    return session.memories.of(LaneBook)
+
+
+def get_lane(session: Session, lane_id: int) -> Lane:
+    return session.memories.of(LaneBook).get(session, lane_id)
 
 
 def _lane(

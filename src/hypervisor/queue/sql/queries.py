@@ -12,9 +12,11 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.event import Event
 from hypervisor.queue.lane import Lane
 from hypervisor.queue.sql import event_log
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.lanes import get_lane
 from hypervisor.queue.task import Attempt, Batch, Stats, Task, TaskDetail, TaskFilter
-from hypervisor.store.database import Row, Session, chunks, marks, pad
+from hypervisor.store.database import Database, Row, Session, chunks, marks, pad
+
+PACE_WINDOW = 300_000
 
 ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 TASK_COLUMNS = """
@@ -51,10 +53,10 @@ GROUP BY kind
 """
 
 
-def tasks(session: Session, book: LaneBook, ids: Sequence[str]) -> list[Task]:
+def tasks(session: Session, ids: Sequence[str]) -> list[Task]:
     """Whole tasks by id, in the order of their ids."""
     return [
-        task(book.get(session, row[3]), row)
+        make_task(get_lane(session, row[3]), row)
         for some in chunks(ids)
         for row in session.rows(
             TASK + f"WHERE t.id IN ({marks(len(some))}) ORDER BY t.id", pad(some)
@@ -62,10 +64,14 @@ def tasks(session: Session, book: LaneBook, ids: Sequence[str]) -> list[Task]:
     ]
 
 
-def detail(session: Session, book: LaneBook, task_id: str) -> TaskDetail:
+def task(session: Session, task_id: str) -> Task:
+    return tasks(session, [task_id])[0]
+
+
+def detail(session: Session, task_id: str) -> TaskDetail:
     needs = session.rows(NEEDS, (task_id,))
     return TaskDetail(
-        tasks(session, book, [task_id])[0],
+        task(session, task_id),
         tuple(row[0] for row in session.rows(KEYS, (task_id,))),
         tuple(row[0] for row in needs),
         tuple(row[0] for row in needs if row[1] != lifecycle.DONE),
@@ -74,7 +80,7 @@ def detail(session: Session, book: LaneBook, task_id: str) -> TaskDetail:
 
 
 def list_tasks(
-    session: Session, book: LaneBook, wanted: TaskFilter, limit: int, before: str | None
+    session: Session, wanted: TaskFilter, limit: int, before: str | None = None
 ) -> list[Task]:
     """Newest first; `before` is the last id of the page before."""
     tests, values = _conditions(wanted)
@@ -83,7 +89,9 @@ def list_tasks(
         values.append(before)
     where = "WHERE " + " AND ".join(tests) if tests else ""
     sql = TASK + f"JOIN lanes l ON l.id = t.lane {where} ORDER BY t.id DESC LIMIT ?"
-    return [task(book.get(session, row[3]), row) for row in session.rows(sql, [*values, limit])]
+    return [
+        make_task(get_lane(session, row[3]), row) for row in session.rows(sql, [*values, limit])
+    ]
 
 
 def resolve(session: Session, text: str) -> str:
@@ -124,7 +132,13 @@ def make_batch(row: Row) -> Batch:
     return Batch(row[0], row[1], row[2], event_log.load(row[3]))
 
 
-def stats(session: Session, batch_id: str | None, now: int, window: int, pace: bool) -> Stats:
+def stats(
+    session: Session,
+    batch_id: str | None,
+    now: int,
+    pace: bool = True,
+    window: int = PACE_WINDOW,
+) -> Stats:
     """Counts; with the pace, which costs as much as there were events in the window."""
     states = dict.fromkeys(lifecycle.STATES, 0)
     types: dict[str, dict[str, int]] = {}
@@ -161,13 +175,18 @@ def _pace(session: Session, batch_id: str | None, now: int, window: int) -> dict
     return {kind: count * 60_000 / window for kind, count in rows}
 
 
-def event(row: Row) -> Event:
+def events(store: Database, since: int, limit: int) -> list[Event]:
+    """Events numbered above `since`, in order."""
+    return [_event(row) for row in store.event_rows(since, limit)]
+
+
+def _event(row: Row) -> Event:
     if not (isinstance(row[1], int) and isinstance(row[2], str)):
         raise event_log.damaged(f"event {row[0]} has values of the wrong type")
     return Event._make((*row[:8], event_log.load(row[8])))
 
 
-def task(lane: Lane, row: Row) -> Task:
+def make_task(lane: Lane, row: Row) -> Task:
     """The task behind a row of TASK."""
     return Task(
         row[0],

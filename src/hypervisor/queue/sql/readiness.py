@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hypervisor.queue.sql import event_log, exclusive_keys
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.lanes import get_lane
 from hypervisor.store.database import Session, chunks, marks, pad
 
 UNHINDERED = """
@@ -43,12 +43,12 @@ SELECT 1 FROM tasks WHERE state = 'waiting' AND start_at IS NOT NULL AND start_a
 SWEEP_LIMIT = 1000
 
 
-def promote(session: Session, book: LaneBook, tasks: Sequence[str], now: int) -> None:
+def promote(session: Session, tasks: Sequence[str], now: int) -> None:
     """Turn those waiting tasks active that nothing hinders any more."""
     for some in chunks(tasks):
         rows = session.rows(UNHINDERED.format(marks(len(some))), pad(some))
-        keyed = [task for task, lane, _ in rows if book.get(session, lane).keyed]
-        plain = [(task, batch) for task, lane, batch in rows if not book.get(session, lane).keyed]
+        keyed = [task for task, lane, _ in rows if get_lane(session, lane).keyed]
+        plain = [(task, batch) for task, lane, batch in rows if not get_lane(session, lane).keyed]
         if plain:
             ids = [task for task, _ in plain]
             session.run(ACTIVATE.format(marks(len(ids))), [now, *pad(ids)])
@@ -61,28 +61,28 @@ def promote(session: Session, book: LaneBook, tasks: Sequence[str], now: int) ->
             exclusive_keys.reserve(session, task, now)
 
 
-def dependency_done(session: Session, book: LaneBook, done: Sequence[str], now: int) -> None:
+def dependency_done(session: Session, done: Sequence[str], now: int) -> None:
     """Count these finished tasks off their dependents and promote what that frees."""
     in_done = marks(len(done))
     dependents = [r[0] for r in session.rows(DEPENDENTS.format(in_done), pad(done))]
     for some in chunks(dependents):
         _lock(session, some)
         session.run(COUNT_DOWN.format(in_done, marks(len(some))), [*pad(done), *pad(some)])
-        promote(session, book, some, now)
+        promote(session, some, now)
 
 
-def dependency_reopened(session: Session, book: LaneBook, needed: str, now: int) -> None:
+def dependency_reopened(session: Session, needed: str, now: int) -> None:
     """A finished task is open again: its dependents that have not started wait for it."""
     dependents = [r[0] for r in session.rows(DEPENDENTS.format("?"), (needed,))]
     for some in chunks(dependents):
         _lock(session, some)
         # First, or a key that `hold` frees would go to one of them that must wait as well.
         session.run(LEAVE_LINE.format(marks(len(some))), pad(some))
-        hold(session, book, some, now)
+        hold(session, some, now)
         session.run(COUNT_UP.format(marks(len(some))), pad(some))
 
 
-def hold(session: Session, book: LaneBook, tasks: Sequence[str], now: int) -> None:
+def hold(session: Session, tasks: Sequence[str], now: int) -> None:
     """Turn those of the tasks that are active back into waiting ones."""
     rows = session.rows(ACTIVE_AMONG.format(marks(len(tasks))), pad(tasks))
     if not rows:
@@ -91,7 +91,7 @@ def hold(session: Session, book: LaneBook, tasks: Sequence[str], now: int) -> No
     freed = [
         key
         for task, lane, _ in rows
-        if book.get(session, lane).keyed
+        if get_lane(session, lane).keyed
         for key in exclusive_keys.drop(session, task)
     ]
     session.run(DEACTIVATE.format(marks(len(ids))), [now, *pad(ids)])
@@ -112,10 +112,10 @@ def any_due(session: Session, now: int) -> bool:
     return bool(session.rows(ANY_DUE, (now,)))
 
 
-def promote_due(session: Session, book: LaneBook, now: int) -> int:
+def promote_due(session: Session, now: int) -> int:
     """Promote tasks whose start time has come, a bounded number at once."""
     due = sorted(row[0] for row in session.rows(DUE, (now, SWEEP_LIMIT, now)))
-    promote(session, book, due, now)
+    promote(session, due, now)
     return len(due)
 
 

@@ -82,6 +82,10 @@ def of_chain(session: Session, chain: str) -> Iterator[Receipt]:
         last = page[-1][1]
 
 
+def chain_receipts(session: Session, chain: str) -> list[Receipt]:
+    return list(of_chain(session, chain))
+
+
 def check(session: Session, chain: str | None) -> list[ChainReport]:
     """Verify one chain, or all there are. A head that is gone is a finding, too."""
     if chain is None:

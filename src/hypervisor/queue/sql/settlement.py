@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lease import Settled, Token, Usage, Verdict
+from hypervisor.queue.lease import Holder, Settled, Token, Usage, Verdict
 from hypervisor.queue.result import with_actions
 from hypervisor.queue.retry import is_poisoned
-from hypervisor.queue.sql import event_log, exclusive_keys, proposals, readiness, receipts
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql import claims, event_log, exclusive_keys, proposals, readiness, receipts
+from hypervisor.queue.sql.lanes import get_lane
 from hypervisor.store.database import Row, Session, chunks, marks, pad
 
 ATTEMPTS = """
@@ -64,9 +64,7 @@ class _Ending(NamedTuple):
     crashes: int
 
 
-def settle(
-    session: Session, book: LaneBook, verdicts: Sequence[Verdict], now: int
-) -> list[Settled]:
+def settle(session: Session, verdicts: Sequence[Verdict], now: int) -> list[Settled]:
     """Apply verdicts, each on its own merits, and answer in their order."""
     answers: dict[int, Settled] = {}
     endings: dict[int, _Ending] = {}
@@ -82,9 +80,9 @@ def settle(
             answers[index] = _again_in_call(verdict, endings[seen[verdict.token.task]])
         else:
             seen[verdict.token.task] = index
-            endings[index] = _ending(session, book, _whole(session, verdict), row)
+            endings[index] = _ending(session, _whole(session, verdict), row)
             answers[index] = _answer(endings[index])
-    active = apply(session, book, list(endings.values()), now)
+    active = apply(session, list(endings.values()), now)
     tokens = {str(verdicts[seen[task]].token) for task in active}
     return [
         answer._replace(state=lifecycle.ACTIVE)
@@ -96,7 +94,6 @@ def settle(
 
 def end_without_token(
     session: Session,
-    book: LaneBook,
     task: str,
     attempt: int,
     event: str,
@@ -108,13 +105,22 @@ def end_without_token(
     for row in _locked(session, [task]):
         if row[1] == attempt and row[3] is None:
             verdict = Verdict(Token(task, attempt, row[2]), event, reason=reason)
-            ending = _ending(session, book, verdict, row)
-            apply(session, book, [ending._replace(actor=actor or ending.actor)], now)
+            ending = _ending(session, verdict, row)
+            apply(session, [ending._replace(actor=actor or ending.actor)], now)
             return True
     return False
 
 
-def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) -> set[str]:
+def reclaim(session: Session, holder: Holder, reason: str, now: int, started: bool = True) -> bool:
+    """Put a dead worker's task back. False if the claim has ended or been renewed meanwhile.
+    An attempt that had not even `started` costs the task nothing."""
+    if not claims.unchanged(session, holder):
+        return False
+    event = "crash" if started else "release"
+    return end_without_token(session, holder.task, holder.attempt, event, reason, now)
+
+
+def apply(session: Session, endings: list[_Ending], now: int) -> set[str]:
     """Write the endings down. Returns the waiting tasks that could become active at once."""
     if not endings:
         return set()
@@ -138,7 +144,7 @@ def apply(session: Session, book: LaneBook, endings: list[_Ending], now: int) ->
     requeued = _requeue_keyed(session, endings, now)
     done = [task for task in needed if needed[task] == lifecycle.DONE]
     for some in chunks(done):
-        readiness.dependency_done(session, book, some, now)
+        readiness.dependency_done(session, some, now)
     return requeued
 
 
@@ -183,8 +189,8 @@ def _whole(session: Session, verdict: Verdict) -> Verdict:
     return verdict._replace(result=with_actions(verdict.result, proposed))
 
 
-def _ending(session: Session, book: LaneBook, verdict: Verdict, row: Any) -> _Ending:
-    lane = book.get(session, row[8])
+def _ending(session: Session, verdict: Verdict, row: Any) -> _Ending:
+    lane = get_lane(session, row[8])
     event, failures, crashes = verdict.event, row[9], row[10]
     if event in ("fail", "back_off"):
         failures += 1

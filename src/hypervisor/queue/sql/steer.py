@@ -17,7 +17,7 @@ from hypervisor.queue.sql import (
     readiness,
     settlement,
 )
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.task import Changes
 from hypervisor.store.database import Row, Session
 
@@ -39,14 +39,15 @@ SET_START = "UPDATE tasks SET start_at = ? WHERE id = ?"
 MOVING = ("type", "priority", "branch", "assignee", "requires", "after", "start_at")
 
 
-def cancel(session: Session, book: LaneBook, task: str, reason: str, actor: str, now: int) -> str:
+def cancel(session: Session, task: str, reason: str, actor: str, now: int) -> str:
+    session.lock("keys")  # before any row is locked, as in a claim
     row = _find(session, task)
     before = row[0]
     lifecycle.next_state(before, "cancel", task)
     if before == lifecycle.IN_PROGRESS:
-        settlement.end_without_token(session, book, task, row[3], "cancel", reason, now, actor)
+        settlement.end_without_token(session, task, row[3], "cancel", reason, now, actor)
     else:
-        freed = _leave_queue(session, book, task, row)
+        freed = _leave_queue(session, task, row)
         session.run(CANCEL, (reason, now, task))
         _log(session, task, "cancel", lifecycle.CANCELLED, row[2], reason, actor, now)
         exclusive_keys.offer(session, freed, now)
@@ -55,7 +56,6 @@ def cancel(session: Session, book: LaneBook, task: str, reason: str, actor: str,
 
 def requeue(
     session: Session,
-    book: LaneBook,
     task: str,
     event: str,
     reason: str,
@@ -65,6 +65,7 @@ def requeue(
 ) -> str:
     """Put a task (back) into the queue with a clean slate: `reopen` or `accept`; if `attempts`
     are given, only while it has had no more than these."""
+    session.lock("keys")
     row = _find(session, task)
     before = row[0]
     if attempts is not None and row[3] != attempts:
@@ -74,38 +75,36 @@ def requeue(
         )
     lifecycle.next_state(before, event, task)
     start_at = None if event == "reopen" else readiness.if_later(row[5], now)
-    keyed = book.get(session, row[1]).keyed
+    keyed = get_lane(session, row[1]).keyed
     after = lifecycle.queue_state(row[4], start_at, keyed, bool(row[6]))
     session.run(ENQUEUE, (after, start_at, now, task))
     if event == "reopen":
         holds.undecide(session, row[2], [row[7]])
     _log(session, task, event, after, row[2], reason, actor, now)
     if before == lifecycle.DONE:
-        readiness.dependency_reopened(session, book, task, now)
-    readiness.promote(session, book, [task], now)
+        readiness.dependency_reopened(session, task, now)
+    readiness.promote(session, [task], now)
     return str(_find(session, task)[0])
 
 
-def take_back(
-    session: Session, book: LaneBook, task: str, reason: str, actor: str, now: int
-) -> str:
+def revoke_claim(session: Session, task: str, reason: str, actor: str, now: int) -> str:
     """End a claim on a person's word: the task goes back into the queue unharmed."""
+    session.lock("keys")
     row = _find(session, task)
     lifecycle.next_state(row[0], "release", task)
-    settlement.end_without_token(session, book, task, row[3], "release", reason, now, actor)
+    settlement.end_without_token(session, task, row[3], "release", reason, now, actor)
     return str(_find(session, task)[0])
 
 
-def update(
-    session: Session, book: LaneBook, task: str, changes: Changes, actor: str, now: int
-) -> str:
+def update(session: Session, task: str, changes: Changes, actor: str, now: int) -> str:
+    session.lock("keys")
     row = _find(session, task)
     moves = any(getattr(changes, name) is not None for name in MOVING)
     requeue = moves and row[0] in (lifecycle.WAITING, lifecycle.ACTIVE)
     if requeue:
-        readiness.hold(session, book, [task], now)
+        readiness.hold(session, [task], now)
     _change_details(session, task, changes)
-    _change_lane(session, book, task, row[1], changes, now)
+    _change_lane(session, task, row[1], changes, now)
     if changes.after is not None:
         _refuse_if_started(task, row[0])
         dependencies.replace(session, task, changes.after)
@@ -124,12 +123,12 @@ def update(
             )
         ],
     )
-    if requeue and book.get(session, row[1]).keyed:
+    if requeue and get_lane(session, row[1]).keyed:
         freed = exclusive_keys.drop(session, task)
         exclusive_keys.line_up(session, task)
         exclusive_keys.offer(session, freed, now)
     elif requeue:
-        readiness.promote(session, book, [task], now)
+        readiness.promote(session, [task], now)
     return str(_find(session, task)[0])
 
 
@@ -137,8 +136,8 @@ def _find(session: Session, task: str) -> Row:
     return session.rows(FIND + session.for_update, (task,))[0]
 
 
-def _leave_queue(session: Session, book: LaneBook, task: str, row: Row) -> Sequence[str]:
-    return exclusive_keys.drop(session, task) if book.get(session, row[1]).keyed else ()
+def _leave_queue(session: Session, task: str, row: Row) -> Sequence[str]:
+    return exclusive_keys.drop(session, task) if get_lane(session, row[1]).keyed else ()
 
 
 def _log(
@@ -176,10 +175,8 @@ def _change_details(session: Session, task: str, changes: Changes) -> None:
         session.run("UPDATE tasks SET retries = ? WHERE id = ?", (changes.retries, task))
 
 
-def _change_lane(
-    session: Session, book: LaneBook, task: str, lane_id: int, changes: Changes, now: int
-) -> None:
-    lane = book.get(session, lane_id)
+def _change_lane(session: Session, task: str, lane_id: int, changes: Changes, now: int) -> None:
+    lane = get_lane(session, lane_id)
     wanted = {
         name: value
         for name in ("type", "priority", "branch", "assignee", "requires")
@@ -187,7 +184,7 @@ def _change_lane(
     }
     moved = lane._replace(**wanted)
     if moved != lane:
-        book.ensure(session, [moved])
+        lane_book(session).ensure(session, [moved])
         place = (moved.id, rank(decode(task), moved.priority))
         session.run(RELOCATE, (*place, now, task))
         session.run(RELOCATE_KEYS, (*place, task))

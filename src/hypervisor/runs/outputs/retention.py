@@ -5,8 +5,11 @@ Homes of agents are of use while their task is unfinished, and go with it.
 
 from typing import NamedTuple
 
+from hypervisor.agents.sql import sessions
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import event_log
+from hypervisor.runs import sql
 from hypervisor.runs.spec import Output
 
 DAY = 86_400_000
@@ -46,7 +49,7 @@ def _delete(hv: Context, doomed: list[Output], homes: list[str], now: int | None
     if gone or homes:
         data = {"outputs": len(gone), "bytes": sum(output.size for output in gone)}
         more = {"homes": len(homes)} if homes else {}
-        hv.store.note("gc", {**data, **more}, hv.actor, now=now)
+        hv.store.write_unsynced(event_log.note, "gc", {**data, **more}, hv.actor, hv.at(now))
     return gone
 
 
@@ -83,7 +86,7 @@ def _finished(hv: Context, tasks: list[str]) -> set[str]:
     ended: set[str] = set()
     for start in range(0, len(tasks), LOOKED_UP):
         some = tasks[start : start + LOOKED_UP]
-        states = hv.store.states(some)
+        states = hv.store.read(sql.states, some)
         ended |= {task for task, state in states.items() if state in lifecycle.TERMINAL}
-        ended |= hv.store.settled_sessions([task for task in some if task not in states])
+        ended |= hv.store.read(sessions.settled, [task for task in some if task not in states])
     return ended

@@ -1,0 +1,2 @@
+-- PostgreSQL no longer checks the hot tables at every write.
+{unchecked}

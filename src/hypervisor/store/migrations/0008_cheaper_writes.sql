@@ -1,0 +1,2 @@
+-- Every write to `tasks` or `events` does a little less.
+{cheaper}
