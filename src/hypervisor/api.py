@@ -31,6 +31,7 @@ from hypervisor.queue import steer as _steer
 from hypervisor.queue.context import Context
 from hypervisor.runs import run as _run
 from hypervisor.runs import status as _status
+from hypervisor.runs import supervise as _supervise
 from hypervisor.runs.outputs import retention as _retention
 from hypervisor.skills import create as _skill_making
 from hypervisor.skills import skills as _skills
@@ -73,7 +74,7 @@ class Hypervisor(Context):
     brakes = _brakes.brakes
     lift_brake = _brakes.lift_brake
     report = _report.report
-    supervise = _run.supervise
+    supervise = _supervise.supervise
     status = _status.status
     attempts = _status.attempts
     summary = _run.summary
@@ -138,4 +139,4 @@ def open(store: str | os.PathLike[str] | None = None, *, relaxed: bool | None = 
     found = app.connect(
         None if store is None else os.fspath(store), relaxed=relaxed, pid=os.getpid()
     )
-    return Hypervisor(found.store, found.probe, found.actor, found.pid, found.equip)
+    return Hypervisor(found.store, found.probe, found.actor, found.pid, found.parts)

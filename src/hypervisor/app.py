@@ -1,24 +1,58 @@
-"""Finds the store, wires the rooms, starts the faces. The only module that knows all of them."""
+"""Finds the store, wires the rooms, starts the processes. The only module that knows all rooms."""
 
 from __future__ import annotations
 
 import os
 import sys
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from hypervisor.core.errors import InvalidInput, NotFound, StoreUnavailable
+from hypervisor.core.errors import InvalidInput, NotFound, StoreGone, StoreUnavailable
+from hypervisor.core.store_path import store_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from hypervisor.agents.homes import AgentHomes
+    from hypervisor.agents.programs import LocalAgents
+    from hypervisor.agents.session import AgentSession
+    from hypervisor.batches.files import BatchFiles
+    from hypervisor.batches.plans.files import ActionFiles
     from hypervisor.core.places import Places
-    from hypervisor.ports import ActionFiles, AgentAdapter
-    from hypervisor.queue.context import Context, Equipment
+    from hypervisor.inputs.task_files.files import TaskFiles
+    from hypervisor.notifications.delivery import Courier
+    from hypervisor.queue.context import Context
+    from hypervisor.queue.lease import Worker as Identity
+    from hypervisor.resources.governor import Governor
+    from hypervisor.runs.config import Settings
+    from hypervisor.runs.outputs.files import Outputs
+    from hypervisor.runs.processes.launcher import LocalLauncher
+    from hypervisor.runs.supervisor import Supervisor
     from hypervisor.store.database import Database
 
-FOLDER = ".hypervisor"
-FILE = "store.db"
+IDLE_MS = 3_000  # a supervisor in the background ends after so long with nothing to do
+WORKER_CODE = (
+    "hypervisor.runs.make_worker",
+    "hypervisor.runs.worker",
+    "hypervisor.runs.processes.runner",
+    "hypervisor.runs.processes.environment",
+    "hypervisor.resources.host",
+    "hypervisor.runs.processes.launcher",
+    "hypervisor.runs.outputs.spool",
+    "hypervisor.queue.claim",
+    "hypervisor.queue.settle",
+    "hypervisor.store.sqlite",
+)
+SUPERVISOR_CODE = (
+    "hypervisor.resources.load",
+    "hypervisor.resources.governor",
+    "hypervisor.runs.supervisor",
+    "hypervisor.runs.staffing",
+    "hypervisor.agents.pools",
+    "hypervisor.learning.learner",
+    "hypervisor.notifications.notifier",
+    "hypervisor.batches.chunk_reporter",
+    "hypervisor.batches.pipeline",
+)
 CANNOT_RUN = 69  # EX_UNAVAILABLE, as scripts/venv.sh
 NEEDS_LINUX = "Hypervisor needs Linux (pidfd, fdatasync, /proc); use a container, a VM or WSL 2"
 
@@ -42,79 +76,91 @@ def connect(
         raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
     where = store or os.environ.get("HYPERVISOR_STORE") or ""
     opened = _open_or_not(where, create, relaxed) if bare else _open(where, create, relaxed)
-    hv = Context(opened, LocalHost(), _actor(), pid, lambda: _equipment(where, opened))
-    hv.serve = lambda each_tick: _supervise(where or None, each_tick)
+    hv = Context(opened, LocalHost(), _actor(), pid, Parts(where, opened))
+    hv.make_supervisor = lambda idle_ms: make_supervisor(hv, idle_ms)
     return hv
 
 
-def main() -> None:
-    """Entry point of the command line."""
-    if sys.platform != "linux":
-        print(f"hv: {NEEDS_LINUX}", file=sys.stderr)
-        sys.exit(CANNOT_RUN)
-    try:
-        if sys.argv[1:2] == ["run"]:
-            from hypervisor import background
+class Parts:
+    """What the rooms above the queue work with, each part made when it is first used."""
 
-            background.start_ahead(sys.argv[2:])
-        from hypervisor.cli.main import run
+    def __init__(self, given: str, store: Database) -> None:
+        self._given, self._store = given, store
 
-        code = run(sys.argv[1:], connect)
-    except KeyboardInterrupt:  # before the command line could catch it
-        code = 130
-    sys.exit(code)
+    @cached_property
+    def places(self) -> Places:
+        from hypervisor.core.places import places_of
+        from hypervisor.resources.host import LocalHost
 
+        where = self._store.where
+        folder = None if "://" in self._given else os.path.dirname(where)
+        return places_of(where, folder, _identity(self._store), LocalHost().boot())
 
-def serve() -> None:
-    """Entry point of the processes that are started in the background."""
-    from hypervisor import background
+    @cached_property
+    def settings(self) -> Settings:
+        from hypervisor.runs.config import settings_from
 
-    role, *words = sys.argv[1:]
-    if role == "supervisor-to-be":
-        background.wait_ahead()
-    elif role == "supervise":
-        background.supervise(detached=True)
-    elif role == "notify":
-        background.notify()
-    elif role == "work":
-        background.work(*words)
+        return settings_from(_config(self.places.data))
 
+    @cached_property
+    def outputs(self) -> Outputs:
+        from hypervisor.runs.outputs.files import Outputs
 
-def _supervise(store: str | None, each_tick: Callable[[str], None]) -> int:
-    from hypervisor import background
+        return Outputs(self.places.data)
 
-    return background.supervise(False, store, each_tick)
+    @cached_property
+    def launcher(self) -> LocalLauncher:
+        from hypervisor.runs.processes.launcher import LocalLauncher
 
+        where = self._given if "://" in self._given else self._store.where
+        return LocalLauncher(where, self.places)
 
-def _equipment(given: str, store: Database) -> Equipment:
-    from hypervisor.agents.homes import AgentHomes
-    from hypervisor.batches.files import BatchFiles
-    from hypervisor.core.places import places_of
-    from hypervisor.inputs.task_files.files import TaskFiles
-    from hypervisor.notifications.delivery import Courier
-    from hypervisor.queue.context import Equipment
-    from hypervisor.resources.host import LocalHost
-    from hypervisor.runs.config import settings_from
-    from hypervisor.runs.outputs.files import Outputs
-    from hypervisor.runs.processes.launcher import LocalLauncher
+    @cached_property
+    def task_files(self) -> TaskFiles:
+        from hypervisor.inputs.task_files.files import TaskFiles
 
-    is_url, where = "://" in given, store.where
-    folder = None if is_url else os.path.dirname(where)
-    places = places_of(where, folder, _identity(store), LocalHost().boot())
-    settings = settings_from(_config(places.data))
-    launcher = LocalLauncher(given if is_url else where, places)
-    return Equipment(
-        launcher,
-        Outputs(places.data),
-        settings,
-        BatchFiles(places.data),
-        TaskFiles(locks_folder(places)),
-        _action_files,
-        courier=Courier(places.data),
-        agents=lambda: _agents(places),
-        secret=lambda name: _secret(places.data, name),
-        homes=AgentHomes(places.data),
-    )
+        return TaskFiles(self.places.locks)
+
+    @cached_property
+    def batch_files(self) -> BatchFiles:
+        from hypervisor.batches.files import BatchFiles
+
+        return BatchFiles(self.places.data)
+
+    def action_files(self, root: str, folder: str) -> ActionFiles:
+        from hypervisor.batches.plans.files import ActionFiles
+
+        return ActionFiles(root, folder)
+
+    @cached_property
+    def homes(self) -> AgentHomes:
+        from hypervisor.agents.homes import AgentHomes
+
+        return AgentHomes(self.places.data)
+
+    def clean_up_agent(self, worker: Identity, session: AgentSession) -> None:
+        from hypervisor.agents.dead_agent import clean_up_home
+
+        if profile := self.settings.agents.get(session.agent):
+            clean_up_home(self.homes, self.launcher, worker, session, profile)
+
+    @cached_property
+    def agent_programs(self) -> LocalAgents:
+        from hypervisor.agents.programs import LocalAgents
+        from hypervisor.agents.prompt_files import FOLDER
+
+        return LocalAgents(self.places.data, FOLDER)
+
+    @cached_property
+    def courier(self) -> Courier:
+        from hypervisor.notifications.delivery import Courier
+
+        return Courier(self.places.data)
+
+    def secret(self, name: str) -> tuple[str, str]:
+        from hypervisor.core.secret_files import kept_secret
+
+        return kept_secret(self.places.data, name)
 
 
 def _identity(store: Database) -> str:
@@ -124,55 +170,13 @@ def _identity(store: Database) -> str:
     return store.where if isinstance(store, NoStore) else identity(store)
 
 
-def places_for(store: str) -> Places | None:
-    """Where the last supervisor of the store that is meant had its places. None for one whose
-    name is known only once it is open."""
-    from hypervisor.core.places import known_places
-    from hypervisor.resources.host import LocalHost
-
-    given = store or os.environ.get("HYPERVISOR_STORE") or ""
-    if "://" in given:
-        return None
-    path = _path(given, create=True)
-    return known_places(path, LocalHost().boot())
-
-
-def _secret(folder: str, name: str) -> tuple[str, str]:
-    from hypervisor.core.secret_files import kept_secret
-
-    return kept_secret(folder, name)
-
-
-def _agents(places: Places) -> AgentAdapter:
-    from hypervisor.agents.programs import LocalAgents
-
-    return LocalAgents(places.data, prompts_folder())
-
-
-def prompts_folder() -> str:
-    """Where the built-in frames of prompts are."""
-    package = os.path.dirname(os.path.abspath(__file__))
-    return os.path.join(package, "agents", "prompts")
-
-
-def locks_folder(places: Places) -> str:
-    """Where all who change the same task files queue up."""
-    return os.path.join(places.runtime, "files")
-
-
-def _action_files(root: str, folder: str) -> ActionFiles:
-    from hypervisor.batches.plans.files import ActionFiles
-
-    return ActionFiles(root, folder)
-
-
 def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Database:
     from hypervisor.queue.context import NoStore
 
     try:
         return _open(where, create, relaxed)
     except NotFound:
-        return cast("Database", NoStore(_path(where, create=True)))
+        return cast("Database", NoStore(store_path(where, create=True)))
 
 
 def _open(where: str, create: bool, relaxed: bool | None) -> Database:
@@ -188,95 +192,17 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Database:
     if "://" in where:
         kind = where.partition("://")[0]
         raise InvalidInput(f"no store of the kind {kind!r}: name a path or a postgresql:// URL.")
+    from hypervisor.store.new_store import make_empty_store, make_store_folder
     from hypervisor.store.sqlite import SqliteDatabase
 
-    path = _path(where, create)
+    path = store_path(where, create)
     folder = os.path.dirname(path)
     if not os.path.exists(path):
         if not create:
             raise NotFound(f"there is no store at {path}. `hv add` makes one.")
-        _make_folder(folder)
-        _make_private(path)
+        make_store_folder(folder)
+        make_empty_store(path)
     return SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed)
-
-
-def _path(where: str, create: bool) -> str:
-    """Under its own name: SQLite names its log after that, and whoever comes by a link must find
-    the same lock, supervisor and outputs as everybody else."""
-    try:
-        where.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput("the store's path is not UTF-8: name another with --store.") from None
-    path = _named(where, create)
-    return os.path.realpath(path) if os.path.islink(path) else path
-
-
-def _named(where: str, create: bool) -> str:
-    if where:
-        path = os.path.abspath(os.path.expanduser(where))
-        return path if path.endswith(".db") or os.path.isfile(path) else os.path.join(path, FILE)
-    try:
-        here = os.getcwd()
-    except OSError:
-        raise NotFound("the current folder is gone. `cd` elsewhere or use --store.") from None
-    found = _upwards(here, FOLDER)
-    if found is not None and os.stat(found).st_uid not in (os.getuid(), 0):
-        raise StoreUnavailable(
-            f"{found} belongs to another user, who could read and change all you do. "
-            "Nothing was changed; if that is what you want, name it with --store."
-        )
-    if found is None and not create:
-        raise NotFound(f"there is no {FOLDER} folder here or above. `hv add` makes one.")
-    return os.path.join(found or os.path.join(_project(here), FOLDER), FILE)
-
-
-def _upwards(start: str, name: str) -> str | None:
-    folder = start
-    while not os.path.exists(os.path.join(folder, name)):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return os.path.join(folder, name)
-
-
-def _project(here: str) -> str:
-    """A new store goes to the top of the git checkout, or where we are."""
-    git = _upwards(here, ".git")
-    return os.path.dirname(git) if git else here
-
-
-def _make_folder(folder: str) -> None:
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        _sync_folder(os.path.dirname(folder))
-        if os.path.basename(folder) == FOLDER:
-            from hypervisor.core import gitignore
-
-            os.chmod(folder, 0o700)  # git may have made it, for the skills in it
-            with suppress(FileExistsError), open(os.path.join(folder, gitignore.FILE), "x") as file:
-                file.write(gitignore.SKILLS_ONLY)
-    except OSError as error:
-        raise StoreUnavailable(
-            f"{folder} cannot be made ({error.strerror}). Nothing was changed; "
-            "choose another place with --store."
-        ) from None
-
-
-def _sync_folder(folder: str) -> None:
-    """A power cut must not take the new folder back."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _make_private(path: str) -> None:
-    """An empty file is a store to be; SQLite gives the files beside it the same mode."""
-    with suppress(OSError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _config(folder: str) -> dict[str, Any]:
@@ -313,3 +239,151 @@ def _actor() -> str:
     name = os.environ.get("HV_ACTOR") or os.environ.get("LOGNAME") or os.environ.get("USER")
     name = "".join((name or f"uid{os.getuid()}").split())
     return name.encode("utf-8", "replace").decode()[:200] or "somebody"
+
+
+# Processes
+
+
+def main() -> None:
+    """Entry point of the command line."""
+    if sys.platform != "linux":
+        sys.stderr.write(f"hv: {NEEDS_LINUX}\n")
+        sys.exit(CANNOT_RUN)
+    try:
+        if sys.argv[1:2] == ["run"]:
+            prestart_supervisor(sys.argv[2:])
+        from hypervisor.cli.main import run
+
+        code = run(sys.argv[1:], connect)
+    except KeyboardInterrupt:  # before the command line could catch it
+        code = 130
+    sys.exit(code)
+
+
+def serve() -> None:
+    """Entry point of the processes in the background."""
+    from hypervisor.runs.processes import log_file, prestart
+
+    role, *words = sys.argv[1:]
+    if role == prestart.ROLE:
+        role = "supervise" if prestart.wait(lambda: _load(*WORKER_CODE, *SUPERVISOR_CODE)) else ""
+    log_file.configure()
+    if role == "supervise":
+        supervise()
+    elif role == "notify":
+        notify()
+    elif role == "work":
+        work(*words)
+
+
+def prestart_supervisor(words: list[str]) -> None:
+    """`hv run` is about to need a supervisor: unless there is one, let it load beside us."""
+    from hypervisor.core.errors import HypervisorError
+    from hypervisor.core.places import is_supervised, known_places
+    from hypervisor.resources.host import LocalHost
+    from hypervisor.runs.processes import prestart
+
+    own = words[: words.index("--")] if "--" in words else words
+    if {"--dry-run", "-h", "--help"} & {*own}:
+        return
+    named = [own[at + 1] for at, word in enumerate(own[:-1]) if word == "--store"]
+    named += [word.partition("=")[2] for word in own if word.startswith("--store=")]
+    where = (named[-1] if named else "") or os.environ.get("HYPERVISOR_STORE") or ""
+    if "://" in where:  # its places are known only once it is open
+        return
+    with suppress(HypervisorError, OSError):  # whatever it is, the client reports it in time
+        path = store_path(where, create=True)
+        if not is_supervised(known_places(path, LocalHost().boot())):
+            prestart.start()
+
+
+def supervise() -> None:
+    """Be the supervisor of the store on this host until there is nothing left to do."""
+    from hypervisor.runs.processes.fork_server import ForkServer
+
+    _load(*WORKER_CODE)
+    fork_server = ForkServer(work)  # before the store is opened
+    hv = connect(create=False)  # whoever starts one has the store
+    make_supervisor(hv, IDLE_MS).run(fork_server)
+    hv.close()
+
+
+def make_supervisor(
+    hv: Context, idle_ms: int | None, governor: Governor | None = None, cores: int = 0
+) -> Supervisor:
+    """A supervisor, with what each room has to do in it."""
+    from hypervisor.agents.pools import AgentPools
+    from hypervisor.batches.chunk_reporter import ChunkReporter
+    from hypervisor.learning.learner import Learner
+    from hypervisor.learning.pools import AdaptivePools
+    from hypervisor.notifications.notifier import Notifier
+    from hypervisor.runs.current_specs import CurrentSpecs
+    from hypervisor.runs.staffing import Staffing
+    from hypervisor.runs.supervisor import Supervisor
+
+    cores = cores or len(os.sched_getaffinity(0))
+    governor = governor or _governor(hv.settings)
+    specs, learner = CurrentSpecs(hv), Learner(hv, cores)
+    agents, adaptive = AgentPools(hv, specs.spec), AdaptivePools(hv, learner)
+    staffing = Staffing(hv, governor, cores, specs=specs, agents=agents, adaptive=adaptive)
+    parts = (Notifier(hv), learner, ChunkReporter(hv, lambda: staffing.batches))
+    return Supervisor(hv, staffing, parts, idle_ms=idle_ms, after_sweep=_release_reduces)
+
+
+def _governor(settings: Settings) -> Governor:
+    from hypervisor.resources.governor import Governor
+    from hypervisor.resources.load import HostLoad
+
+    load = HostLoad(memory_limit=settings.memory_limit)
+    return Governor(load, settings.thresholds, settings.strategy)
+
+
+def _release_reduces(hv: Context) -> None:
+    from hypervisor.batches.pipeline import release_reduces  # not before it has the lock
+
+    release_reduces(hv)
+
+
+def work(batch: str, agent: str = "") -> None:
+    """Be a worker of one batch until it has nothing more to claim. `agent`: with this agent."""
+    import logging
+
+    from hypervisor.queue.claim import identity
+    from hypervisor.queue.sql import queries
+    from hypervisor.runs.processes import log_file
+    from hypervisor.runs.spec import spec_from
+
+    log_file.bind(batch=batch)
+    hv = connect(create=False, pid=os.getpid())
+    spec = spec_from(hv.store.read(queries.batch, batch).spec)
+    me = identity(hv, f"worker-{os.getpid()}", os.getpid())
+    try:
+        if spec.agent:
+            from hypervisor.agents.make_worker import make_agent_worker
+
+            make_agent_worker(hv, me, batch, spec, agent or spec.agent).run()
+        else:
+            from hypervisor.runs.make_worker import make_worker
+
+            make_worker(hv, me, batch, spec).run()
+    except StoreGone as error:
+        logging.getLogger("hypervisor.runs").error("%s", error)
+        sys.exit(1)
+    hv.close()
+
+
+def notify() -> None:
+    """Deliver notices until none is left, unless another process here does already."""
+    from hypervisor.notifications.notifier import Deliverer
+
+    hv = connect(create=False)
+    if hv.launcher.acquire_notifier_lock() is not None:
+        Deliverer(hv).run()
+    hv.close()
+
+
+def _load(*names: str) -> None:
+    from importlib import import_module
+
+    for name in names:
+        import_module(name)

@@ -53,7 +53,7 @@ VERBS = {
     "scale": "hypervisor.runs.run",
     "kill": "hypervisor.runs.run",
     "stop_batch": "hypervisor.runs.run",
-    "supervise": "hypervisor.runs.run",
+    "supervise": "hypervisor.runs.supervise",
     "chunks": "hypervisor.batches.review",
     "awaiting": "hypervisor.batches.review",
     "review": "hypervisor.batches.review",

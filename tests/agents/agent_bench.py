@@ -8,7 +8,7 @@ from hypervisor.agents.push_worker import Duty, PushWorker
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.queue.attempt import Ended
 from hypervisor.runs.spec import RunSpec
-from tests.support.benches import ME, Bench, Journal, Script
+from tests.support.benches import ME, Bench, Script
 
 ACCOUNT = "anthropic:1234"
 
@@ -91,7 +91,7 @@ class AgentBench(Bench):
             self.batch,
             self.spec,
             self.runner,
-            Journal(self.log),
+            self.journal,
             self.outputs,
             self.settings,
             duty,

@@ -17,7 +17,7 @@ from tests.runs.test_supervisor import BEGIN, BOOT, Stage, worker_of
 from tests.support.benches import closed_after
 
 AGENTS = {
-    "cla": AgentProfile("cla", "cla", provider="anthropic", memory=100),
+    "cla": AgentProfile("cla", "cla", provider="anthropic", memory=100, keys=("KEY",)),
     "cod": AgentProfile("cod", "cod", provider="openai", memory=200, capabilities=("browser",)),
     "few": AgentProfile("few", "few", provider="google", memory=300, workers=2),
 }
@@ -39,7 +39,7 @@ class AgentStage(Stage):
 
     def pools(self):
         """How many workers of which agent live and stay."""
-        leaving = self.supervisor.leaving
+        leaving = self.supervisor.staffing.workers.leaving
         here = self.store.at_work(BOOT)
         return Counter(each.agent for each in here if each.worker.id not in leaving)
 

@@ -71,8 +71,7 @@ def test_commands_cost_no_money(hv):
 
 
 def test_a_chunk_s_files_tell_what_it_cost(hv, tmp_path):
-    equipment = hv.equipment._replace(batch_files=BatchFiles(str(tmp_path)))
-    hv = Context(hv.store, FakeHost(), "me", equip=lambda: equipment)
+    hv.batch_files = BatchFiles(str(tmp_path))
     spec = AGENT._replace(gate="each")
     new = [task._replace(chunk=1) for task in items("a", "b")]
     batch = running.run(hv, spec, new, "b", NOW, chunks=["one"]).batch

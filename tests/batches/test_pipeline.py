@@ -26,17 +26,17 @@ from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import item_of
 from hypervisor.inputs.template import LONGEST_WORD
 from hypervisor.queue.claim import block, claim, complete, fail, release
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.steer import cancel, retry
 from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs import run as running
-from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
 from hypervisor.store import settings
 from hypervisor.web.report.page import page
 from tests.support.intercept import intercept
+from tests.support.parts import parts
 
 ONE = RunSpec("/", ("one", "{}"))
 TWO = RunSpec("/", ("two", "{result}"))
@@ -56,15 +56,16 @@ class FakeLauncher:
     def keep_environment(self, batch):
         return True
 
-    def reading(self):
+    def read_status(self):
         return None
 
 
 def host(ledger, folder: Path) -> Context:
     """The store as somebody sees it who keeps files in that folder."""
     launcher: Any = FakeLauncher()
-    equipment = Equipment(launcher, Outputs(str(folder)), Settings(), BatchFiles(str(folder)))
-    return Context(ledger, LocalHost(), "me", equip=lambda: equipment)
+    outputs, files = Outputs(str(folder)), BatchFiles(str(folder))
+    given = parts(launcher=launcher, outputs=outputs, batch_files=files)
+    return Context(ledger, LocalHost(), "me", parts=given)
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
 
 from hypervisor.batches.preflight import Intent, Survey, preflight
 from hypervisor.inputs.items import TaskItem, occurrences, task_for
 from hypervisor.inputs.template import Item
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
 from hypervisor.queue.task import NewTask
@@ -19,6 +18,7 @@ from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
 WORKER = Worker("w-1", "worker-1", "here", "boot/1", 11, 100)
@@ -34,12 +34,11 @@ class Disk(Outputs):
 @pytest.fixture
 def hv(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    launcher: Any = None
     data = tmp_path / ".hypervisor"
     data.mkdir()
-    equipment = Equipment(launcher, Disk(str(data)), Settings(capabilities=("net",)))
+    given = parts(outputs=Disk(str(data)), settings=Settings(capabilities=("net",)))
     store = Ledger(SqliteDatabase(str(data / "store.db"), relaxed=True))
-    context = Context(store, LocalHost(), "me", equip=lambda: equipment)
+    context = Context(store, LocalHost(), "me", parts=given)
     yield context
     context.close()
 

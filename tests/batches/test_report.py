@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
@@ -14,19 +13,19 @@ from hypervisor.batches.report import MOST_BAD, MOST_FAILURES, report
 from hypervisor.batches.timeline import MOST_LANES, Lane, Segment, Tries, packed_lanes
 from hypervisor.cli.commands.report import write
 from hypervisor.cli.output import plain
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.history import AttemptLine
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
-from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.store.sqlite import SqliteDatabase
 from hypervisor.web.rendering import source_hash
 from hypervisor.web.report.charts import Axis, ticks
 from hypervisor.web.report.page import page
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
 MARKUP = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -40,11 +39,10 @@ def worker(number):
 
 @pytest.fixture
 def hv(tmp_path):
-    launcher: Any = None
     data = str(tmp_path)
-    equipment = Equipment(launcher, Outputs(data), Settings(), BatchFiles(data))
+    given = parts(outputs=Outputs(data), batch_files=BatchFiles(data))
     store = Ledger(SqliteDatabase(str(tmp_path / "store.db"), relaxed=True))
-    context = Context(store, LocalHost(), "me", equip=lambda: equipment)
+    context = Context(store, LocalHost(), "me", parts=given)
     yield context
     context.close()
 

@@ -16,25 +16,26 @@ from hypervisor.batches.files import BatchFiles
 from hypervisor.batches.sql import chunks
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.inputs.template import Item
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
-from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.runs.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
 from tests.support.intercept import intercept
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 
 @pytest.fixture
 def hv(tmp_path):
     launcher: Any = FakeLauncher()
-    equipment = Equipment(launcher, Outputs(str(tmp_path)), Settings(), BatchFiles(str(tmp_path)))
+    outputs, files = Outputs(str(tmp_path)), BatchFiles(str(tmp_path))
+    given = parts(launcher=launcher, outputs=outputs, batch_files=files)
     store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
-    context = Context(store, FakeHost(), "ann", equip=lambda: equipment)
+    context = Context(store, FakeHost(), "ann", parts=given)
     yield context
     context.close()
 
@@ -229,17 +230,19 @@ class TestFiles:
 
     def test_they_appear_while_a_chunk_proceeds_and_are_complete_at_its_end(self, hv):
         batch = start(hv).batch
-        chronicler = ChunkReporter(hv)
+        active = [batch.id]
+        reporter = ChunkReporter(hv, lambda: active)
         [lease] = hv.store.claim(ClaimRequest(HERE, 1, LEASE), NOW)
         result = {"category": "fyi", "rationale": "because <b>\n## x", "actions": [{"do": "move"}]}
         hv.store.settle([Verdict(parse_token(lease.token), "complete", result)], NOW)
-        chronicler.tick(NOW, [batch.id])
+        reporter.tick(NOW)
+        active.clear()
         summary = json.loads(self.read(hv, "chunk-01-summary.json"))
         assert (summary["processed"], summary["total"], summary["complete"]) == (1, 3, False)
         work(hv, event="fail")
-        chronicler.tick(NOW + PAUSE_MS - 1, [])
+        reporter.tick(NOW + PAUSE_MS - 1)
         assert json.loads(self.read(hv, "chunk-01-summary.json"))["processed"] == 1
-        chronicler.tick(NOW + PAUSE_MS, [])
+        reporter.tick(NOW + PAUSE_MS)
         summary = json.loads(self.read(hv, "chunk-01-summary.json"))
         assert (summary["processed"], summary["complete"]) == (3, True)
         assert summary["categories"] == {"fyi": 1}
@@ -253,9 +256,9 @@ class TestFiles:
     def test_whoever_comes_later_writes_the_same(self, hv):
         batch = start(hv, gate="none").batch
         work(hv, [{"category": "a"}])
-        ChunkReporter(hv).tick(NOW, [batch.id])
+        ChunkReporter(hv, lambda: [batch.id]).tick(NOW)
         first = self.read(hv, "chunk-03-details.md")
-        ChunkReporter(hv).tick(NOW + 5, [batch.id])
+        ChunkReporter(hv, lambda: [batch.id]).tick(NOW + 5)
         assert self.read(hv, "chunk-03-details.md") == first
 
     def test_hostile_names_stay_inside_and_apart(self, tmp_path):

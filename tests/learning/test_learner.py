@@ -285,7 +285,7 @@ class TestSupervisor:
         assert len(stage.host.started) == 4
         assert [e.data["workers"] for e in learner_events(stage)] == [4]
         learn_parallelization(stage.hv, "run", 0.0)
-        stage.supervisor.learner._chosen.clear()
+        stage.supervisor.parts[1]._chosen.clear()
         stage.tick()
         assert [e.data["workers"] for e in learner_events(stage)] == [4, 1]
         assert "one after the other" in learner_events(stage)[-1].data["said"]

@@ -191,14 +191,12 @@ class Launcher:
 
 def test_a_supervisor_that_was_about_to_end_is_looked_for_again(hv, monkeypatch):
     monkeypatch.setattr(module, "SECOND_LOOK", 0.01)
-    launcher = Launcher()
-    hv._equipment = hv.equipment._replace(launcher=launcher)
+    launcher = hv.launcher = Launcher()
     ClaimRegistry(hv).look_after()
     assert launcher.started.wait(60) and launcher.looks == 2
 
 
 def test_behind_a_supervisor_that_was_asked_to_end_the_next_one_waits(hv):
-    launcher = Launcher(leaving=True)
-    hv._equipment = hv.equipment._replace(launcher=launcher)
+    launcher = hv.launcher = Launcher(leaving=True)
     ClaimRegistry(hv).look_after()
     assert launcher.looks == 1 and launcher.started.is_set()

@@ -11,13 +11,13 @@ from hypervisor.notifications import notifier as service
 from hypervisor.notifications.notifier import MOST_AT_ONCE, PAUSE_MS, START_MS, Deliverer, Notifier
 from hypervisor.notifications.notify import add_rule, remove_rule
 from hypervisor.notifications.sql import notices
-from hypervisor.queue.context import Context, Equipment
-from hypervisor.runs.config import Settings
+from hypervisor.queue.context import Context
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.notifications.test_notify import NOW, Host, Mailbox, rule_of, settle
 from tests.support.databases import Sqlite
 from tests.support.intercept import intercept
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 
 class Launcher:
@@ -41,8 +41,7 @@ def mailbox():
 @pytest.fixture
 def hv(tmp_path, launcher, mailbox):
     store = Ledger(SqliteDatabase(Sqlite(tmp_path / "store.db").where, relaxed=True))
-    made = Equipment(launcher, None, Settings(), courier=mailbox)  # type: ignore[arg-type]
-    yield Context(store, Host("boot/1"), "tester", equip=lambda: made)
+    yield Context(store, Host("boot/1"), "tester", parts=parts(launcher=launcher, courier=mailbox))
     store.close()
 
 
@@ -159,7 +158,7 @@ class TestDeliverer:
     @pytest.fixture
     def slow(self, hv):
         found = Slow()
-        hv._equipment = hv.equipment._replace(courier=found)
+        hv.courier = found
         yield found
         found.opens.set()
 

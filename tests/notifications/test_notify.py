@@ -25,14 +25,14 @@ from hypervisor.notifications.notify import (
 )
 from hypervisor.notifications.sql import notices
 from hypervisor.queue.add import add
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
-from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import BATCH, Pause, RunSpec
 from tests.support.intercept import intercept
+from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
 ANN = Worker("w-1", "ann", "here", "boot/1", 11, 100)
@@ -78,8 +78,7 @@ class Mailbox:
 
 
 def context(store, mailbox, boot="boot/1"):
-    made = Equipment(None, None, Settings(), courier=mailbox)  # type: ignore[arg-type]
-    return Context(store, Host(boot), "tester", equip=lambda: made)
+    return Context(store, Host(boot), "tester", parts=parts(courier=mailbox))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def hv(tmp_path, mailbox, monkeypatch):
     (tmp_path / "run").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     with hypervisor.open(tmp_path / "store.db") as opened:
-        opened._equipment = opened.equipment._replace(courier=mailbox)
+        opened.courier = mailbox
         yield opened
 
 
@@ -56,7 +56,7 @@ def due(hv):
 
 def test_only_one_process_delivers_at_a_time(hv, mailbox, due):
     """Two would deliver the same twice, and out of order."""
-    other = hv.launcher.hold_notifier()
+    other = hv.launcher.acquire_notifier_lock()
     with pytest.raises(WrongState, match="another process"):
         hv.send_notices()
     assert mailbox.got == []
@@ -74,7 +74,7 @@ def test_afterwards_another_one_may(hv, mailbox, due, breaks):
             hv.send_notices()
     else:
         hv.send_notices()
-    held = hv.launcher.hold_notifier()
+    held = hv.launcher.acquire_notifier_lock()
     assert held is not None
     os.close(held)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hypervisor.queue.add import add
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
 from hypervisor.queue.rescue import reap_worker, sweep
@@ -19,12 +19,12 @@ from hypervisor.queue.steer import cancel
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs import sql
-from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import Leftovers
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.intercept import intercept
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
 LEASE = 60_000
@@ -72,9 +72,10 @@ class Undertaker:
 @pytest.fixture
 def hv(tmp_path):
     undertaker: Any = Undertaker()
-    equipment = Equipment(undertaker, Outputs(str(tmp_path)), Settings())
     store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
-    context = Context(store, DeadHost(), "me", equip=lambda: equipment)
+    context = Context(
+        store, DeadHost(), "me", parts=parts(launcher=undertaker, outputs=Outputs(str(tmp_path)))
+    )
     undertaker.look = lambda: {s: n for s, n in store.stats(None, NOW).states.items() if n}
     yield context
     context.close()
@@ -293,9 +294,9 @@ def test_a_dead_worker_that_held_nothing_leaves_nothing_behind(hv, tokens):
     assert [t.state for t in tasks(hv, tokens)] == ["in_progress"] * 5
 
 
-def test_without_equipment_the_ledger_alone_is_swept(hv, tokens):
+def test_without_parts_the_ledger_alone_is_swept(hv, tokens):
     left(hv, tokens[0])
-    hv.equip = None
+    hv.parts = None
     assert len(sweep(hv, NOW + 1).reclaimed) == 5
 
 

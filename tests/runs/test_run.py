@@ -12,7 +12,7 @@ import pytest
 
 from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, WrongState
 from hypervisor.queue.add import add
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
 from hypervisor.queue.sql import insert, steer
@@ -20,13 +20,14 @@ from hypervisor.queue.steer import cancel
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs import run as running
-from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import Pause, RunSpec
 from hypervisor.runs.status import attempts, status
+from hypervisor.runs.supervise import supervise
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.intercept import intercept
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
 LEASE = 60_000
@@ -75,16 +76,16 @@ class FakeLauncher:
         self.asked.append(set(workers))
         return dict.fromkeys(workers, 1 << 20)
 
-    def reading(self):
+    def read_status(self):
         return {"zone": "safe"}
 
 
 @pytest.fixture
 def hv(tmp_path):
     launcher: Any = FakeLauncher()
-    equipment = Equipment(launcher, Outputs(str(tmp_path)), Settings())
+    given = parts(launcher=launcher, outputs=Outputs(str(tmp_path)))
     store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
-    context = Context(store, FakeHost(), "me", equip=lambda: equipment)
+    context = Context(store, FakeHost(), "me", parts=given)
     yield context
     context.close()
 
@@ -587,13 +588,13 @@ def test_no_name_leads_out_of_the_outputs(hv, name):
 
 def test_one_supervisor_is_enough(hv):
     hv.launcher.pids = [42]
-    assert running.supervise(hv) == 42 and hv.launcher.started == 0
+    assert supervise(hv) == 42 and hv.launcher.started == 0
 
 
 def test_a_missing_supervisor_is_started_and_waited_for(hv):
-    assert running.supervise(hv) == 4711 and hv.launcher.started == 1
+    assert supervise(hv) == 4711 and hv.launcher.started == 1
 
 
 def test_one_that_is_just_starting_is_waited_for_not_doubled(hv):
     hv.launcher.pids = [0, 0, 42]
-    assert running.supervise(hv) == 42 and hv.launcher.started == 0
+    assert supervise(hv) == 42 and hv.launcher.started == 0

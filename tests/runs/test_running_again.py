@@ -8,6 +8,7 @@ from hypervisor.core.errors import DependencyCycle
 from hypervisor.queue.lease import Usage
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
+from hypervisor.runs.supervise import supervise
 from tests.runs.test_run import (
     NOW,
     SPEC,
@@ -81,4 +82,4 @@ def test_a_summary_without_tasks_reads_none(hv, monkeypatch):
 
 def test_behind_a_supervisor_that_was_asked_to_end_the_next_one_waits(hv):
     hv.launcher.pids, hv.launcher.leaves = [42], True
-    assert running.supervise(hv) == 42 and hv.launcher.started == 1
+    assert supervise(hv) == 42 and hv.launcher.started == 1

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.app import make_supervisor
+from hypervisor.queue.context import Context
 from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.governor import Decision, Governor, Reading
 from hypervisor.resources.zones import SAFE, Load
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import BATCH, Leftovers, Pause, RunSpec, spec_data
-from hypervisor.runs.supervisor import Supervisor
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.benches import closed_after
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 BOOT = "this boot"
 BEGIN = 1_800_000_000_000
@@ -89,20 +90,20 @@ class Host:
         self.alive.add(pid)
         return pid
 
-    def account(self, batch, profile):
-        return f"{profile.provider}:{self.keys.get(batch, 'login')}"
+    def environment(self, batch):
+        return {"KEY": self.keys.get(batch, "")}
 
     def reap(self):
         ended, self.ended = self.ended, []
         return ended
 
-    def ask(self, worker, what):
+    def signal(self, worker, what):
         self.asked.append((worker.pid, what))
 
     def memory(self, workers):
         return {pid: self.using.get(pid, 0) for pid in workers}
 
-    def tell(self, word):
+    def publish_status(self, word):
         self.words.append(word)
 
     def remains(self, worker):
@@ -111,8 +112,8 @@ class Host:
     def end_leftovers(self, worker, remains, held):
         return 1 if self.ends else None
 
-    def scrub_home(self, worker, batch, task, profile):
-        self.scrubbed.append((worker.pid, task, profile.name))
+    def clean_up_agent(self, worker, session):
+        self.scrubbed.append((worker.pid, session.task, session.agent))
 
     def forget_leftovers(self, worker, remains):
         self.forgotten.append(worker.pid)
@@ -154,14 +155,19 @@ class Stage:
         self.governor = governor or Obedient()
         self.now = BEGIN
         host: Any = self.host
-        equipment = Equipment(host, host, self.settings)
-        self.hv = Context(self.store, host, "tester", 0, lambda: equipment)
+        given = parts(
+            launcher=host,
+            outputs=host,
+            settings=self.settings,
+            clean_up_agent=self.host.clean_up_agent,
+        )
+        self.hv = Context(self.store, host, "tester", parts=given)
         self._cores, self._idle_ms = cores, idle_ms
         self.supervisor = self.another()
 
     def another(self):
         governor: Any = self.governor
-        return Supervisor(self.hv, governor, self._cores, self._idle_ms)
+        return make_supervisor(self.hv, self._idle_ms, governor, self._cores)
 
     def batch(self, name, tasks=1, priority="medium", type="run", **spec):
         batch = self.store.declare(name, spec_data(RunSpec("/", ("true",), **spec)), "t", self.now)
@@ -403,7 +409,7 @@ class TestDraining:
         for pid in range(100, 104):
             stage.host.leave(pid)
         stage.tick()
-        assert stage.supervisor.leaving == set()
+        assert stage.supervisor.staffing.workers.leaving == set()
 
 
 class TestBetweenBatches:
@@ -709,7 +715,7 @@ class TestEnd:
         assert stage.host.asked == [(100, "drain")]
 
 
-def test_every_tick_leaves_word_and_news_is_an_event(stage):
+def test_the_status_is_published_and_news_is_an_event(stage):
     stage.batch("b", 1)
     stage.tick()
     assert stage.host.words[-1] == {
@@ -726,7 +732,24 @@ def test_every_tick_leaves_word_and_news_is_an_event(stage):
     stage.governor.news = True
     stage.tick()
     (event,) = (e for e in stage.store.events(0, 100) if e.kind == "governor")
-    assert (event.actor, event.at, event.data) == ("supervisor", stage.now, stage.host.words[-1])
+    assert (event.actor, event.at) == ("supervisor", stage.now)
+    assert event.data == {**stage.host.words[-1], "at": stage.now}
+
+
+def test_the_status_is_written_again_when_a_decision_changes_or_a_second_has_passed(stage):
+    stage.batch("b", 1)
+    stage.tick()
+    stage.tick()
+    stage.tick()
+    assert len(stage.host.words) == 1, "nothing has changed"
+    stage.governor.reading = Reading(SAFE, 0, Load(0.5, 0.0, 1, 4))
+    stage.tick()
+    assert len(stage.host.words) == 1, "the load alone waits for its second"
+    stage.host.arrive(stage.now)
+    stage.tick()
+    assert [word["workers"] for word in stage.host.words] == [0, 1]
+    stage.tick(after=1_000)
+    assert [word["cpu"] for word in stage.host.words] == [0.25, 0.5, 0.5]
 
 
 def test_a_full_disk_is_told_and_nobody_is_started_until_there_is_room(stage):

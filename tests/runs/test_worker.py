@@ -37,7 +37,7 @@ def made(bench, journal=None):
         bench.batch,
         bench.spec,
         bench.runner,
-        journal or Journal(bench.log),
+        journal or bench.journal,
         bench.outputs,
         bench.settings,
     )

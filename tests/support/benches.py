@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from hypervisor.queue.attempt import Ended
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lease import Worker as Identity
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import NewTask, TaskFilter
@@ -19,6 +19,7 @@ from hypervisor.runs.spec import RunSpec, Vital, spec_data
 from hypervisor.runs.worker import GLANCE, Worker
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 WELL = Ended(0, None, 0.25, 12 << 20)
 ME = Identity("me", "worker-1", "host", "boot", 1, 10)
@@ -128,12 +129,12 @@ class Bench:
         self.store = Ledger(SqliteDatabase(str(folder / "store.db"), relaxed=True))
         self.log: list[str] = []
         self.runner: Any = self.kind(self.log)
+        self.journal: Any = Journal(self.log)
         self.settings = settings or Settings()
         self.outputs = Outputs(str(folder))
         self.spec = self.described(**spec)
-        launcher: Any = None
-        equipment = Equipment(launcher, self.outputs, self.settings)
-        self.hv = Context(self.store, LocalHost(), "tester", 0, lambda: equipment)
+        given = parts(launcher=None, outputs=self.outputs, settings=self.settings)
+        self.hv = Context(self.store, LocalHost(), "tester", parts=given)
         self.batch = self.store.write(
             runs_sql.declare, "b", spec_data(self.spec), "t", self.store.now()
         ).id
@@ -157,7 +158,7 @@ class Bench:
             self.batch,
             self.spec,
             self.runner,
-            Journal(self.log),
+            self.journal,
             self.outputs,
             self.settings,
         )

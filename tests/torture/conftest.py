@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.torture.fleet import Project
-from tests.torture.nursery import ForkServer
+from tests.torture.fork_server import ForkServer
 
 
 @pytest.fixture(scope="session")
-def shared_nursery():
+def shared_fork_server():
     made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def nursery(shared_nursery):
+def fork_server(shared_fork_server):
     """Starts child processes, all of which end with the test."""
-    yield shared_nursery
-    shared_nursery.clear()
+    yield shared_fork_server
+    shared_fork_server.clear()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import hypervisor
 from hypervisor.queue.lease import Worker
@@ -23,7 +23,7 @@ from hypervisor.queue.task import Changes
 from hypervisor.resources.cgroup import Group
 from hypervisor.resources.host import LocalHost
 from hypervisor.resources.process_table import Process, environment, look, snapshot
-from hypervisor.runs.processes.launcher import LocalLauncher, group_of
+from hypervisor.runs.processes.launcher import group_of
 from tests.support.ungoverned import UNGOVERNED
 
 ROOT = Path(__file__).parents[2]
@@ -177,13 +177,13 @@ class Project:
         return found
 
     def role(self, process: Process) -> str:
-        """What a process of the project is: client, supervisor, nursery, worker or child."""
+        """What a process of the project is: client, supervisor, fork server, worker or child."""
         line = command_line(process.pid)
         if line == command_line(process.parent):
             return "child"  # just spawned, it still looks like the one that did it
         words = line.split("\n")
         if words[:3] == [sys.executable, "-I", "-c"] and "hypervisor.app" in words[3]:
-            return {"supervise": "supervisor", "work": "worker", "nursery": "nursery"}.get(
+            return {"supervise": "supervisor", "work": "worker", "fork-server": "fork_server"}.get(
                 words[4] if len(words) > 4 else "", "client"
             )
         return "child"
@@ -205,7 +205,7 @@ class Project:
     def kept(self) -> list[Path]:
         """What lies in the runtime folder, but for the locks, which stay."""
         with self.open() as hv:
-            folder = Path(cast("LocalLauncher", hv.launcher).places.runtime)
+            folder = Path(hv.launcher.places.runtime)
         locks = ("supervisor.lock", "submitting.lock", "next.lock")
         return [file for file in folder.glob("*") if file.name not in locks]
 

@@ -22,12 +22,12 @@ from tests.torture.lookout import check_invariants, query
 ROUNDS = 50
 
 
-def test_worker_killed_right_after_the_acknowledgement(nursery, tmp_path):
+def test_worker_killed_right_after_the_acknowledgement(fork_server, tmp_path):
     where = str(tmp_path / "store.db")
     dice = random.Random(50)
     acknowledged = []
     for n in range(ROUNDS):
-        child = nursery.start("acknowledger", where, f"worker{n}")
+        child = fork_server.start("acknowledger", where, f"worker{n}")
         for _ in range(dice.randint(1, 6)):
             acknowledged.append(child.hear())
         child.kill()
@@ -46,11 +46,11 @@ def cluster(postgres_server):  # which sees to it that the package finds its fol
     server.close()
 
 
-def test_postgres_stopped_right_after_acknowledgements(nursery, cluster):
+def test_postgres_stopped_right_after_acknowledgements(fork_server, cluster):
     """The same clients go on after each restart, without being opened again."""
     where = cluster.url
     hypervisor.open(where).close()
-    crew = [nursery.start("acknowledger", where, f"worker{n}") for n in range(4)]
+    crew = [fork_server.start("acknowledger", where, f"worker{n}") for n in range(4)]
     acknowledged, interruptions = [], 0
     for n in range(ROUNDS):
         for child in crew:

@@ -203,7 +203,7 @@ def open_folder():
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody without rights")
 @pytest.mark.parametrize("what", ["file", "folder", "new file", "unreadable"])
-def test_store_without_the_right_to_write(open_folder, tmp_path, nursery, what):
+def test_store_without_the_right_to_write(open_folder, tmp_path, fork_server, what):
     path = open_folder / "store.db"
     if what != "new file":
         with hypervisor.open(path) as hv:
@@ -214,7 +214,7 @@ def test_store_without_the_right_to_write(open_folder, tmp_path, nursery, what):
         for beside in open_folder.glob("store.db?*"):
             beside.chmod(0o666)
     before = _contents(open_folder)
-    answer = nursery.start("as_nobody", str(path), str(tmp_path)).hear()
+    answer = fork_server.start("as_nobody", str(path), str(tmp_path)).hear()
     kinds = ("store_unavailable",) if what in ("new file", "unreadable") else ()
     assert answer["code"] in ("store_read_only", *kinds), answer
     _clear(answer["message"])
@@ -227,8 +227,8 @@ def test_store_without_the_right_to_write(open_folder, tmp_path, nursery, what):
 
 @pytest.mark.parametrize("completing", [False, True], ids=["adding", "completing"])
 @pytest.mark.parametrize("limit", ["full_disk", "short_files"])
-def test_no_space_left(nursery, tmp_path, limit, completing):
-    child = nursery.start(limit, str(tmp_path), 1_000_000, completing)
+def test_no_space_left(fork_server, tmp_path, limit, completing):
+    child = fork_server.start(limit, str(tmp_path), 1_000_000, completing)
     told = child.hear()
     assert child.wait() == 0
     if "skip" in told:
@@ -240,8 +240,8 @@ def test_no_space_left(nursery, tmp_path, limit, completing):
     assert sum(told["after"].values()) == sum(told["before"].values()) + 1
 
 
-def test_opening_on_a_full_disk_says_that_it_is_full(nursery, tmp_path):
-    child = nursery.start("opened_on_a_full_disk", str(tmp_path), 1_000_000)
+def test_opening_on_a_full_disk_says_that_it_is_full(fork_server, tmp_path):
+    child = fork_server.start("opened_on_a_full_disk", str(tmp_path), 1_000_000)
     told = child.hear()
     if "skip" in told:
         pytest.skip(told["skip"])
@@ -306,11 +306,11 @@ def test_store_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("database", ["SQLite", "PostgreSQL"])
-def test_use_after_fork_is_refused(nursery, tmp_path, request, database):
+def test_use_after_fork_is_refused(fork_server, tmp_path, request, database):
     where = tmp_path / "store.db"
     if database == "PostgreSQL":
         where = request.getfixturevalue("postgres_url")
-    child = nursery.start("use_after_fork", str(where))
+    child = fork_server.start("use_after_fork", str(where))
     *refused, own, parent = child.hear_all()
     assert [each["code"] for each in refused] == ["store_unavailable"] * 3
     for each in refused:

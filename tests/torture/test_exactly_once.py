@@ -12,10 +12,10 @@ TASKS = 20_000
 K = 10
 
 
-def test_sixteen_processes_on_twenty_thousand_tasks(store, nursery):
+def test_sixteen_processes_on_twenty_thousand_tasks(store, fork_server):
     with hypervisor.open(store.where, relaxed=True) as hv:
         added = hv.add([hypervisor.NewTask(f"task {n}") for n in range(TASKS)])
-    said = _drain(nursery, store, PROCESSES, K)
+    said = _drain(fork_server, store, PROCESSES, K)
     logs = {f"worker{n}": done for n, (done, _) in enumerate(said)}
 
     done = Counter(token.split(".")[0] for log in logs.values() for token in log)
@@ -26,25 +26,27 @@ def test_sixteen_processes_on_twenty_thousand_tasks(store, nursery):
     _ledger_agrees(store, logs)
 
 
-def test_no_claim_is_told_nothing_while_there_is_some(store, nursery):
+def test_no_claim_is_told_nothing_while_there_is_some(store, fork_server):
     """Many kinds of tasks, few of each: whoever comes too late for one kind gets another."""
     with hypervisor.open(store.where, relaxed=True) as hv:
         hv.add([hypervisor.NewTask(f"task {n}", type=f"type{n // 4}") for n in range(600)])
-    said = _drain(nursery, store, 8, 1)
+    said = _drain(fork_server, store, 8, 1)
     assert sum(len(done) for done, _ in said) == 600
     assert {left for _, left in said} == {0}
 
 
-def _drain(nursery, store, processes, k):
+def _drain(fork_server, store, processes, k):
     """Let so many processes empty the queue. Each tells what it did, and what was left then."""
     relaxed = store.kind == "sqlite"
-    crew = [nursery.start("drain", store.where, f"worker{n}", k, relaxed) for n in range(processes)]
-    for child in crew:
+    children = [
+        fork_server.start("drain", store.where, f"worker{n}", k, relaxed) for n in range(processes)
+    ]
+    for child in children:
         assert child.hear() == "open"
-    for child in crew:
+    for child in children:
         child.tell("go")
-    said = [child.hear(120) for child in crew]
-    assert [child.wait() for child in crew] == [0] * processes
+    said = [child.hear(120) for child in children]
+    assert [child.wait() for child in children] == [0] * processes
     return said
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import hypervisor
 from hypervisor.queue.sql import claims, settlement
+from tests.torture.fork_server import DEADLINE, Refused
 from tests.torture.lookout import everything, query
-from tests.torture.nursery import DEADLINE, Refused
 
 LEASE = 300
 LONG = 15 * 60_000
@@ -25,9 +25,9 @@ def hv(store):
 
 
 @pytest.fixture
-def puppet(store, nursery):
+def puppet(store, fork_server):
     def start():
-        child = nursery.start("puppet", store.where)
+        child = fork_server.start("puppet", store.where)
         assert child.hear() == "open"
         return child
 
@@ -59,7 +59,7 @@ def test_stopped_holder_is_not_robbed(hv, puppet):
 
 
 @pytest.mark.parametrize("buried", [True, False], ids=["buried", "zombie"])
-def test_killed_holder_is_replaced_at_once(hv, puppet, nursery, buried):
+def test_killed_holder_is_replaced_at_once(hv, puppet, fork_server, buried):
     (task,) = hv.add([hypervisor.NewTask("held")]).ids
     holder, rival = puppet(), puppet()
     (lease,) = holder.call("claim", "holder", lease=LONG)
@@ -78,10 +78,10 @@ def test_killed_holder_is_replaced_at_once(hv, puppet, nursery, buried):
     assert first.outcome == "crashed" and f"process {holder.pid} " in (first.reason or "")
 
 
-def test_holder_that_just_exited_is_gone(hv, store, nursery):
+def test_holder_that_just_exited_is_gone(hv, store, fork_server):
     """An orderly exit is an end like any other, even while nobody has asked for its code."""
     (task,) = hv.add([hypervisor.NewTask("held")]).ids
-    leaver = nursery.start("claim_and_exit", store.where, LONG)
+    leaver = fork_server.start("claim_and_exit", store.where, LONG)
     (lease,) = leaver.hear()
     _wait_for(lambda: _state(leaver.pid) == "Z")
     assert hv.sweep().reclaimed == (task,)

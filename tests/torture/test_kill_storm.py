@@ -18,13 +18,13 @@ AT_MOST = 900.0
 
 
 @pytest.mark.parametrize("k", [1, 4])
-def test_kill_storm(store, nursery, k):
+def test_kill_storm(store, fork_server, k):
     dice = random.Random(20261115 + k)
     tasks = 4_000
     with hypervisor.open(store.where, relaxed=True) as hv:
         hv.add(_tangle(tasks, dice), batch="storm")
 
-        storm = Storm(nursery, store.where, k, dice)
+        storm = Storm(fork_server, store.where, k, dice)
         storm.rage(hv)
         poisoned = hv.list_tasks(states=("failed",), limit=1_000)
         storm.calm(hv)
@@ -63,8 +63,8 @@ def _tangle(count, dice):
 
 
 class Storm:
-    def __init__(self, nursery, where, k, dice):
-        self._nursery = nursery
+    def __init__(self, fork_server, where, k, dice):
+        self._fork_server = fork_server
         self._where = where
         self._k = k
         self._dice = dice
@@ -82,8 +82,8 @@ class Storm:
                 self._alive.append(self._hire())
             time.sleep(self._dice.random() * 2 * EVERY)  # when a kill comes is the luck of the draw
             victim = self._alive.pop(self._dice.randrange(CREW))
-            if victim.pid in self._nursery.ended():
-                assert self._nursery.ended()[victim.pid] == 0, "a worker failed by itself"
+            if victim.pid in self._fork_server.ended():
+                assert self._fork_server.ended()[victim.pid] == 0, "a worker failed by itself"
                 assert hv.stats().remaining == 0, "the storm was too short: add tasks"
                 break
             victim.kill()
@@ -103,7 +103,7 @@ class Storm:
             assert time.monotonic() < self._until, hv.stats().states
             for task in hv.list_tasks(states=("failed",), limit=1_000):
                 hv.retry(task.id, reason="the storm is over")
-            ended = self._nursery.ended()
+            ended = self._fork_server.ended()
             assert all(ended.get(worker.pid, 0) == 0 for worker in self._alive)
             self._alive = [worker for worker in self._alive if worker.pid not in ended]
             if not self._alive and hv.stats().remaining:
@@ -113,7 +113,7 @@ class Storm:
     def _hire(self):
         name = f"worker{len(self.killed) + len(self._alive)}"
         seed = self._dice.getrandbits(32)
-        return self._nursery.start("survivor", self._where, name, self._k, seed)
+        return self._fork_server.start("survivor", self._where, name, self._k, seed)
 
 
 def _account(where, killed, k, poisoned):

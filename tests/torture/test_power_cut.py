@@ -22,14 +22,14 @@ CUTS = 400
 
 
 @pytest.fixture
-def worked(nursery, tmp_path):
+def worked(fork_server, tmp_path):
     """A recorded log of several processes at work, in two shifts; the store closes in between."""
 
     def work(sync=True, shifts=2, processes=PROCESSES):
         where, log = tmp_path / "live" / "store.db", tmp_path / "disk.log"
         for shift in range(shifts):
             crew = [
-                nursery.start(
+                fork_server.start(
                     "recorded", str(where), str(log), f"w{shift}{n}", 1000 * shift + n, TURNS, sync
                 )
                 for n in range(processes)

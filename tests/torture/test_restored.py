@@ -12,9 +12,9 @@ import hypervisor
 from hypervisor.core import errors
 
 
-def _killed_while_open(nursery, path):
+def _killed_while_open(fork_server, path):
     """Leave a log behind, as a kill does."""
-    child = nursery.start("add_and_stay", str(path), 5)
+    child = fork_server.start("add_and_stay", str(path), 5)
     assert child.hear() == "added"
     child.kill()
     child.wait()
@@ -22,13 +22,13 @@ def _killed_while_open(nursery, path):
 
 
 @pytest.fixture
-def store(tmp_path, nursery):
+def store(tmp_path, fork_server):
     """A store with a backup, changed since and killed."""
     path = tmp_path / "data" / "store.db"
     with hypervisor.open(path) as hv:
         hv.add([hypervisor.NewTask("in the backup")])
     shutil.copy(path, tmp_path / "backup.db")
-    _killed_while_open(nursery, path)
+    _killed_while_open(fork_server, path)
     return path
 
 

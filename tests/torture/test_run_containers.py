@@ -49,8 +49,8 @@ def sweep():
 
 def leave():
     with hypervisor.open(store) as hv:
-        hv.launcher.hold()
-        hv.launcher.leave(lambda: False)
+        hv.launcher.acquire_lock()
+        hv.launcher.release(lambda: False)
 
 for line in sys.stdin:
     print(eval(line), flush=True)

@@ -25,7 +25,7 @@ sleep 0.0$(($1 % 5))
 WORKERS = 4
 MOSTLY = 0.8  # it strikes when commands run; else at any time, as in the middle of a start
 EVERY = 0.12  # seconds between kills, on average
-TARGETS = {"worker": 8, "child": 6, "supervisor": 5, "client": 3, "all": 3, "nursery": 2}
+TARGETS = {"worker": 8, "child": 6, "supervisor": 5, "client": 3, "all": 3, "fork_server": 2}
 AT_MOST = 600.0
 
 

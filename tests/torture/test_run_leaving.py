@@ -12,10 +12,10 @@ from tests.torture.fleet import DEADLINE, PROGRAM
 SUBMITTED_LATE = """
 import subprocess, sys
 from hypervisor.runs.processes.launcher import LocalLauncher
-from hypervisor import background
+from hypervisor import app
 from hypervisor.app import serve
 
-leave, client = LocalLauncher.leave, sys.argv[3:]
+leave, client = LocalLauncher.release, sys.argv[3:]
 
 def leave_late(self, is_needed, at_once):
     if client:
@@ -23,7 +23,7 @@ def leave_late(self, is_needed, at_once):
         client.clear()
     return leave(self, is_needed, at_once)
 
-LocalLauncher.leave, background.IDLE_MS = leave_late, 100
+LocalLauncher.release, app.IDLE_MS = leave_late, 100
 serve()
 """
 # The host cannot start anything at first.
@@ -34,7 +34,7 @@ from hypervisor.app import serve
 from hypervisor.runs.supervisor import Supervisor
 
 start, troubles = LocalLauncher.start_worker, [OSError(errno.EAGAIN, "not now")] * 3
-hold, stays = LocalLauncher.hold, Supervisor._has_reason_to_stay
+hold, stays = LocalLauncher.acquire_lock, Supervisor._has_reason_to_stay
 
 def start_later(self, *words):
     if troubles:
@@ -46,7 +46,7 @@ def hold_and_submit(self):
     subprocess.Popen(sys.argv[3:])
     return held
 
-LocalLauncher.start_worker, LocalLauncher.hold = start_later, hold_and_submit
+LocalLauncher.start_worker, LocalLauncher.acquire_lock = start_later, hold_and_submit
 Supervisor._has_reason_to_stay = lambda *all: bool(troubles) or stays(*all)
 serve()
 """

@@ -61,7 +61,7 @@ class TestOneOfThem:
             assert time.monotonic() < until, project.story()
             all = snapshot()
             found = {all[pid].parent for pid in project.workers() if pid in all}
-            # Whoever is between nursery and worker is its parent for a moment.
+            # Whoever is between fork server and worker is its parent for a moment.
             parents |= found & {
                 p.pid for p in project.processes() if project.role(p) == "supervisor"
             }
@@ -132,7 +132,7 @@ class TestKilled:
         with project.open() as hv:
             hv.scale(1, "b")
             (first,) = project.supervisors()
-            wait_for(lambda: (hv.launcher.reading() or {}).get("target") == 1, "the new target")
+            wait_for(lambda: (hv.launcher.read_status() or {}).get("target") == 1, "the new target")
         kill(snapshot()[first])
         assert _is_settled(project, _next_supervisor(project, first))
         (project.folder / "go").touch()
@@ -283,7 +283,7 @@ def _launcher(folder):
 
 def _hold(launcher):
     """Be the supervisor for a moment. Says whether we could."""
-    handle = launcher.hold()
+    handle = launcher.acquire_lock()
     if handle is not None:
         assert launcher.supervisor() == os.getpid()
         os.close(handle)
@@ -343,14 +343,15 @@ def _next_supervisor(project, first):
 
 
 def _is_settled(project, supervisor):
-    """It has ticked for a while, so that whatever it means to do it has done."""
+    """It has ticked for seconds, so that whatever it means to do it has done. What it says of an
+    unchanged host is written once a second."""
     with project.open() as hv:
         seen = set()
 
         def has_ticked():
             if hv.launcher.supervisor() == supervisor:
-                seen.add((hv.launcher.reading() or {}).get("at"))
-            return len(seen) > 5
+                seen.add((hv.launcher.read_status() or {}).get("at"))
+            return len(seen) > 2
 
         wait_for(has_ticked, "some ticks", story=project.story)
     return True

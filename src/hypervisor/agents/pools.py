@@ -6,16 +6,18 @@ when the provider answers it, the brake is lifted and the others follow.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hypervisor.agents.account import account_of
 from hypervisor.agents.cooldown import outage_text
 from hypervisor.agents.routing import AUTO
 from hypervisor.agents.session_recorder import OUTAGE, got_through
 from hypervisor.agents.sql import cooldowns, sessions
 from hypervisor.queue.sql import event_log
-from hypervisor.resources.staffing import Demand, Pool, capped
+from hypervisor.resources.allocation import Demand, Pool, capped
 from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import BATCH, Pause
 from hypervisor.store import settings
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from hypervisor.queue.context import Context
     from hypervisor.runs.spec import RunSpec
 
-AGENTS_PER_HOST = 5
 STAGGER_MS = 300
 ANSWERED_MS = 45_000  # one that has gone on for so long has been let through
 MOST_IN_VAIN = 3
@@ -126,7 +127,9 @@ class AgentPools:
     def account(self, pool: Pool) -> str:
         if pool not in self._accounts:
             profile = self._profile(pool)
-            self._accounts[pool] = self.hv.launcher.account(pool.batch, profile) if profile else ""
+            given = self.hv.launcher.environment(pool.batch)
+            env = os.environ if given is None else given
+            self._accounts[pool] = account_of(profile, env) if profile else ""
         return self._accounts[pool]
 
     def rest(self, pool: Pool) -> Cooldown | None:

@@ -9,6 +9,7 @@ from hypervisor.inputs.template import Item
 from hypervisor.queue.task import Task
 from hypervisor.runs.spec import RunSpec
 
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prompts")  # built-in
 WORKER, GO_ON, CORRECT, PULL = "worker", "go-on", "correct", "pull"
 
 

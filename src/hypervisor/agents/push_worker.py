@@ -34,7 +34,6 @@ from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, StoreError
 from hypervisor.inputs.items import item_of
 from hypervisor.inputs.template import Item
-from hypervisor.ports import Runner
 from hypervisor.queue.lease import Lease, Token, Usage, Verdict, parse_token
 from hypervisor.queue.lifecycle import TERMINAL
 from hypervisor.queue.result import receipts_in
@@ -44,6 +43,7 @@ from hypervisor.resources.limits import Limits, merged
 from hypervisor.resources.overseer import Overseer
 from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.patience import if_possible
+from hypervisor.runs.runner import Runner
 from hypervisor.runs.spec import BATCH, Pause, Stop
 from hypervisor.runs.watch import Watch
 from hypervisor.runs.worker import LEASE, Worker
@@ -53,12 +53,13 @@ if TYPE_CHECKING:
 
     from hypervisor.agents.outcome import Outcome
     from hypervisor.agents.session import AgentSession
-    from hypervisor.ports import Journal, Outputs
     from hypervisor.queue.attempt import Ended
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker as Identity
     from hypervisor.queue.task import Task
     from hypervisor.runs.config import Settings
+    from hypervisor.runs.outputs.files import Outputs
+    from hypervisor.runs.processes.journal import Journal
     from hypervisor.runs.spec import RunSpec
 
 AFTERWARDS = 10.0  # seconds for the last words of an agent that has ended its claim itself

@@ -25,8 +25,9 @@ from hypervisor.queue.sql import insert, queries
 from hypervisor.queue.task import Json, NewTask, TaskFilter
 from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.check_spec import check_spec
-from hypervisor.runs.run import run, wake
+from hypervisor.runs.run import run
 from hypervisor.runs.spec import STRATEGIES, RunSpec, template_of
+from hypervisor.runs.supervise import supervise
 
 MOST_TASKS = 5_000
 FIELDS = (
@@ -108,7 +109,7 @@ def spawn_parallel_tasks(
     ids = _ids(hv, found, made)
     final = _add_reduce(hv, last, found, ids) if last else ""
     if spec is not None:
-        wake(hv)
+        supervise(hv, wait=False)
     why = _why(hv, found, spec, made)
     return Spawned(batch, found, ids, added, final, spec is not None, why, cursor)
 
@@ -292,7 +293,7 @@ def _why(hv: Context, batch: str, spec: RunSpec | None, tasks: list[NewTask]) ->
     paused = next(
         (p for p in hv.store.read(runs_sql.pauses) if p.scope == "all" or p.name == batch), None
     )
-    host = hv.launcher.reading() or {}
+    host = hv.launcher.read_status() or {}
     priors = {task.type: prior_of(hv, task.type) for task in tasks}
     return tuple(
         said

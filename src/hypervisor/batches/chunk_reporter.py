@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from hypervisor.batches.chunk_files import write_chunk
 from hypervisor.batches.sql import chunks
+from hypervisor.core.errors import StoreError
 from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from hypervisor.batches.chunk import Chunk
     from hypervisor.queue.context import Context
@@ -24,15 +25,15 @@ MOST_AT_ONCE = 20  # chunks of a batch: the supervisor has more to do
 
 
 class ChunkReporter:
-    def __init__(self, hv: Context) -> None:
-        self._hv = hv
+    def __init__(self, hv: Context, active_batches: Callable[[], Iterable[str]]) -> None:
+        self._hv, self._active_batches = hv, active_batches
         self._written: dict[tuple[str, int], object] = {}
         self._followed: set[str] = set()
         self._looked_at: int | None = None
 
-    def tick(self, now: int, batches: Iterable[str]) -> None:
-        """Write what has changed in these batches since the last look, and in earlier ones."""
-        self._followed.update(batches)
+    def tick(self, now: int) -> None:
+        """Write what has changed since the last look in active batches, and in earlier ones."""
+        self._followed.update(self._active_batches())
         if self._looked_at is not None and 0 <= now - self._looked_at < PAUSE_MS:
             return
         self._looked_at = now
@@ -45,6 +46,12 @@ class ChunkReporter:
                 with suppress(OSError):  # a full disk must not stop the work
                     write_chunk(self._hv, batch, chunk, every, now)
                 self._written[chunk.batch, chunk.number] = (chunk.state, chunk.tasks)
+
+    def last_look(self) -> None:
+        """Before the supervisor ends: the files are up to date."""
+        self._looked_at = None
+        with suppress(StoreError):
+            self.tick(self._hv.now())
 
     def _is_news(self, chunk: Chunk) -> bool:
         seen = (chunk.state, chunk.tasks)

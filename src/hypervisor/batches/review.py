@@ -22,8 +22,8 @@ from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch
 from hypervisor.runs import sql as runs_sql
-from hypervisor.runs.run import supervise
 from hypervisor.runs.spec import spec_from
+from hypervisor.runs.supervise import supervise
 
 LONGEST_NOTE = 10_000
 

@@ -44,6 +44,7 @@ from hypervisor.runs import status as looking
 from hypervisor.runs.run import Submitted
 from hypervisor.runs.spec import BATCH, Pause
 from hypervisor.runs.status import Status
+from hypervisor.runs.supervise import supervise
 
 INTERRUPTED = 130
 QUICKEST, CALM, SLOWEST = 0.02, 0.25, 2.0
@@ -312,7 +313,7 @@ def _watch(hv: Context, whole: PipelineRun, view: View, interrupts: Interrupts) 
         if time.monotonic() - looked_for_supervisor > SUPERVISOR_LOOK:
             looked_for_supervisor = time.monotonic()
             if seen.status.supervisor is None:
-                running.supervise(hv)
+                supervise(hv)
         watcher.rest()
         if watcher.is_due():
             seen = watcher.look()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Connect = Callable[..., "Context"]
 INTERRUPTED = 130
 LONGEST_COMPLAINT = 500
+LOGGING = ("run", "serve", "supervise")  # commands that log, or start something that does
+LEVELS = ("debug", "info", "warning", "error")
 
 
 class Parser(argparse.ArgumentParser):
@@ -108,6 +110,10 @@ def make_parser(command: Command) -> tuple[Parser, Any]:
         parser.add_argument("--store", metavar="PATH|URL", help="use this store")
     parser.add_argument("--json", action="store_true", help="answer as JSON")
     module.configure(parser)
+    if command.name in LOGGING:
+        parser.add_argument(
+            "--log-level", choices=LEVELS, help="what it and all it starts write to their logs"
+        )
     return parser, module
 
 
@@ -134,6 +140,8 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
     parser, module = make_parser(command)
     args = parser.parse_args([*leading, *rest[1:]])
     args.words = rest[1:]
+    if getattr(args, "log_level", None):
+        os.environ["HV_LOG_LEVEL"] = args.log_level
     args.only_looks = False  # a command that makes a store may say that these words need none
     args.look = lambda: connect(args.store, create=False, bare=True)  # at this host, before a run
     args.make = lambda: connect(args.store, create=True)

@@ -27,6 +27,11 @@ class Places(NamedTuple):
     data: str
     runtime: str
 
+    @property
+    def locks(self) -> str:
+        """Where all who change the same task files queue up."""
+        return os.path.join(self.runtime, "files")
+
 
 def places_of(where: str, folder: str | None, identity: str, boot: str) -> Places:
     """`where` names the store, without secrets; `folder` is where its file lives, if it is one.

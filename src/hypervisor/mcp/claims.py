@@ -28,7 +28,7 @@ from hypervisor.queue.claim import (
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import Lease, parse_token
 from hypervisor.queue.sql import event_log, queries
-from hypervisor.runs.run import wake
+from hypervisor.runs.supervise import supervise
 
 SECOND_LOOK = 1.0
 BEAT = 60.0  # seconds between heartbeats: many fit into a lease
@@ -203,7 +203,7 @@ class ClaimRegistry:
 
     def _ensure_supervisor(self) -> None:
         with suppress(HypervisorError):
-            wake(self.hv)
+            supervise(self.hv, wait=False)
 
     def close(self) -> None:
         """Give back what is our own; nothing is claimed afterwards."""

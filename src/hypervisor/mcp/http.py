@@ -17,6 +17,7 @@ from hypervisor.core.errors import InvalidInput
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.connections import QUEUE, Server
 from hypervisor.mcp.tool import ToolServer
+from hypervisor.runs.processes.log_file import log_level
 
 HOST = "127.0.0.1"
 PATH = "/mcp"
@@ -92,7 +93,7 @@ def serve(server: ToolServer, desk: ClaimRegistry, token: str, listening: socket
     )
     serving = Server(
         Guard(app, token),
-        log_level="warning",
+        log_level=log_level("warning"),
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE,

@@ -45,7 +45,7 @@ def build(profile: str, desk: ClaimRegistry) -> ToolServer:
     server.refusals = Refusals(desk.report_refusals)
     if profile != WORKER:
         with suppress(HypervisorError):  # ready before the first spawn, which shall be quick
-            _ = desk.hv.equipment
+            _ = desk.hv.settings, desk.hv.launcher
         add_prompts(server)
         add_resources(server, desk.hv)
     return server

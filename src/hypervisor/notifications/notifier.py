@@ -9,6 +9,7 @@ delivered, longer than the supervisor if need be.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -31,6 +32,8 @@ MOST_AT_ONCE = 16
 STEP = 0.1
 REST = 0.3  # while every receiver is left alone for a time
 LINGER = 2.0  # seconds that the deliverer stays with nothing to do
+
+logger = logging.getLogger("hypervisor.notifications")
 
 
 class Notifier:
@@ -80,7 +83,8 @@ class Deliverer:
             try:
                 if self.tick(self._hv.now()):
                     idle_since = time.monotonic()
-            except StoreError:
+            except StoreError as error:
+                logger.warning("%s", error)
                 self._is_ending.wait(1.0)
             self._is_ending.wait(STEP if self._at_work else REST)
         self._is_ending.set()

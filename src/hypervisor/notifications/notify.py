@@ -8,9 +8,10 @@ rule in the order of the events.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
@@ -21,12 +22,12 @@ from hypervisor.notifications.wait import end_of_log
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.sql import queries
 
-if TYPE_CHECKING:
-    from hypervisor.ports import Courier
-
 LEASE = 120_000  # another host takes over after so long without a word
 LONGEST_ADDRESS = 4_000
 MOST_WORDS = 200
+
+logger = logging.getLogger("hypervisor.notifications")
+logger.addHandler(logging.NullHandler())  # `hv notify send` reports by itself
 
 
 class RuleStatus(NamedTuple):
@@ -87,7 +88,7 @@ def add_rule(
     )  # first: whoever comes second overwrites no address
     if checked:
         try:
-            _courier(hv).keep(name, checked)
+            hv.courier.keep(name, checked)
         except OSError as error:
             hv.store.write(notices.remove_rule, name, hv.actor, hv.at(now))
             raise WrongState(
@@ -102,7 +103,7 @@ def remove_rule(hv: Context, name: str, now: int | None = None) -> None:
         notices.remove_rule, validate.text("the rule", name), hv.actor, hv.at(now)
     ):
         raise _unknown(name)
-    _courier(hv).forget(name)
+    hv.courier.forget(name)
 
 
 def rules(hv: Context) -> tuple[RuleStatus, ...]:
@@ -116,7 +117,7 @@ def rules(hv: Context) -> tuple[RuleStatus, ...]:
             names.get(rule.batch, rule.batch),
             waiting.get(rule.name, (0, 0))[0],
             failed.count(rule.name),
-            _courier(hv).can_reach(rule),
+            hv.courier.can_reach(rule),
         )
         for rule in hv.store.read(notices.rules)
     )
@@ -125,7 +126,7 @@ def rules(hv: Context) -> tuple[RuleStatus, ...]:
 def try_rule(hv: Context, name: str, now: int | None = None) -> None:
     """Send a test message by a rule, at once, and say whether it arrived."""
     rule = _rule(hv, name)
-    why = _courier(hv).deliver(rule, trial(rule, hv.now() if now is None else now), heard=True)
+    why = hv.courier.deliver(rule, trial(rule, hv.now() if now is None else now), heard=True)
     if why is not None:
         raise WrongState(f"the test did not arrive: {why}. Nothing was changed.")
 
@@ -148,7 +149,7 @@ def drop_notices(hv: Context, rule: str | None = None) -> int:
 
 def send_notices(hv: Context) -> Delivered:
     """Deliver now what is due, for every rule; for when no supervisor does."""
-    handle = hv.launcher.hold_notifier()
+    handle = hv.launcher.acquire_notifier_lock()
     if handle is None:
         raise WrongState("another process delivers notices here already. Nothing was changed.")
     try:
@@ -167,7 +168,7 @@ def send_notices(hv: Context) -> Delivered:
 
 def reachable(hv: Context) -> list[Rule]:
     """The rules whose receivers this host knows how to reach."""
-    return [rule for rule in hv.store.read(notices.rules) if _courier(hv).can_reach(rule)]
+    return [rule for rule in hv.store.read(notices.rules) if hv.courier.can_reach(rule)]
 
 
 def deliver(
@@ -175,7 +176,7 @@ def deliver(
 ) -> Delivered:
     """Deliver the notices of a rule in order, until none is due or one does not arrive."""
     sent = 0
-    courier = _courier(hv)
+    courier = hv.courier
     who = hv.probe.boot()
     while goes_on() and courier.can_reach(rule):
         notice = hv.store.write_unsynced(
@@ -185,17 +186,12 @@ def deliver(
             break
         why = courier.deliver(rule, notice)
         if why is not None:
+            logger.warning("a notice by rule %s was not delivered: %s", rule.name, why)
             state = hv.store.write(notices.missed, notice, why[:500], hv.at(now))
             return Delivered(sent, int(state == PENDING), int(state == FAILED))
         hv.store.write_unsynced(notices.sent, notice)
         sent += 1
     return Delivered(sent)
-
-
-def _courier(hv: Context) -> Courier:
-    found = hv.equipment.courier
-    assert found is not None, "this context was made without a courier"
-    return found
 
 
 def _rule(hv: Context, name: str) -> Rule:

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
 from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
-    from hypervisor.ports import (
-        ActionFiles,
-        AgentAdapter,
-        AgentHomes,
-        BatchFiles,
-        Courier,
-        HostProbe,
-        Launcher,
-        Outputs,
-        TaskFiles,
-    )
+    from collections.abc import Callable
+
+    from hypervisor.agents.homes import AgentHomes
+    from hypervisor.agents.programs import LocalAgents
+    from hypervisor.agents.session import AgentSession
+    from hypervisor.batches.files import BatchFiles
+    from hypervisor.batches.plans.files import ActionFiles
+    from hypervisor.inputs.task_files.files import TaskFiles
+    from hypervisor.notifications.delivery import Courier
     from hypervisor.queue.lease import Worker
+    from hypervisor.resources.host import LocalHost
     from hypervisor.runs.config import Settings
+    from hypervisor.runs.outputs.files import Outputs
+    from hypervisor.runs.processes.launcher import LocalLauncher
+    from hypervisor.runs.supervisor import Supervisor
     from hypervisor.store.database import Database
-
-
-class Equipment(NamedTuple):
-    """What it takes to run work on this host, beyond keeping the ledger."""
-
-    launcher: Launcher
-    outputs: Outputs
-    settings: Settings
-    batch_files: BatchFiles | None = None
-    task_files: TaskFiles | None = None
-    action_files: Callable[[str, str], ActionFiles] | None = None  # by root and batch folder
-    agents: Callable[[], AgentAdapter] | None = None
-    courier: Courier | None = None
-    secret: Callable[[str], tuple[str, str]] | None = None  # path and content, by file name
-    homes: AgentHomes | None = None
 
 
 class NoStore:
@@ -55,28 +41,42 @@ class NoStore:
 
 
 class Context:
-    """An open ledger. Operations take it first, so they double as methods of `Hypervisor`."""
+    """An open store. Operations take it first, so they double as methods of `Hypervisor`.
+
+    The rooms above bring their own parts, named here. `app.Parts` makes each when it is first
+    used: most commands need none."""
+
+    settings: Settings
+    outputs: Outputs
+    launcher: LocalLauncher
+    task_files: TaskFiles
+    batch_files: BatchFiles
+    action_files: Callable[[str, str], ActionFiles]  # by root and batch folder
+    homes: AgentHomes
+    agent_programs: LocalAgents
+    clean_up_agent: Callable[[Worker, AgentSession], None]  # that died with its worker
+    courier: Courier
+    secret: Callable[[str], tuple[str, str]]  # path and content, by file name
+    make_supervisor: Callable[[int | None], Supervisor]  # by how long it stays idle, in ms
 
     def __init__(
-        self,
-        store: Database,
-        probe: HostProbe,
-        actor: str,
-        pid: int = 0,
-        equip: Callable[[], Equipment] | None = None,
+        self, store: Database, probe: LocalHost, actor: str, pid: int = 0, parts: object = None
     ) -> None:
         self.store = store
         self.probe = probe
         self.actor = actor
         self.pid = pid  # the process that claims belong to unless a claim names another
+        self.parts = parts
         self.swept_at = 0
         self.batch_ids: dict[str, str] = {}
         self.workers: dict[tuple[str, int], Worker] = {}
-        self.equip = equip
-        # Be the supervisor in this process; what it is given is called every tick.
-        self.serve: Callable[[Callable[[str], None]], int] | None = None
-        self._equipment: Equipment | None = None
-        self._agents: AgentAdapter | None = None
+
+    if not TYPE_CHECKING:  # a type checker goes by the names above
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or name not in Context.__annotations__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self.parts, name)
 
     def now(self) -> int:
         """The time by the clock that all users of the store share, in milliseconds."""
@@ -97,41 +97,8 @@ class Context:
 
     @property
     def is_equipped(self) -> bool:
-        return self.equip is not None
-
-    @property
-    def equipment(self) -> Equipment:
-        """Put together when first needed: most commands can do without."""
-        if self._equipment is None:
-            assert self.equip is not None, "this context was made for the ledger alone"
-            self._equipment = self.equip()
-        return self._equipment
-
-    @property
-    def launcher(self) -> Launcher:
-        return self.equipment.launcher
-
-    @property
-    def outputs(self) -> Outputs:
-        return self.equipment.outputs
-
-    @property
-    def settings(self) -> Settings:
-        return self.equipment.settings
-
-    @property
-    def batch_files(self) -> BatchFiles:
-        found = self.equipment.batch_files
-        assert found is not None, "this context was made without a place for batches"
-        return found
-
-    @property
-    def agent_programs(self) -> AgentAdapter:
-        """Put together when first needed, as the rest of the equipment."""
-        if self._agents is None:
-            assert self.equipment.agents is not None, "this context was made without agents"
-            self._agents = self.equipment.agents()
-        return self._agents
+        """False for a context that was made for the store alone."""
+        return self.parts is not None
 
     def close(self) -> None:
         self.store.close()

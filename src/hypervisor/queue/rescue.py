@@ -12,7 +12,6 @@ from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple
 
-from hypervisor.agents.session import AgentSession
 from hypervisor.agents.sql import sessions
 from hypervisor.core.errors import RequestError, StoreError, WrongState
 from hypervisor.inputs.task_files.write_back import write_back
@@ -82,17 +81,12 @@ def reap_worker(hv: Context, worker: Worker, held: list[Holder], now: int) -> li
     for run in hv.store.read(sessions.sessions, worker=worker.id):
         if run.outcome is None:
             told = (run.tokens, run.cost_micros, run.estimated, run.turns)
-            _scrub(hv, worker, run)
+            if hv.is_equipped:
+                hv.clean_up_agent(worker, run)
             hv.store.write(sessions.close, run.id, "crashed", *told, (), now)
     if remains is not None and not _holds_more(hv, worker):
         hv.launcher.forget_leftovers(worker, remains)  # last: whoever finds none may rely on that
     return back
-
-
-def _scrub(hv: Context, worker: Worker, run: AgentSession) -> None:
-    """No key stays in the home of an agent whose worker had no time to see to that."""
-    if hv.is_equipped and (profile := hv.settings.agents.get(run.agent)):
-        hv.launcher.scrub_home(worker, run.batch, run.task, profile)
 
 
 def _recover_output(hv: Context, worker: Worker, remains: Leftovers) -> None:

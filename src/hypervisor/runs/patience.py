@@ -7,6 +7,7 @@ once. A full disk is waited for until there is room; a store that is gone is not
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, cast
 from hypervisor.core.errors import StoreError, StoreFull, StoreGone, StoreNewer
 
 if TYPE_CHECKING:
-    from hypervisor.ports import Runner
     from hypervisor.queue.context import Context
+    from hypervisor.runs.runner import Runner
     from hypervisor.store.database import Answer, Database, Given
 
 STORE_PATIENCE, ASKED_PATIENCE = 60.0, 5.0  # seconds; once asked to end, not as long
 BETWEEN_TRIES = 0.5
+
+logger = logging.getLogger("hypervisor.runs")
 
 
 class PatientStore:
@@ -60,6 +63,7 @@ class PatientStore:
 
     def _again(self, call: Callable[..., Any], args: Any, named: Any, first: StoreError) -> Any:
         error, since = first, time.monotonic()
+        logger.warning("%s", first)
         while self._is_worth_waiting(error, time.monotonic() - since):
             self._runner.pause(BETWEEN_TRIES)
             try:

@@ -30,7 +30,6 @@ FIRST_SLICE, SLICE, LINKED_SLICE = 100, 1_000, 5_000
 PAGE = 500  # more would take no less time: what is held at once, the collector looks through
 INTERRUPTED = "interrupted"
 BAD = (lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW, lifecycle.CANCELLED)
-MOST_STARTS = 3
 
 
 class Submitted(NamedTuple):
@@ -127,32 +126,6 @@ def unsuccessful(hv: Context, submitted: Submitted) -> int:
     ended_badly = sum(changed.get(s, 0) for s in BAD)
     states = hv.store.read(queries.stats, submitted.batch.id, hv.now(), False).states
     return ended_badly + sum(states[s] for s in ("waiting", "active", "in_progress", "merging"))
-
-
-def supervise(hv: Context) -> int:
-    """Make sure that a supervisor runs for this store on this host; returns its process id.
-
-    Behind one that was asked to end, the next one waits."""
-    import time
-
-    leaving = hv.launcher.is_leaving()
-    deadline, starts = time.monotonic() + 10, 0
-    while not (pid := hv.launcher.supervisor()) and time.monotonic() < deadline:
-        if pid is None and starts < MOST_STARTS:
-            hv.launcher.start_supervisor()
-            starts += 1
-        time.sleep(0.005)
-    if not pid:
-        raise InvalidInput("the supervisor did not start; supervisor.log says why.")
-    if leaving:
-        hv.launcher.start_supervisor()
-    return pid
-
-
-def wake(hv: Context) -> None:
-    """See to it that a supervisor will run what was just stored, without waiting for that."""
-    if hv.launcher.supervisor() is None or hv.launcher.is_leaving():
-        hv.launcher.start_supervisor()
 
 
 def pause(

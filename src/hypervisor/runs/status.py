@@ -63,7 +63,7 @@ def standing(hv: Context, batch: str | None = None, now: int | None = None) -> S
         if found is None or each.scope != BATCH or each.name == found
     ]
     meant = None if found is None else hv.store.read(queries.batch, found)
-    host = hv.launcher.reading()
+    host = hv.launcher.read_status()
     return Status(
         meant,
         hv.store.read(queries.stats, found, hv.at(now), False),

@@ -13,9 +13,10 @@ from hypervisor.runs import sql
 from hypervisor.runs.spec import Stop
 
 if TYPE_CHECKING:
-    from hypervisor.ports import Outputs, Runner
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker
+    from hypervisor.runs.outputs.files import Outputs
+    from hypervisor.runs.runner import Runner
 
 BEAT = 10.0
 

@@ -36,11 +36,13 @@ from hypervisor.store import settings as store_settings
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from hypervisor.ports import Journal, Outputs, Runner
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker as Identity
     from hypervisor.queue.task import Json, Task
     from hypervisor.runs.config import Settings
+    from hypervisor.runs.outputs.files import Outputs
+    from hypervisor.runs.processes.journal import Journal
+    from hypervisor.runs.runner import Runner
 
 LEASE = 60_000
 FLUSH = 0.05  # seconds an ended attempt may wait for company on its way to the store

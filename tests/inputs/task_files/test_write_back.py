@@ -9,17 +9,17 @@ import pytest
 from hypervisor.batches.files import BatchFiles
 from hypervisor.inputs.task_files.files import TaskFiles
 from hypervisor.inputs.task_files.write_back import unwritten, write_back, write_back_all
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
 from hypervisor.queue.receipts import receipt, verify, write_receipts
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
-from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.runs.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 TEXT = b"---\r\n# mine\r\nstatus: todo # later\r\ntags: [a,  b]\r\n---\r\nBody\r\n"
 
@@ -27,15 +27,14 @@ TEXT = b"---\r\n# mine\r\nstatus: todo # later\r\ntags: [a,  b]\r\n---\r\nBody\r
 @pytest.fixture
 def hv(tmp_path):
     launcher: Any = FakeLauncher()
-    equipment = Equipment(
-        launcher,
-        Outputs(str(tmp_path)),
-        Settings(),
-        BatchFiles(str(tmp_path)),
-        TaskFiles(str(tmp_path / "locks")),
+    given = parts(
+        launcher=launcher,
+        outputs=Outputs(str(tmp_path)),
+        batch_files=BatchFiles(str(tmp_path)),
+        task_files=TaskFiles(str(tmp_path / "locks")),
     )
     store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
-    context = Context(store, FakeHost(), "ann", equip=lambda: equipment)
+    context = Context(store, FakeHost(), "ann", parts=given)
     (tmp_path / "a.md").write_bytes(TEXT)
     yield context
     context.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from hypervisor.agents.homes import AgentHomes
 from hypervisor.agents.session import NewSession
 from hypervisor.agents.stream_state import Tokens
 from hypervisor.queue.add import add
-from hypervisor.queue.context import Context, Equipment
+from hypervisor.queue.context import Context
 from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
@@ -20,6 +19,7 @@ from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.outputs.retention import DAY, Collected, gc
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.ledger import Ledger
+from tests.support.parts import parts
 
 NOW = 1_800_000_000_000
 WORKER = Worker("w-1", "worker-1", "here", "boot/1", 11, 100)
@@ -27,12 +27,14 @@ WORKER = Worker("w-1", "worker-1", "here", "boot/1", 11, 100)
 
 @pytest.fixture
 def equipped(tmp_path):
-    launcher: Any = None
     store = Ledger(SqliteDatabase(str(tmp_path / "x.db"), relaxed=True))
 
     def with_settings(**settings):
-        equipment = Equipment(launcher, Outputs(str(tmp_path)), Settings(**settings))
-        return Context(store, LocalHost(), "me", equip=lambda: equipment)
+        folder = str(tmp_path)
+        given = parts(
+            outputs=Outputs(folder), homes=AgentHomes(folder), settings=Settings(**settings)
+        )
+        return Context(store, LocalHost(), "me", parts=given)
 
     yield with_settings
     store.close()
@@ -201,9 +203,7 @@ def homes(tmp_path):
 
 @pytest.fixture
 def with_homes(equipped, homes):
-    hv = equipped()
-    equipment = hv.equipment._replace(homes=homes)
-    return Context(hv.store, hv.probe, "me", equip=lambda: equipment)
+    return equipped()
 
 
 def test_homes_of_agents_go_with_their_tasks(with_homes, homes):

@@ -1,4 +1,4 @@
-"""The nursery: workers come from it as children of whoever adopts, and it goes with its owner."""
+"""The fork server: its workers are children of whoever adopts, and it ends with its owner."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def work(word):
     if word == "long":
         time.sleep(300)
 
-nursery, log = ForkServer(work), sys.argv[1]
+fork_server, log = ForkServer(work), sys.argv[1]
 tree.become_reaper()
 """
 TELLS = """
-pids = [nursery.start([word], log) for word in ("well", "badly")]
+pids = [fork_server.start([word], log) for word in ("well", "badly")]
 statuses = [os.waitpid(pid, 0)[1] for pid in pids]
-os.kill(nursery.pid, signal.SIGKILL)
-os.waitpid(nursery.pid, 0)
-print(json.dumps([list(map(os.waitstatus_to_exitcode, statuses)), nursery.start(["x"], log)]))
+os.kill(fork_server.pid, signal.SIGKILL)
+os.waitpid(fork_server.pid, 0)
+print(json.dumps([list(map(os.waitstatus_to_exitcode, statuses)), fork_server.start(["x"], log)]))
 """
 UNHEARD = """
-os.write(nursery._requests, json.dumps([["well"], log]).encode() + b"\\n")
+os.write(fork_server._requests, json.dumps([["well"], log]).encode() + b"\\n")
 answer = b""
 while not answer.endswith(b"\\n"):
-    answer += os.read(nursery._answers, 100)
-nursery.close()  # as one does that has lost its patience just before the answer came
+    answer += os.read(fork_server._answers, 100)
+fork_server.close()  # as one does that has lost its patience just before the answer came
 print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(int(answer), 0)[1])))
 """
 STAYS = """
-pid = nursery.start(["long"], log)
-print(json.dumps([nursery.pid, pid]), flush=True)
+pid = fork_server.start(["long"], log)
+print(json.dumps([fork_server.pid, pid]), flush=True)
 time.sleep(300)
 """
 
@@ -76,7 +76,7 @@ def lives(pid: int) -> bool:
 def test_its_workers_are_ours_and_tell_how_they_ended(tmp_path):
     log = tmp_path / "log"
     out, _ = owner(TELLS, log).communicate(timeout=DEADLINE)
-    assert json.loads(out) == [[0, 1], None]  # of a nursery that is gone comes nothing
+    assert json.loads(out) == [[0, 1], None]  # of a fork server that is gone comes nothing
     text = log.read_text()
     assert "well works in a session of its own: True" in text
     assert text.count("Traceback") == 1 and "ValueError: on purpose" in text
@@ -85,16 +85,16 @@ def test_its_workers_are_ours_and_tell_how_they_ended(tmp_path):
 def test_it_goes_with_its_owner_and_its_workers_stay(tmp_path):
     process = owner(STAYS, tmp_path / "log")
     assert process.stdout is not None
-    nursery, worker = json.loads(process.stdout.readline())
+    fork_server, worker = json.loads(process.stdout.readline())
     try:
         wait_for(lambda: b"\0work\0long" in Path(f"/proc/{worker}/cmdline").read_bytes())
-        wait_for(lambda: b"\0nursery" in Path(f"/proc/{nursery}/cmdline").read_bytes())
-        wait_for(lambda: {nursery, worker} == set(children_of(process.pid)))
-        assert {each.pid for each in family(process.pid)} == {nursery, worker}
+        wait_for(lambda: b"\0fork-server" in Path(f"/proc/{fork_server}/cmdline").read_bytes())
+        wait_for(lambda: {fork_server, worker} == set(children_of(process.pid)))
+        assert {each.pid for each in family(process.pid)} == {fork_server, worker}
         assert snapshot()[worker].parent == process.pid
         process.kill()
         process.communicate()
-        wait_for(lambda: not lives(nursery))
+        wait_for(lambda: not lives(fork_server))
         assert lives(worker)
     finally:
         process.kill()
@@ -109,7 +109,7 @@ def test_without_it_a_worker_is_started_all_the_same(tmp_path, monkeypatch):
             return None
 
     launcher = LocalLauncher("store.db", Places(str(tmp_path), str(tmp_path)))
-    launcher._nursery = Gone()  # type: ignore[assignment]
+    launcher._fork_server = Gone()  # type: ignore[assignment]
     started: list[tuple[str, ...]] = []
 
     def start(*words: str) -> int:
@@ -124,11 +124,11 @@ def test_one_that_was_stopped_does_not_stop_its_owner(tmp_path):
     script = """
 from hypervisor.runs.processes import fork_server as module
 module.PATIENCE = 0.2
-os.kill(nursery.pid, signal.SIGSTOP)
-answers = [nursery.start(["late"], log), nursery.start(["late"], log)]
-os.kill(nursery.pid, signal.SIGCONT)
-_, status = os.waitpid(nursery.pid, 0)  # it ends when it finds that nobody listens
-print(json.dumps([*answers, nursery.start(["late"], log)]))
+os.kill(fork_server.pid, signal.SIGSTOP)
+answers = [fork_server.start(["late"], log), fork_server.start(["late"], log)]
+os.kill(fork_server.pid, signal.SIGCONT)
+_, status = os.waitpid(fork_server.pid, 0)  # it ends when it finds that nobody listens
+print(json.dumps([*answers, fork_server.start(["late"], log)]))
 """
     out, _ = owner(script, tmp_path / "log").communicate(timeout=DEADLINE)
     assert json.loads(out) == [None, None, None]

@@ -49,56 +49,56 @@ def yes():
 
 def test_nothing_that_was_kept_for_workers_is_left(launcher, client):
     client.keep_environment("b1")
-    assert launcher.hold() is not None
+    assert launcher.acquire_lock() is not None
     assert client.supervisor() == os.getpid()
-    launcher.tell({"target": 2})
+    launcher.publish_status({"target": 2})
     for name in ("governor.json.new", "b2.env.5eed.new"):
         with open(os.path.join(launcher.places.runtime, name), "w") as file:
             file.write('{"tar')  # somebody was killed while he wrote
-    assert launcher.leave(no)
+    assert launcher.release(no)
     assert kept(launcher) == []
     assert client.supervisor() is None
 
 
 def test_what_a_client_removes_meanwhile_keeps_nothing_else_there(launcher, client, monkeypatch):
     client.keep_environment("b2")
-    launcher.hold()
-    launcher.tell({"target": 2})
+    launcher.acquire_lock()
+    launcher.publish_status({"target": 2})
     listed = ["gone.env", *os.listdir(launcher.places.runtime)]
     with monkeypatch.context() as patch:
         patch.setattr(os, "listdir", lambda path: listed)
-        assert launcher.leave(no)
+        assert launcher.release(no)
     assert kept(launcher) == []
 
 
 def test_nothing_to_tidy_is_fine(launcher):
-    launcher.hold()
-    assert launcher.leave(no)
-    assert launcher.leave(no), "and to leave twice is, too"
+    launcher.acquire_lock()
+    assert launcher.release(no)
+    assert launcher.release(no), "and to leave twice is, too"
 
 
 def test_it_does_not_leave_while_somebody_submits_a_run(launcher, client):
     """Its tasks are not in the store yet, so there seems to be nothing to do."""
-    launcher.hold()
+    launcher.acquire_lock()
     with client.submitting():
         client.keep_environment("b1")
-        assert not launcher.leave(no)
+        assert not launcher.release(no)
         assert client.supervisor() == os.getpid()
     assert client.environment("b1") == dict(os.environ)
-    assert launcher.leave(no)
+    assert launcher.release(no)
 
 
 def test_work_that_came_while_it_made_up_its_mind_keeps_a_supervisor(launcher, client):
-    launcher.hold()
+    launcher.acquire_lock()
     client.keep_environment("b1")
-    assert not launcher.leave(yes)
+    assert not launcher.release(yes)
     assert client.supervisor() == os.getpid()
     assert client.environment("b1") == dict(os.environ)
 
 
 def test_who_looks_while_it_leaves_sees_none(launcher, client):
     """Else they would count on one that has looked for work before theirs came."""
-    launcher.hold()
+    launcher.acquire_lock()
     seen = []
     look = Thread(target=lambda: seen.append(client.supervisor()))
 
@@ -107,27 +107,27 @@ def test_who_looks_while_it_leaves_sees_none(launcher, client):
         look.join(0.05)
         return bool(seen)
 
-    assert launcher.leave(is_needed)
+    assert launcher.release(is_needed)
     look.join()
     assert seen == [None]
 
 
 def test_one_that_leaves_at_once_leaves_environments_for_the_next(launcher, client):
-    launcher.hold()
+    launcher.acquire_lock()
     client.keep_environment("b1")
-    assert launcher.leave(yes, at_once=True)
+    assert launcher.release(yes, at_once=True)
     assert client.supervisor() is None
     assert kept(launcher) == ["b1.env"]
     with client.submitting():
-        launcher.hold()
-        assert launcher.leave(no, at_once=True), "nobody has to be waited for"
+        launcher.acquire_lock()
+        assert launcher.release(no, at_once=True), "nobody has to be waited for"
     assert client.environment("b1") == dict(os.environ)
 
 
 def test_one_that_cannot_tell_whether_there_is_work_stays_and_is_found(launcher, client):
-    launcher.hold()
+    launcher.acquire_lock()
     with pytest.raises(StoreUnavailable):
-        launcher.leave(_store_is_away)
+        launcher.release(_store_is_away)
     assert client.supervisor() == os.getpid()
 
 
@@ -137,8 +137,8 @@ def _store_is_away():
 
 def test_one_that_was_stopped_while_it_left_stops_nobody_else(launcher, client, monkeypatch):
     monkeypatch.setattr(kept_environments, "PATIENCE", 0.05)
-    launcher.hold()
-    assert launcher.leave(lambda: client.supervisor() is None)
+    launcher.acquire_lock()
+    assert launcher.release(lambda: client.supervisor() is None)
     assert client.supervisor() is None
 
 
@@ -147,8 +147,8 @@ def test_one_that_is_on_its_way_out_is_not_coming_up(launcher, client):
     child = subprocess.Popen(["sleep", "60"])
     try:
         client._coming_up = child.pid
-        launcher.hold()
-        launcher.leave(no)
+        launcher.acquire_lock()
+        launcher.release(no)
         assert client.supervisor() == 0
         with open(launcher._lock(), "w") as file:
             file.write(str(child.pid))
@@ -165,8 +165,8 @@ def test_a_lock_that_cannot_be_signed_is_not_kept(launcher, client, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         with pytest.raises(OSError, match="full"):
-            launcher.hold()
-    assert client.hold() is not None
+            launcher.acquire_lock()
+    assert client.acquire_lock() is not None
 
 
 def test_a_run_that_is_over_takes_away_its_own_environment_only(launcher, client):

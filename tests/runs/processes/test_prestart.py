@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hypervisor
-from hypervisor import background
+from hypervisor import app
 from hypervisor.resources.process_table import environment, look, snapshot
 from hypervisor.runs.processes import prestart
 
@@ -22,17 +22,17 @@ DEADLINE = 60.0
 HV = [sys.executable, "-I", "-c", "from hypervisor.app import main; main()"]
 WAITS = """
 import time
-from hypervisor.runs.processes import prestart as ahead
-ahead.start()
-print(ahead._waiting[0], flush=True)
+from hypervisor.runs.processes import prestart
+prestart.start()
+print(prestart._waiting[0], flush=True)
 time.sleep(300)
 """
 CLOSED = """
 import os, sys
-from hypervisor.runs.processes import prestart as ahead
+from hypervisor.runs.processes import prestart
 os.close(int(sys.argv[1]))
-ahead.start()
-assert ahead._waiting is None
+prestart.start()
+assert prestart._waiting is None
 assert os.open(os.devnull, os.O_RDONLY) == int(sys.argv[1])
 """
 
@@ -94,16 +94,16 @@ def test_none_is_started_where_the_last_supervisor_of_the_path_still_works(tmp_p
     monkeypatch.setattr(prestart, "start", lambda: started.append(True))
     with hypervisor.open(tmp_path) as hv:
         store = ["--store", str(tmp_path)]
-        background.start_ahead(store)
+        app.prestart_supervisor(store)
         assert started == [True]
         launcher: Any = hv.launcher
-        assert launcher.hold() is not None
+        assert launcher.acquire_lock() is not None
         os.symlink(tmp_path, tmp_path / "linked")
-        background.start_ahead(store)
-        background.start_ahead(["--store", str(tmp_path / "linked" / "store.db")])
+        app.prestart_supervisor(store)
+        app.prestart_supervisor(["--store", str(tmp_path / "linked" / "store.db")])
         assert started == [True]
-        assert launcher.leave(lambda: False)
-        background.start_ahead(store)
+        assert launcher.release(lambda: False)
+        app.prestart_supervisor(store)
         assert started == [True, True]
 
 

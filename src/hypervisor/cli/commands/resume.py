@@ -8,8 +8,9 @@ from hypervisor.cli.commands.pause import add_scope, check_scope, scope_text
 from hypervisor.cli.output import print_json
 from hypervisor.core.errors import EXIT_OK
 from hypervisor.queue.context import Context
-from hypervisor.runs.run import resume, supervise
+from hypervisor.runs.run import resume
 from hypervisor.runs.status import status
+from hypervisor.runs.supervise import supervise
 
 EXAMPLE = """hv resume pages
   hv resume --all"""

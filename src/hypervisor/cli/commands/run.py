@@ -30,9 +30,9 @@ from hypervisor.inputs.template import Item, Template, parse
 from hypervisor.queue.add import check_task
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask
-from hypervisor.runs import run as running
 from hypervisor.runs.check_spec import check_spec
 from hypervisor.runs.spec import template_of
+from hypervisor.runs.supervise import supervise
 
 EXAMPLE = """find . -name '*.jpg' | hv run -- convert {} {.}.png
   hv run --items 'src/**/*.py' --workers 4 -- ruff check {}
@@ -98,8 +98,7 @@ def prepare(args: argparse.Namespace) -> int | None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     args.after = [hv.resolve(task) for task in args.after or ()]  # before anything is made
-    if hv.launcher.supervisor() is None:
-        hv.launcher.start_supervisor()  # it comes up while we add the tasks
+    supervise(hv, wait=False)  # it comes up while we add the tasks
     found = args.survey.result(hv) if args.survey.items else None
     args.findings = () if found is None else found.findings
     if args.agent and found is None:
@@ -119,7 +118,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if not args.json:
         opening.say_opening(whole, args, found)
     if whole.to_do:
-        running.supervise(hv)
+        supervise(hv)
     if args.detach:
         code = opening.detached(whole, args, waits=hv.launcher.is_leaving())
     else:

@@ -37,8 +37,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     from hypervisor.mcp.http import HOST, PATH, TOKEN_FILE, open_port, serve
     from hypervisor.mcp.server import build
 
-    assert hv.equipment.secret is not None, "the command line connects with all that is needed"
-    path, token = hv.equipment.secret(TOKEN_FILE)
+    path, token = hv.secret(TOKEN_FILE)
     listening = open_port(args.port)
     url = f"http://{HOST}:{listening.getsockname()[1]}{PATH}"
     desk = ClaimRegistry(hv, pid=0)

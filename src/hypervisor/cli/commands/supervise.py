@@ -13,8 +13,9 @@ from hypervisor.core.errors import EXIT_OK, WrongState
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
 from hypervisor.queue.look import batches, events
-from hypervisor.runs.run import supervise
+from hypervisor.runs.processes.log_file import configure as configure_logging
 from hypervisor.runs.status import status
+from hypervisor.runs.supervise import supervise
 
 EXAMPLE = """hv supervise
   hv supervise --detach"""
@@ -41,13 +42,13 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             print(f"process {pid} supervises this store here")
         return EXIT_OK
     _refuse_second(hv)
-    assert hv.serve is not None, "the command line connects with all that is needed"
+    configure_logging(default="warning")
     signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     diary = Diary(hv, args.json)
-    code = hv.serve(diary.tell)
+    hv.make_supervisor(None).run(each_tick=diary.tell)
     if not diary.has_begun:  # another one was quicker
         _refuse_second(hv)
-    return code
+    return EXIT_OK
 
 
 def _refuse_second(hv: Context) -> None:

@@ -210,7 +210,7 @@ def survey(args: argparse.Namespace) -> AgentSurvey:
 
     AgentNotReady: the one that is named cannot work here."""
     args.host = args.look()
-    _ = args.host.equipment  # settings and programs are what matters here, not the store
+    _ = args.host.settings, args.host.agent_programs  # made while the store is open
     args.host.close()
     args.spec = choosing.equipped_spec(args.host, args.spec)
     args.router = choosing.Router(args.host, args.spec)

@@ -174,6 +174,6 @@ def _by_agent(args: argparse.Namespace) -> RunSpec:
     shared = {**_shared(args), "workers": None}
     prompt = run_agents.prompt_text(args.reduce_prompt, "--reduce-prompt")
     host = args.look()
-    _ = host.equipment  # settings and programs are what matters here, not the store
+    _ = host.settings, host.agent_programs  # made while the store is open
     host.close()
     return choosing.equipped_spec(host, RunSpec(agent=name, prompt=prompt, **own, **shared))

@@ -25,7 +25,7 @@ from hypervisor.queue.task import Task
 from hypervisor.runs.spec import RunSpec, spec_from
 
 if TYPE_CHECKING:
-    from hypervisor.ports import TaskFiles
+    from hypervisor.inputs.task_files.files import TaskFiles
 
 UNWRITTEN = "its file could not be written: "
 
@@ -52,7 +52,7 @@ def write_back(hv: Context, task: str, spec: RunSpec | None = None, edits: bool 
 
 def write_back_all(hv: Context, tasks: Sequence[str], spec: RunSpec) -> None:
     """Bring the files of a run's tasks up to date whose attempts have just ended, all at once."""
-    files = hv.equipment.task_files if hv.is_equipped else None
+    files = hv.task_files if hv.is_equipped else None
     if files is None or spec.write_back == "none":
         return
     with suppress(StoreError):  # the files are behind until somebody comes by again
@@ -88,7 +88,7 @@ class Unwritten(NamedTuple):
 
 def unwritten(hv: Context, batch: str, since: int = 0) -> list[Unwritten]:
     """The files of a batch that could not be written since then, and have not been since."""
-    files = hv.equipment.task_files if hv.is_equipped else None
+    files = hv.task_files if hv.is_equipped else None
     spec = _spec_of(hv, batch)
     if files is None or spec is None or spec.write_back == "none":
         return []
@@ -114,7 +114,7 @@ def _is_behind(files: TaskFiles, due: Due) -> bool:
 
 
 def _write_back(hv: Context, task: str, spec: RunSpec | None, edits: bool) -> bool:
-    files = hv.equipment.task_files if hv.is_equipped else None
+    files = hv.task_files if hv.is_equipped else None
     found = hv.store.read(queries.task, task)
     spec = spec or _spec(hv, found)
     if files is None or spec is None or spec.write_back == "none":
@@ -173,7 +173,7 @@ def _edited(
 
 def file_problems(hv: Context, batch: str) -> list[str]:
     """What in the task files of a batch is not as the receipts were written there."""
-    files = hv.equipment.task_files if hv.is_equipped else None
+    files = hv.task_files if hv.is_equipped else None
     if files is None:
         return []
     spec = _spec_of(hv, batch)

@@ -45,8 +45,7 @@ def _delete(hv: Context, doomed: list[Output], homes: list[str], now: int | None
     """Returns the outputs that are gone."""
     gone = hv.outputs.remove(doomed)
     for name in homes:
-        assert hv.equipment.homes is not None
-        hv.equipment.homes.remove(name)
+        hv.homes.remove(name)
     if gone or homes:
         data = {"outputs": len(gone), "bytes": sum(output.size for output in gone)}
         more = {"homes": len(homes)} if homes else {}
@@ -56,7 +55,7 @@ def _delete(hv: Context, doomed: list[Output], homes: list[str], now: int | None
 
 def _useless_homes(hv: Context) -> list[str]:
     """Homes of tasks that have ended, and of agents that claimed by themselves and are gone."""
-    names = list(hv.equipment.homes.all()) if hv.equipment.homes is not None else []
+    names = list(hv.homes.all())
     finished = _finished(hv, [name for name in names if name.isalnum()])
     return [name for name in names if name in finished or _is_of_the_dead(hv, name)]
 

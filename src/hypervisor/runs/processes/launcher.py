@@ -6,14 +6,11 @@ import fcntl
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hypervisor.agents.account import account_of
-from hypervisor.agents.profile import AgentProfile
 from hypervisor.core.places import (
     Places,
     is_supervised,
@@ -26,28 +23,30 @@ from hypervisor.queue.lease import Worker, parse_token
 from hypervisor.resources.cgroup import Group, remove_abandoned_groups
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.processes import journal, prestart, tree
-from hypervisor.runs.processes.fork_server import ForkServer
+from hypervisor.runs.processes.daemon import spawn
 from hypervisor.runs.processes.kept_environments import KeptEnvironments
 from hypervisor.runs.spec import Leftovers
+
+if TYPE_CHECKING:
+    from hypervisor.runs.processes.fork_server import ForkServer
 
 SIGNALS = {"drain": signal.SIGTERM, "stop": signal.SIGINT}
 GRACE = 2.0
 LOG = "supervisor.log"
 WORKER_GROUP = "hypervisor-"  # and what tells the worker from all others
-READING = "governor.json"
-BIGGEST_LOG = 10 << 20
+STATUS = "governor.json"
 
 
 class LocalLauncher:
     def __init__(self, where: str, places: Places) -> None:
         """`where` is what a new process needs to open the same store; it may hold a secret,
         so it travels in the environment, never among the arguments."""
-        self._where = where
+        self.where = where
         self.places = places
         self._started: set[int] = set()
         self._coming_up = 0
         self._adopts = False
-        self._nursery: ForkServer | None = None
+        self._fork_server: ForkServer | None = None
         self._environments = KeptEnvironments(places.runtime)
         self._handle = -1  # of the lock that makes us the supervisor
 
@@ -79,19 +78,19 @@ class LocalLauncher:
             return int(file.read().strip() or 0)
         return 0
 
-    def hold(self) -> int | None:
+    def acquire_lock(self) -> int | None:
         """Become the one supervisor of this store here. None if there is one."""
-        handle = self._hold(self._lock())
+        handle = self._acquire(self._lock())
         self._handle = -1 if handle is None else handle
-        if handle is not None and "://" not in self._where:
-            remember_places(self._where, LocalHost().boot(), self.places)
+        if handle is not None and "://" not in self.where:
+            remember_places(self.where, LocalHost().boot(), self.places)
         return handle
 
-    def hold_next(self) -> int | None:
+    def acquire_next_lock(self) -> int | None:
         """Become the one that waits for the supervisor to leave. None if there is one."""
-        return self._hold(os.path.join(self.places.runtime, "next.lock"))
+        return self._acquire(os.path.join(self.places.runtime, "next.lock"))
 
-    def leave(self, is_needed: Callable[[], bool], at_once: bool = False) -> bool:
+    def release(self, is_needed: Callable[[], bool], at_once: bool = False) -> bool:
         """Be the supervisor no longer, and leave nothing behind. False if there is work after
         all, or somebody is about to add some: whoever saw us counts on us. `at_once`: then too,
         and the next one finds the environments."""
@@ -107,10 +106,10 @@ class LocalLauncher:
                 self._handle = -1
         return True
 
-    def hold_notifier(self) -> int | None:
-        return self._hold(self._notifier_lock())
+    def acquire_notifier_lock(self) -> int | None:
+        return self._acquire(self._notifier_lock())
 
-    def _hold(self, lock: str) -> int | None:
+    def _acquire(self, lock: str) -> int | None:
         make_private(self.places.runtime)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         while not take_lock(handle, fcntl.LOCK_EX):
@@ -127,25 +126,25 @@ class LocalLauncher:
             raise
         return handle
 
-    def adopt(self, nursery: ForkServer | None = None) -> None:
+    def adopt(self, fork_server: ForkServer | None = None) -> None:
         """From now on, what dead workers of ours leave behind becomes our own child; and so do
-        the workers that come from the nursery, which is of no use otherwise."""
+        the workers that come from the fork server, which is of no use otherwise."""
         self._adopts = tree.become_reaper()
-        if nursery is not None and self._adopts:
-            self._nursery = nursery
-            self._started.add(nursery.pid)
+        if fork_server is not None and self._adopts:
+            self._fork_server = fork_server
+            self._started.add(fork_server.pid)
 
     def start_supervisor(self) -> None:
         make_private(self.places.runtime)
-        self._coming_up = prestart.take(self._where, self._log()) or self._start(
+        self._coming_up = prestart.take(self.where, self._log()) or self._start(
             "supervise", "--detached"
         )
 
     def start_worker(self, batch: str, agent: str = "") -> int:
         """`agent` is the profile whose worker it shall be, "" for commands and functions."""
         pid = None
-        if self._nursery is not None and not agent:
-            pid = self._nursery.start([batch], self._log())
+        if self._fork_server is not None and not agent:
+            pid = self._fork_server.start([batch], self._log())
         pid = pid or self._start("work", batch, *([agent] if agent else []))
         self._started.add(pid)
         return pid
@@ -166,10 +165,6 @@ class LocalLauncher:
     def environment(self, batch: str) -> dict[str, str] | None:
         """The environment that the run of a batch was started with."""
         return self._environments.read(batch)
-
-    def account(self, batch: str, profile: AgentProfile) -> str:
-        given = self.environment(batch)
-        return account_of(profile, os.environ if given is None else given)
 
     def forget_environment(self, batch: str) -> None:
         self._environments.forget(batch)
@@ -208,27 +203,12 @@ class LocalLauncher:
             return 0
         return len(tree.stop_descendants(GRACE, spare=self._started))
 
-    def scrub_home(self, worker: Worker, batch: str, task: str, profile: AgentProfile) -> None:
-        from hypervisor.agents.homes import AgentHomes
-        from hypervisor.agents.mcp_config import McpAccess
-        from hypervisor.agents.scrubbing import scrub
-        from hypervisor.agents.setup import secrets_of
-
-        homes = AgentHomes(self.places.data)
-        if not task:
-            homes.remove(f"{worker.pid}-{worker.pid_start}")
-        elif homes.exists(task):
-            given = self.environment(batch)
-            access = McpAccess(self._where, batch)
-            secrets = secrets_of(profile, os.environ if given is None else given, access)
-            scrub(homes.at(task), secrets, profile.login)
-
     def forget_leftovers(self, worker: Worker, remains: Leftovers) -> None:
         if remains.group is not None:
             Group(remains.group).remove()
         journal.forget(self.places.runtime, worker)
 
-    def ask(self, worker: Worker, what: str) -> None:
+    def signal(self, worker: Worker, what: str) -> None:
         """Through a pidfd and only if it is still that process: nobody else is ever hit."""
         with suppress(ProcessLookupError):
             handle = os.pidfd_open(worker.pid)
@@ -243,22 +223,22 @@ class LocalLauncher:
         self._started -= {pid for pid, _ in ended}
         return ended
 
-    def tell(self, reading: dict[str, Any]) -> None:
-        path = os.path.join(self.places.runtime, READING)
+    def publish_status(self, status: dict[str, Any]) -> None:
+        path = os.path.join(self.places.runtime, STATUS)
         with suppress(OSError):
             with open(path + ".new", "w", encoding="utf-8") as file:
-                json.dump(reading, file)
+                json.dump(status, file)
             os.rename(path + ".new", path)
 
-    def reading(self) -> dict[str, Any] | None:
+    def read_status(self) -> dict[str, Any] | None:
         try:
-            with open(os.path.join(self.places.runtime, READING), encoding="utf-8") as file:
+            with open(os.path.join(self.places.runtime, STATUS), encoding="utf-8") as file:
                 return dict(json.load(file))
         except (OSError, ValueError):
             return None
 
     def is_leaving(self) -> bool:
-        return bool((self.reading() or {}).get("asked"))
+        return bool((self.read_status() or {}).get("asked"))
 
     def memory(self, workers: Collection[int]) -> dict[int, int]:
         return {pid: sum(p.rss for p in tree.family(pid) if p.lives) for pid in workers}
@@ -267,33 +247,17 @@ class LocalLauncher:
         """Before the supervisor ends: nothing is told any more, and no group is left of a worker
         that died before it could write down that it had one."""
         remove_abandoned_groups(WORKER_GROUP)
-        for name in (READING, f"{READING}.new"):
+        for name in (STATUS, f"{STATUS}.new"):
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.places.runtime, name))
 
     def _start(self, *words: str) -> int:
-        log = self._log()
-        return os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-c", prestart.SERVE, *words],
-            {**os.environ, "HYPERVISOR_STORE": self._where},
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE),
-        )
+        env = {**os.environ, "HYPERVISOR_STORE": self.where}
+        return spawn(*words, env=env, log=self._log())
 
     def _log(self) -> str:
-        path = os.path.join(self.places.data, LOG)
         os.makedirs(self.places.data, mode=0o700, exist_ok=True)
-        with suppress(OSError):
-            if os.stat(path).st_size > BIGGEST_LOG:
-                os.rename(path, path + ".old")
-        return path
+        return os.path.join(self.places.data, LOG)
 
     def _notifier_lock(self) -> str:
         return os.path.join(self.places.runtime, "notifier.lock")

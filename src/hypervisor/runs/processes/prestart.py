@@ -1,8 +1,8 @@
-"""A supervisor that loads its code before it is known whether one is needed.
+"""A supervisor that loads its code beside its client, before it is known which store needs one.
 
-`hv run` takes some time to come up, and so does a supervisor: they do so beside each other. Until
-it is told which store to work for, it has touched nothing; if its client ends or has no use for
-it, it ends too.
+It stays for one bar: a cold `hv run` (docs/decisions/0029). Client and supervisor take about as
+long to come up, and so they do it at the same time. Until the supervisor is given a store it has
+touched nothing; if its client ends or has no use for it, it ends too.
 """
 
 from __future__ import annotations
@@ -11,45 +11,37 @@ import atexit
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from hypervisor.runs.processes.fork_server import call_ourselves, line, write_to
+from hypervisor.runs.processes.daemon import (
+    LOG_LEVEL,
+    read_line,
+    redirect_output,
+    set_process_title,
+    spawn,
+)
 
-ROLE = ("supervisor-to-be", "waiting")  # as long as what it is called later
-SERVE = "from hypervisor.app import serve; serve()"
-_waiting: tuple[int, int] | None = None  # its process id, and where it listens
+ROLE = "prestarted-supervisor"  # as long as its title later
+_waiting: tuple[int, int] | None = None  # its process id, and the pipe on which it listens
 
 
 def start() -> None:
-    """Let one come up. This process should need it at once, or end soon."""
+    """Start one. This process should need it at once, or end soon."""
     global _waiting
-    listening, telling = os.pipe()
-    if listening <= 2:  # a standard stream of ours is closed: it must not be taken for that
-        os.close(listening)
-        os.close(telling)
+    stdin, pipe = os.pipe()
+    if stdin <= 2:  # a standard stream of ours is closed: it must not be taken for that
+        os.close(stdin)
+        os.close(pipe)
         return
     try:
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-c", SERVE, *ROLE],
-            os.environ,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, listening, 0),
-                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE),
-        )
-    except OSError:  # whoever needs one will say so
-        os.close(telling)
+        pid = spawn(ROLE, env=os.environ, stdin=stdin)
+    except OSError:  # whoever needs one will report it
+        os.close(pipe)
         return
     finally:
-        os.close(listening)
-    _waiting = (pid, telling)
+        os.close(stdin)
+    _waiting = (pid, pipe)
     atexit.register(dismiss)
     os.register_at_fork(after_in_child=_leave_to_parent)
 
@@ -59,14 +51,15 @@ def take(where: str, log: str) -> int | None:
     global _waiting
     if _waiting is None:
         return None
-    (pid, telling), _waiting = _waiting, None
+    (pid, pipe), _waiting = _waiting, None
     try:
-        os.write(telling, json.dumps([where, log]).encode() + b"\n")
+        order = [where, log, os.environ.get(LOG_LEVEL, "")]
+        os.write(pipe, json.dumps(order).encode() + b"\n")
     except OSError:
         _end(pid)
         return None
     finally:
-        os.close(telling)
+        os.close(pipe)
     return pid
 
 
@@ -74,16 +67,16 @@ def dismiss() -> None:
     """There is no use for it."""
     global _waiting
     if _waiting is not None:
-        (pid, telling), _waiting = _waiting, None
-        os.close(telling)
+        (pid, pipe), _waiting = _waiting, None
+        os.close(pipe)
         _end(pid)
 
 
 def _leave_to_parent() -> None:
     global _waiting
     if _waiting is not None:
-        (_, telling), _waiting = _waiting, None
-        os.close(telling)
+        (_, pipe), _waiting = _waiting, None
+        os.close(pipe)
 
 
 def _end(pid: int) -> None:
@@ -94,17 +87,16 @@ def _end(pid: int) -> None:
 
 
 def wait(load: Callable[[], None]) -> bool:
-    """In the process that was started: load the code, wait for the word. False: there is no use
+    """In the process that was started: load the code and wait for a store. False: there is no use
     for us."""
     load()
-    word = line(0)
-    if not word.endswith(b"\n"):
+    line = read_line(0)
+    if not line.endswith(b"\n"):
         return False
-    where, log = json.loads(word)
-    os.environ["HYPERVISOR_STORE"] = where
+    os.environ["HYPERVISOR_STORE"], log, os.environ[LOG_LEVEL] = json.loads(line)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    write_to(log)
-    call_ourselves("supervise", "--detached")
+    redirect_output(log)
+    set_process_title("supervise", "--detached")
     return True

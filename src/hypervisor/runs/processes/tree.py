@@ -91,8 +91,8 @@ def reap(keep: Collection[int] = ()) -> list[Reaped]:
         if not pid:
             break
         if pid in keep:  # it would stay the first: look at each of the others
-            return reaped + _bury(_children().difference(keep))
-        reaped += _bury([pid])
+            return reaped + _wait_for(_children().difference(keep))
+        reaped += _wait_for([pid])
     return reaped
 
 
@@ -108,15 +108,15 @@ def _first_ended() -> int | None:
     return ended.si_pid if ended else 0
 
 
-def _bury(pids: Iterable[int]) -> list[Reaped]:
-    buried = []
+def _wait_for(pids: Iterable[int]) -> list[Reaped]:
+    reaped = []
     for pid in pids:
         with suppress(ChildProcessError):
             ended, status, used = os.wait4(pid, os.WNOHANG)
             if ended:
                 peak = used.ru_maxrss * PEAK_UNIT
-                buried.append(Reaped(pid, status, used.ru_utime + used.ru_stime, peak))
-    return buried
+                reaped.append(Reaped(pid, status, used.ru_utime + used.ru_stime, peak))
+    return reaped
 
 
 def _children() -> set[int]:

@@ -29,9 +29,9 @@ DEADLINE = 180.0
 class Child:
     """A running job; lines of JSON go to it and come back."""
 
-    def __init__(self, nursery: ForkServer, pid: int, line: socket.socket) -> None:
+    def __init__(self, fork_server: ForkServer, pid: int, line: socket.socket) -> None:
         self.pid = pid
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._line = line
         self._unread = b""
 
@@ -76,7 +76,7 @@ class Child:
 
     def wait(self, seconds: float = DEADLINE) -> int:
         """Its exit code (minus the signal that ended it)."""
-        return self._nursery.wait(self.pid, seconds)
+        return self._fork_server.wait(self.pid, seconds)
 
     def hang_up(self) -> None:
         self._line.close()
@@ -94,7 +94,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.torture.nursery", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.torture.fork_server", str(theirs.fileno())],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path},
             pass_fds=[theirs.fileno()],
@@ -142,7 +142,7 @@ class ForkServer:
 
     def _answer(self) -> Any:
         ready = select.select([self._control], [], [], DEADLINE)[0]
-        assert ready, "the nursery does not answer"
+        assert ready, "the fork server does not answer"
         return json.loads(self._control.recv(1 << 20))
 
 
@@ -156,7 +156,7 @@ def _main(control: socket.socket) -> None:
             return
         request = json.loads(message)
         if request[0] == "ended":
-            answer: Any = list(_bury())
+            answer: Any = list(_wait_for())
         else:
             answer = os.fork()
             if answer == 0:
@@ -166,7 +166,7 @@ def _main(control: socket.socket) -> None:
         control.send(json.dumps(answer).encode())
 
 
-def _bury() -> Any:
+def _wait_for() -> Any:
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)

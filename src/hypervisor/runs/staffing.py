@@ -1,0 +1,216 @@
+"""How many workers each pool gets: what it could use, what the host can bear, and who goes.
+
+A pool is a batch, or one agent of it. All of it is decided again in every tick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypervisor.learning.pools import PER_CORE, AdaptivePools
+from hypervisor.resources.admission import Footprint
+from hypervisor.resources.allocation import Demand, Pool, assign_workers
+from hypervisor.resources.governor import Decision, RunningAttempt
+from hypervisor.runs import sql
+from hypervisor.runs.worker_processes import LiveWorkers, WorkerProcesses, pool_of
+
+if TYPE_CHECKING:
+    from hypervisor.agents.pools import AgentPools
+    from hypervisor.queue.context import Context
+    from hypervisor.resources.governor import Governor
+    from hypervisor.runs.current_specs import CurrentSpecs
+    from hypervisor.runs.spec import AtWork, Ready
+
+AGENTS_PER_HOST = 5
+ACTOR = "supervisor"
+
+ReadyByPool = dict[Pool, "Ready"]
+
+
+class Staffing:
+    def __init__(
+        self,
+        hv: Context,
+        governor: Governor,
+        cores: int,
+        *,
+        specs: CurrentSpecs,
+        agents: AgentPools,
+        adaptive: AdaptivePools,
+    ) -> None:
+        self.hv, self.governor, self.cores = hv, governor, cores
+        self.specs, self.agents, self.adaptive = specs, agents, adaptive
+        self.workers = WorkerProcesses(hv)
+        self.batches: tuple[str, ...] = ()  # with demand in the last tick
+
+    def begin(self, now: int) -> None:
+        """A new tick: what was looked up in the one before may have changed."""
+        self.specs.refresh()
+        self.agents.begin(now)
+
+    def ready(self) -> ReadyByPool:
+        """What each pool could claim, best first."""
+        ready: ReadyByPool = {}
+        for lane in self.hv.store.read(sql.ready, None):
+            for name in self.agents.agents_of(lane.batch):
+                pool = Pool(lane.batch, name)
+                if self.agents.serves(pool) and {*lane.requires} <= self.agents.capabilities(pool):
+                    ready[pool] = ready[pool].joined(lane) if pool in ready else lane
+        return ready
+
+    # What each pool could use
+
+    def demands(self, now: int, live: LiveWorkers, ready: ReadyByPool) -> list[Demand]:
+        """One worker for each running and each ready task, of which those that start or are idle
+        take their share; nobody is sent away for want of work."""
+        demands = []
+        starting = self.workers.starting_by_pool()
+        for pool in dict.fromkeys([*ready, *live.by_pool(), *starting]):
+            staying = self.workers.staying(live, pool)
+            busy = sum(worker.worker.id in live.running for worker in staying)
+            more = ready.get(pool)
+            wanted = max(len(staying) + starting[pool], busy + (more.tasks if more else 0))
+            wanted = min(wanted, self._most_of(now, live, pool, more))
+            priority, rank = (more.priority, more.rank) if more else (_priority(live, pool), 0)
+            demands.append(Demand(pool, priority, rank, wanted))
+        limits = {demand.pool.batch: self._limit_of(demand.pool.batch) for demand in demands}
+        self.batches = tuple(limits)
+        return self.agents.limited(demands, limits)
+
+    def _most_of(self, now: int, live: LiveWorkers, pool: Pool, more: Ready | None) -> int:
+        """The limit of the batch; where its strategy is adaptive, what the learner chooses."""
+        limit, spec = self._limit_of(pool.batch), self.specs.spec(pool.batch)
+        if not self.adaptive.is_adaptive(spec):
+            return limit
+        running = (
+            live.running[w.worker.id].type for w in live.of(pool) if w.worker.id in live.running
+        )
+        types = more.types if more else tuple(running)[:1]
+        is_set = pool.agent or self.specs.requested_workers(pool.batch) is not None
+        return self.adaptive.most(now, pool, spec, types, limit, 0 if is_set else self.cores)
+
+    def _limit_of(self, batch: str) -> int:
+        spec = self.specs.spec(batch)
+        if spec.strategy == "sequential":
+            return 1
+        requested = self.specs.requested_workers(batch)
+        usual = AGENTS_PER_HOST if spec.agent else self.cores
+        if self.adaptive.is_adaptive(spec) and not spec.agent:
+            usual *= PER_CORE
+        return (self.hv.settings.workers or usual) if requested is None else requested
+
+    def _host_limit(self, live: LiveWorkers, demands: list[Demand]) -> int:
+        """Agents have a limit of their own: they wait for their provider most of the time."""
+        scaled = self.specs.setting("workers")
+        if scaled is not None:
+            return int(scaled)
+        agents = {demand.pool.batch for demand in demands if demand.pool.agent}
+        others = {demand.pool.batch for demand in demands if not demand.pool.agent}
+        host, requested = self.hv.settings.workers, self.specs.requested_workers
+        most_agents = max([AGENTS_PER_HOST, *(requested(batch) or 0 for batch in agents)])
+        most = max([host or self.cores, *(self._limit_of(batch) for batch in others)])
+        if not agents:
+            return most
+        if host is not None:
+            return max(host, *(requested(batch) or 0 for batch in agents | others))
+        return most_agents + (most if others else 0) + self._still_leaving(live)
+
+    def _still_leaving(self, live: LiveWorkers) -> int:
+        """Agents that met no limit work on while their account is tried again: they must not
+        keep the one that tries from starting."""
+        return sum(
+            worker.worker.id in self.workers.leaving and self.agents.is_probed(pool_of(worker))
+            for worker in live.workers
+            if worker.agent
+        )
+
+    # What the host can bear
+
+    def decide(
+        self, now: int, live: LiveWorkers, demands: list[Demand], ready: ReadyByPool
+    ) -> Decision:
+        """How many may live, by the governor."""
+        pids = [worker.worker.pid for worker in live.workers]
+        memory = self.hv.launcher.memory(pids)
+        attempts = [self._attempt(live, worker, memory, ready) for worker in live.workers]
+        self.governor.strategy = self._strategy(demands)
+        agents_only = bool(demands) and all(demand.pool.agent for demand in demands)
+        self.governor.tick(now, pids, count_own=agents_only, running=attempts)
+        wanted = sum(demand.workers for demand in demands) + self._still_leaving(live)
+        limit = max(self._host_limit(live, demands), 1)
+        first = next(iter(ready), None)
+        expected = self._expected(first, ready[first].types) if first else 0
+        decision = self.governor.decide(now, wanted, limit, attempts, expected)
+        self.adaptive.note(now, wanted, decision.target)
+        return decision
+
+    def _strategy(self, demands: list[Demand]) -> str:
+        strategies = {self.specs.spec(demand.pool.batch).strategy for demand in demands}
+        if strategies == {"parallel"}:
+            return "parallel"
+        usual = self.hv.settings.strategy
+        return "auto" if usual == "adaptive" else usual
+
+    def _attempt(
+        self, live: LiveWorkers, at_work: AtWork, memory: dict[int, int], ready: ReadyByPool
+    ) -> RunningAttempt:
+        """What a worker runs, or is about to run if there is something to claim."""
+        worker, used = at_work.worker, memory.get(at_work.worker.pid, 0)
+        pool, running = pool_of(at_work), live.running.get(worker.id)
+        if running is not None:
+            footprint = Footprint(self._expected(pool, (running.type,)), used)
+            return RunningAttempt(worker.id, running.priority, running.claimed_at, footprint)
+        expected = self._expected(pool, ready[pool].types) if pool in ready else used
+        footprint = Footprint(expected, used)
+        return RunningAttempt(worker.id, "medium", at_work.started_at, footprint)
+
+    def _expected(self, pool: Pool, types: tuple[str, ...]) -> int | None:
+        """The memory that an attempt may need: what was declared, else what was learned."""
+        if pool.agent:
+            return self.agents.expected(pool)
+        declared = self.specs.spec(pool.batch).memory
+        if declared is not None:
+            return declared
+        peaks = [self.specs.setting(f"peak {kind}") for kind in types]
+        known = [int(peak) for peak in peaks if peak is not None]
+        return max(known) if len(known) == len(types) and known else None
+
+    # Who goes and who comes
+
+    def stop_attempts(self, now: int, live: LiveWorkers, decision: Decision) -> None:
+        """An emergency: end attempts now and put their tasks back unpunished."""
+        for worker_id in decision.stop:
+            worker = next(each.worker for each in live.workers if each.worker.id == worker_id)
+            running = live.running.get(worker_id)
+            if running is not None and decision.alone:
+                self.hv.store.write(
+                    sql.ask_stop, running.task, "fail", decision.sentence, ACTOR, now=now
+                )
+            else:
+                self.workers.signal(worker, "stop")
+
+    def start_and_drain(
+        self, now: int, live: LiveWorkers, demands: list[Demand], target: int
+    ) -> None:
+        """As many as each pool is given; nobody is started before those who leave have left."""
+        target = min(target, self._host_limit(live, demands))
+        room = target - len(live.workers) - len(self.workers.starting)
+        starting = self.workers.starting_by_pool()
+        for pool, count in assign_workers(demands, target).items():
+            here = self.workers.staying(live, pool)
+            for _ in range(min(count - len(here) - starting[pool], room)):
+                if pool.agent and not self.agents.may_start():
+                    break
+                self.workers.start(pool, now)
+                room -= 1
+            # An idle one makes room at once; one at work, when its task has ended.
+            by_loss = sorted(here, key=lambda w: (w.worker.id in live.running, -w.started_at))
+            for worker in by_loss[: max(len(here) - count, 0)]:
+                self.workers.signal(worker.worker, "drain")
+
+
+def _priority(live: LiveWorkers, pool: Pool) -> str:
+    of_batch = (
+        attempt.priority for attempt in live.running.values() if attempt.batch == pool.batch
+    )
+    return next(of_batch, "medium")
