@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from hypervisor.core.errors import StoreUnavailable
+from hypervisor.core.mounts import read_mounts
 
 IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -92,11 +93,9 @@ def is_in_memory(folder: str) -> bool:
     """Whether what is written there never reaches a disk, as far as the system tells."""
     device = os.stat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
-    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
-        for line in file.read().decode(errors="surrogateescape").splitlines():
-            mount, _, kind = line.partition(" - ")
-            if mount.split(" ")[2] == number:
-                return kind.split(" ")[0] in IN_MEMORY
+    with suppress(OSError):
+        kinds = (mount.kind for mount in read_mounts() if mount.device == number)
+        return next(kinds, "") in IN_MEMORY
     return False
 
 
