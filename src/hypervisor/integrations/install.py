@@ -10,14 +10,13 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
 from typing import Any, NamedTuple
 
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.integrations import config_edit
-from hypervisor.integrations.clients import CLIENTS, PROJECT, Client, Target, target
+from hypervisor.integrations.clients import CLIENTS, PROJECT, Client, Place, Scope, Target, target
 
 LARGEST = 32 << 20
 RECORD = {"existed", "backup", "after", "entry"}
@@ -35,23 +34,10 @@ class Planned(NamedTuple):
     """What will be changed, for whom."""
 
     client: str
-    scope: str
+    scope: Scope
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
     target: Target | None = None
-
-
-class Place(NamedTuple):
-    """Where we are: the user's home, the project's folder, the environment."""
-
-    home: str
-    project: str
-    env: Mapping[str, str]
-
-    @property
-    def state(self) -> str:
-        base = self.env.get("XDG_STATE_HOME") or os.path.join(self.home, ".local", "state")
-        return os.path.join(base, "hypervisor", "clients")
 
 
 def here() -> Place:
@@ -63,7 +49,7 @@ def here() -> Place:
     return Place(home, os.getcwd(), os.environ)
 
 
-def plan_install(client: str, scope: str, place: Place) -> Planned:
+def plan_install(client: str, scope: Scope, place: Place) -> Planned:
     """What it takes to let a client use Hypervisor."""
     meant = _target(client, scope, place)
     config = _read(meant.config)
@@ -77,7 +63,7 @@ def plan_install(client: str, scope: str, place: Place) -> Planned:
     return Planned(client, scope, _real(changes), tuple(notes), meant)
 
 
-def plan_uninstall(client: str, scope: str, place: Place) -> Planned:
+def plan_uninstall(client: str, scope: Scope, place: Place) -> Planned:
     """What it takes to undo that: nothing but what was written is taken away."""
     meant = _target(client, scope, place)
     kept = _kept(place, meant)
@@ -109,7 +95,7 @@ def carry_out(planned: Planned, place: Place, removing: bool = False) -> None:
         if change.after is None:
             _remove(change.path, place)
         else:
-            _write(change.path, change.after, planned.scope)
+            _write(change.path, change.after, shared=planned.scope == PROJECT)
     if removing and not planned.notes:
         _forget(place, planned.target)
 
@@ -128,7 +114,7 @@ def skill() -> bytes:
     return (resources.files("hypervisor.integrations") / "hypervisor.md").read_bytes()
 
 
-def hv_command(scope: str) -> tuple[str, ...]:
+def hv_command(scope: Scope) -> tuple[str, ...]:
     """How a client starts `hv`: by name in what a team shares, else by its path, since a client
     may have another PATH than this shell."""
     from shutil import which
@@ -142,11 +128,11 @@ def hv_command(scope: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-c", "from hypervisor.app import main; main()")
 
 
-def _target(client: str, scope: str, place: Place) -> Target:
+def _target(client: str, scope: Scope, place: Place) -> Target:
     known = CLIENTS.get(client)
     if known is None:
         raise NotFound(f"no client is called {client[:40]!r}: there are {', '.join(CLIENTS)}.")
-    meant = target(known, scope, place.home, place.project, place.env, hv_command(scope))
+    meant = target(known, scope, place, hv_command(scope))
     _stay_inside(meant, place)
     commented = meant.config + "c"  # opencode reads either
     if known.name == "opencode" and os.path.exists(commented) and not os.path.exists(meant.config):
@@ -177,19 +163,18 @@ def _without_entry(
 ) -> bytes | None:
     client, text = meant.client, _text(config)
     is_json = client.kind == "json"
-    data = (config_edit.read_json if is_json else config_edit.read_toml)(text)
     ours = record["entry"] if record is not None else meant.entry
-    found = config_edit.at(data, client.path)
+    found = _entry(client, config)
     if found is None:
         return config
     if found != ours:
         raise InvalidInput(f"the entry {'.'.join(client.path)} is not as it was written")
     before = _before(place, meant, meant.config, record) if record is not None else None
-    was = _entry_before(client, before)
+    was = _entry(client, before)
     if was is not None:
         put = config_edit.put_json if is_json else config_edit.put_toml
         return put(text, client.path, was).encode()
-    lonely = config_edit.at(_loaded(client, before), client.path[:-1]) is None
+    lonely = _entry(client, before, client.path[:-1]) is None
     if is_json:
         left = config_edit.drop_json(text, client.path, lonely)
     else:
@@ -204,15 +189,10 @@ def _without_skill(meant: Target, now: bytes, *_: Any) -> bytes | None:
     return None
 
 
-def _entry_before(client: Client, before: bytes | None) -> Any:
-    return config_edit.at(_loaded(client, before), client.path)
-
-
-def _loaded(client: Client, data: bytes | None) -> Any:
-    text = _text(data)
-    if not text.strip():
-        return {}
-    return (config_edit.read_json if client.kind == "json" else config_edit.read_toml)(text)
+def _entry(client: Client, config: bytes | None, path: tuple[str, ...] = ()) -> Any:
+    text = _text(config)
+    read = config_edit.read_json if client.kind == "json" else config_edit.read_toml
+    return config_edit.at(read(text) if text.strip() else {}, path or client.path)
 
 
 def _text(data: bytes | None) -> str:
@@ -267,18 +247,18 @@ def _read(path: str) -> bytes | None:
         return file.read()
 
 
-def _write(path: str, data: bytes, scope: str) -> None:
+def _write(path: str, data: bytes, shared: bool = False) -> None:
     folder = os.path.dirname(path)
     new = f"{path}.{os.getpid()}.hv-new"
     try:
-        os.makedirs(folder, mode=0o755 if scope == PROJECT else 0o700, exist_ok=True)
+        os.makedirs(folder, mode=0o755 if shared else 0o700, exist_ok=True)
         mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
         with suppress(FileNotFoundError):
             os.unlink(new)  # left by one of the same number who was killed
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            if mode is not None or scope == PROJECT:
+            if mode is not None or shared:
                 os.fchmod(handle, 0o644 if mode is None else mode)
             file.flush()
             os.fsync(handle)
@@ -318,9 +298,9 @@ def _keep(place: Place, meant: Target, changes: tuple[Change, ...]) -> None:
         if old is None or change.before is None or old["after"] != _mark(change.before):
             old = {"existed": change.before is not None, "backup": name}
             if change.before is not None:
-                _write(os.path.join(folder, name), change.before, "")
+                _write(os.path.join(folder, name), change.before)
         kept[change.path] = {**old, "after": _mark(change.after), "entry": meant.entry}
-    _write(os.path.join(folder, "record.json"), json.dumps(kept, indent=1).encode(), "")
+    _write(os.path.join(folder, "record.json"), json.dumps(kept, indent=1).encode())
 
 
 def _kept(place: Place, meant: Target) -> dict[str, dict[str, Any]]:

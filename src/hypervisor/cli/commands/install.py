@@ -8,9 +8,8 @@ from collections.abc import Callable
 from hypervisor.cli.commands.apply import asked, refuse_unasked
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
-from hypervisor.integrations.clients import CLIENTS, PROJECT, USER
+from hypervisor.integrations.clients import CLIENTS, PROJECT, USER, Place, Scope
 from hypervisor.integrations.install import (
-    Place,
     Planned,
     carry_out,
     difference,
@@ -21,7 +20,7 @@ from hypervisor.integrations.install import (
 EXAMPLE = """hv install claude
   hv install codex --project --dry-run
   hv install gemini --yes"""
-Plan = Callable[[str, str, Place], Planned]
+Plan = Callable[[str, Scope, Place], Planned]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
