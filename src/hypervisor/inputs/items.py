@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import IO, Any
 
@@ -114,6 +115,17 @@ def checked(items: Iterable[Item], bad: Bad | None = None) -> Iterator[Item]:
 def place_of(path: str) -> str:
     """A path as text that can be shown and stored, whatever bytes are in it."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def reporting(path: str, bad: Bad) -> Iterator[None]:
+    """Report a file that cannot be read instead of raising."""
+    try:
+        yield
+    except OSError as error:
+        bad(place_of(path), f"it cannot be read: {error.strerror}.")
+    except (InvalidInput, ValueError) as error:
+        bad(place_of(path), str(error))
 
 
 def when(item: Item) -> str | None:

@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.charset import decoded
-from hypervisor.inputs.items import Bad, MailItem, checked, place_of
+from hypervisor.inputs.items import Bad, MailItem, checked, place_of, reporting
 from hypervisor.inputs.sources import open_file
 
 FIELDS = ("date", "from", "to", "subject", "message-id")
@@ -68,15 +68,10 @@ def mailbox_items(paths: Iterable[str], bad: Bad) -> Iterator[MailItem]:
     """The mails of many mbox files."""
     number = 0
     for path in paths:
-        try:
-            with open_file(path) as file:
-                for item in mbox_items(file, path):
-                    number += 1
-                    yield item._replace(number=number)
-        except OSError as error:
-            bad(place_of(path), f"it cannot be read: {error.strerror}.")
-        except InvalidInput as error:
-            bad(place_of(path), str(error))
+        with reporting(path, bad), open_file(path) as file:
+            for item in mbox_items(file, path):
+                number += 1
+                yield item._replace(number=number)
 
 
 def maildir_items(folder: str, bad: Bad) -> Iterator[MailItem]:
@@ -231,16 +226,11 @@ def _iso_date(text: str) -> str:
 
 def _maildir(folder: str, bad: Bad) -> Iterator[MailItem]:
     for path in _maildir_paths(folder):
-        try:
+        with reporting(path, bad):
             with open_file(path) as file:
                 if not file.readline(LONGEST_PIECE).startswith(BEGIN):
                     file.seek(0)
                 columns = _columns(_read_fields(file))
-        except OSError as error:
-            bad(place_of(path), f"it cannot be read: {error.strerror}.")
-        except InvalidInput as error:
-            bad(place_of(path), str(error))
-        else:
             where = {"mailbox": folder, "path": path}
             yield MailItem(columns["message_id"] or path, 1, {**columns, **where})
 

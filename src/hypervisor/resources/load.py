@@ -5,18 +5,23 @@ version) and those above it, and against the fleet's budget. The place with the
 least room counts. What is not there, or cannot be read, is left out.
 """
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
 from hypervisor.core.mounts import Mount, parse_mounts
-from hypervisor.resources.process_table import TICKS, Process, families, look, proportional
+from hypervisor.resources.process_table import (
+    TICKS,
+    Process,
+    families,
+    look,
+    proportional,
+    read_proc,
+)
 from hypervisor.resources.zones import DEFAULTS, Load
 
 FEWEST_TICKS = 5  # for each CPU: a shorter while says nothing
 NEAR_BUDGET = 0.6
-BLOCK = 1 << 16
 UNKNOWN = 1 << 52  # kilobytes: more than any host has
 EXACT_EVERY = 10  # reads; exact memory takes 15 ms for each gigabyte
 
@@ -265,14 +270,4 @@ def _number(text: str) -> int | None:
 
 
 def _read(path: str) -> str:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            parts = [os.read(handle, BLOCK)]
-            while parts[-1]:
-                parts.append(os.read(handle, BLOCK))
-        finally:
-            os.close(handle)
-    except (OSError, ValueError):
-        return ""
-    return b"".join(parts).decode("utf-8", "replace")
+    return read_proc(path).decode("utf-8", "replace")

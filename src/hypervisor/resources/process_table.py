@@ -80,7 +80,7 @@ def children_of(pid: int, proc: str = "/proc") -> list[int]:
         return [
             int(child)
             for thread in os.listdir(f"{proc}/{pid}/task")
-            for child in _read(f"{proc}/{pid}/task/{thread}/children").split()
+            for child in read_proc(f"{proc}/{pid}/task/{thread}/children").split()
         ]
     except OSError:
         return []
@@ -105,12 +105,12 @@ def proportional(pids: Iterable[int], proc: str = "/proc") -> int:
 
 def environment(pid: int) -> list[bytes]:
     """The entries a process was started with; none where they are not ours to read."""
-    return _read(f"/proc/{pid}/environ").split(b"\0")
+    return read_proc(f"/proc/{pid}/environ").split(b"\0")
 
 
 def command_line(pid: int) -> list[bytes]:
     """The words a process was started with; none where they are not ours to read."""
-    return _read(f"/proc/{pid}/cmdline").split(b"\0")
+    return read_proc(f"/proc/{pid}/cmdline").split(b"\0")
 
 
 def below(
@@ -132,7 +132,7 @@ def below(
 
 def look(pid: int | str, proc: str = "/proc") -> Process | None:
     """One process (`self`: ours), or None if it is gone."""
-    before, _, after = _read(f"{proc}/{pid}/stat", whole=False).rpartition(b")")
+    before, _, after = read_proc(f"{proc}/{pid}/stat", whole=False).rpartition(b")")
     fields = after.split(None, 22)
     try:
         state, numbers = fields[0].decode(), [int(field) for field in fields[1:22]]
@@ -158,23 +158,23 @@ def look(pid: int | str, proc: str = "/proc") -> Process | None:
     )
 
 
-def _read(path: str, whole: bool = True) -> bytes:
-    """What a file in /proc says: nothing if the process is gone or not ours to read."""
+def read_proc(path: str, whole: bool = True) -> bytes:
+    """A file in /proc or of a cgroup; empty if the process is gone or it is not ours to read."""
     try:
-        handle = os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object costs twice as much
+    except (OSError, ValueError):
         return b""
     try:
-        text = os.read(handle, 4096)
-        while whole and (piece := os.read(handle, 65536)):
-            text += piece
-        return text
-    except (ProcessLookupError, PermissionError):
+        data = os.read(handle, 4096)
+        while whole and (block := os.read(handle, 1 << 16)):
+            data += block
+        return data
+    except OSError:
         return b""
     finally:
         os.close(handle)
 
 
 def _number_after(path: str, word: bytes) -> int | None:
-    rest = _read(path).partition(word)[2].split(None, 1)
+    rest = read_proc(path).partition(word)[2].split(None, 1)
     return int(rest[0]) if rest and rest[0].isdigit() else None

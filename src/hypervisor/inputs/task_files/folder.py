@@ -11,22 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.items import Bad, TaskItem, checked, place_of
+from hypervisor.inputs.items import Bad, TaskItem, checked, place_of, reporting
 from hypervisor.inputs.sources import open_file
 from hypervisor.inputs.template import as_text
 
-SINGLE = (
-    "id",
-    "title",
-    "type",
-    "status",
-    "priority",
-    "project",
-    "parent",
-    "assignee",
-    "complexity",
-)
-LISTS = ("depends_on", "tags", "files")
 COLUMNS = (
     "id",
     "title",
@@ -42,6 +30,7 @@ COLUMNS = (
     "date",
     "files",
 )
+LISTS = ("depends_on", "tags", "files")
 DATES = ("date", "created")
 ENDING = ".md"
 MOST_PARTS = 10_000  # of one value: what anchors repeat can be endless
@@ -91,16 +80,19 @@ def read_task(path: str) -> TaskItem:
 
 def columns_of(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """What the front matter of a task says, as text and lists of text; the rest is left out."""
-    found: dict[str, Any] = {}
-    for name in SINGLE:
-        found[name] = " ".join(", ".join(_texts(fields.get(name))).split())[:LONGEST_VALUE]
-    for name in LISTS:
-        value = fields.get(name)
+    columns = {name: _column(name, fields) for name in COLUMNS}
+    return {"path": path, **{name: value for name, value in columns.items() if value}}
+
+
+def _column(name: str, fields: Mapping[str, Any]) -> str | list[str]:
+    value = fields.get(name)
+    if name in LISTS:
         parts = value.split(",") if isinstance(value, str) and name != "files" else [value]
-        found[name] = [text for text in _texts(parts) if text]
-    dates = (", ".join(_texts(fields.get(name))) for name in DATES)
-    found["date"] = next((date[:LONGEST_VALUE] for date in dates if date), "")
-    return {"path": path, **{name: found[name] for name in COLUMNS if found[name]}}
+        return [text for text in _texts(parts) if text]
+    if name == "date":
+        dates = (", ".join(_texts(fields.get(each))) for each in DATES)
+        return next((date[:LONGEST_VALUE] for date in dates if date), "")
+    return " ".join(", ".join(_texts(value)).split())[:LONGEST_VALUE]
 
 
 def below(epic: str, tasks: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -128,12 +120,8 @@ def parent_of(columns: Mapping[str, Any]) -> str:
 
 def _read_all(paths: Iterable[str], bad: Bad) -> Iterator[TaskItem]:
     for path in paths:
-        try:
+        with reporting(path, bad):
             yield read_task(path)
-        except OSError as error:
-            bad(place_of(path), f"it cannot be read: {error.strerror}.")
-        except (InvalidInput, ValueError) as error:
-            bad(place_of(path), str(error))
 
 
 def _entries(folder: str) -> list[str]:
