@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypervisor.queue.pool import Pool
 from hypervisor.queue.priority import PRIORITIES
-from hypervisor.resources.staffing import Demand, Pool, capped, staffed
+from hypervisor.resources.staffing import Demand, capped, staffed
 
 DEMANDS = st.lists(
     st.builds(

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from hypervisor.agents.cooldown import outage_text
 from hypervisor.agents.routing import AUTO
 from hypervisor.agents.session_recorder import OUTAGE, got_through
-from hypervisor.resources.staffing import Demand, Pool, capped
+from hypervisor.queue.pool import Pool
+from hypervisor.resources.staffing import Demand, capped
 from hypervisor.runs.spec import BATCH, Pause
 
 if TYPE_CHECKING:

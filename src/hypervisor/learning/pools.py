@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hypervisor.learning.learner import Learner
     from hypervisor.learning.policy import Choice
     from hypervisor.queue.context import Context
-    from hypervisor.resources.staffing import Pool
+    from hypervisor.queue.pool import Pool
     from hypervisor.runs.spec import RunSpec
 
 ADAPTIVE = "adaptive"

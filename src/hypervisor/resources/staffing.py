@@ -4,14 +4,8 @@ from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from hypervisor.queue.pool import Pool
 from hypervisor.queue.priority import PRIORITIES
-
-
-class Pool(NamedTuple):
-    """The workers of a batch; where agents work on it, those of one agent."""
-
-    batch: str
-    agent: str = ""
 
 
 class Demand(NamedTuple):

@@ -18,10 +18,11 @@ from hypervisor.core.errors import InvalidInput, StoreError
 from hypervisor.learning.learner import Learner
 from hypervisor.learning.pools import PER_CORE, AdaptivePools
 from hypervisor.notifications.notifier import Notifier
+from hypervisor.queue.pool import Pool
 from hypervisor.queue.rescue import reap_worker, sweep
 from hypervisor.resources.admission import Footprint
 from hypervisor.resources.governor import Decision, RunningAttempt
-from hypervisor.resources.staffing import Demand, Pool, staffed
+from hypervisor.resources.staffing import Demand, staffed
 from hypervisor.runs.spec import (
     BATCH,
     LEAST_ROOM,
