@@ -130,9 +130,9 @@ def places_for(store: str) -> Places | None:
 
 
 def _secret(folder: str, name: str) -> tuple[str, str]:
-    from hypervisor.core.secret_files import kept_secret
+    from hypervisor.core.secret_files import load_or_create_secret
 
-    return kept_secret(folder, name)
+    return load_or_create_secret(folder, name)
 
 
 def _agents(places: Places) -> AgentAdapter:

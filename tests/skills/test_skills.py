@@ -305,9 +305,9 @@ class TestGit:
     )
     def test_what_a_person_wrote_stays(self, tmp_path, before, after):
         (tmp_path / gitignore.FILE).write_text(before, encoding="latin-1")
-        gitignore.show_skills(str(tmp_path))
+        gitignore.unignore_skills(str(tmp_path))
         assert (tmp_path / gitignore.FILE).read_text(encoding="latin-1") == after
 
     def test_no_file_is_made_where_none_was(self, tmp_path):
-        gitignore.show_skills(str(tmp_path))
+        gitignore.unignore_skills(str(tmp_path))
         assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from hypervisor.batches.chunk import SPANS, UNDATED, span_name
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import counted
-from hypervisor.inputs.items import field, when
+from hypervisor.inputs.items import column_text, day_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask
@@ -33,9 +33,9 @@ class Cut(NamedTuple):
     def name(self, item: Item) -> str:
         """The name of the item's chunk."""
         if self.span:
-            return span_name(self.span, when(item))
+            return span_name(self.span, day_of(item))
         if self.field:
-            name = " ".join(field(item, self.field).split())[:LONGEST_NAME]
+            name = " ".join(column_text(item, self.field).split())[:LONGEST_NAME]
             return name.encode("utf-8", "replace").decode() or "none"
         return str((item.number - 1) // (self.size or DEFAULT_SIZE) + 1)
 

@@ -1,4 +1,4 @@
-"""Which items come more than once: found as they pass, without holding them.
+"""Find items that come more than once, without holding all of them in memory.
 
 Only a hash of each item is kept, a block of hashes at a time; sorted blocks wait in an unnamed
 file. Different items may share a hash: it only says which ones to compare.
@@ -16,21 +16,21 @@ PIECE = 1 << 10  # hashes held of each block while the blocks are merged
 BYTES = 8
 
 
-class Repeats:
-    """Notes hashes, and finds those that were noted more than once."""
+class DuplicateFinder:
+    """Collects hashes and tells which came more than once."""
 
     def __init__(self) -> None:
         self._block = array("q")
         self._lengths: list[int] = []  # of the blocks in the file
         self._file: IO[bytes] | None = None
 
-    def note(self, likeness: int) -> None:
-        self._block.append(likeness)
+    def add(self, item_hash: int) -> None:
+        self._block.append(item_hash)
         if len(self._block) == BLOCK:
             self._write_block()
 
-    def found(self) -> frozenset[int]:
-        """The hashes that came more than once; nothing more can be noted."""
+    def duplicates(self) -> frozenset[int]:
+        """The hashes that came more than once; no more can be added."""
         last = sorted(self._block)
         self._block = array("q")
         starts = [sum(self._lengths[:index]) for index in range(len(self._lengths))]

@@ -31,7 +31,7 @@ BLOCK = 1 << 18
 SMALL_BLOCK = 1 << 14
 LINE_END = re.compile(rb"\r\n|\n|\r")
 
-BadLineFound = Callable[[int, str], None]  # called with the line and what is wrong with it
+OnBadLine = Callable[[int, str], None]  # called with the line and what is wrong with it
 
 
 class BadLine(InvalidInput):
@@ -88,7 +88,7 @@ def _checked(rows: Iterable[tuple[int, NewTask]]) -> Iterator[NewTask]:
 
 
 def read_lines(
-    file: IO[bytes], null: bool = False, bad: BadLineFound | None = None
+    file: IO[bytes], null: bool = False, bad: OnBadLine | None = None
 ) -> Iterator[tuple[int, str]]:
     """Numbered, non-empty lines (or NUL-ended items, which may contain line breaks)."""
     for number, raw in enumerate(_nul_ended(file) if null else _raw_lines(file), 1):
@@ -111,7 +111,7 @@ def read_json(number: int, line: str) -> Any:
 
 
 def read_csv(
-    file: IO[bytes], bad: BadLineFound | None = None
+    file: IO[bytes], bad: OnBadLine | None = None
 ) -> Iterator[tuple[int, list[str], list[str]]]:
     """Each row of CSV: its first line, the header, its cells. A bad header is always an error."""
     import csv
@@ -171,7 +171,7 @@ def bad_line(line: int, problem: str) -> BadLine:
     return BadLine(line, problem)
 
 
-def report(error: BadLine, bad: BadLineFound | None) -> None:
+def report(error: BadLine, bad: OnBadLine | None) -> None:
     """Report a bad line to the callback, or raise it."""
     if bad is None:
         raise error

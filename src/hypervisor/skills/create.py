@@ -17,9 +17,9 @@ from hypervisor.agents.prompt import INSTRUCTIONS
 from hypervisor.batches.pipeline import pattern_of
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
-from hypervisor.core.gitignore import show_skills
+from hypervisor.core.gitignore import unignore_skills
 from hypervisor.core.text import counted
-from hypervisor.inputs.items import field, item_of
+from hypervisor.inputs.items import column_text, item_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.priority import DEFAULT
@@ -229,7 +229,9 @@ class _Making:
         """The column whose values are the names of the chunks."""
         items = [item_of(task) for task in self._tasks if _is_item(task)]
         for column in (items[0].columns or {}) if items else ():
-            if {" ".join(field(item, column).split())[:100] or "none" for item in items} == names:
+            if {
+                " ".join(column_text(item, column).split())[:100] or "none" for item in items
+            } == names:
                 return str(column)
         return None
 
@@ -302,7 +304,7 @@ def _write(folder: str, files: dict[str, bytes], programs: set[str]) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
         raise InvalidInput(f"{folder} cannot be written: {error.strerror}.") from None
     if os.path.basename(os.path.dirname(above)) == DATA:
-        show_skills(os.path.dirname(above))
+        unignore_skills(os.path.dirname(above))
 
 
 def _is_item(task: Task) -> bool:

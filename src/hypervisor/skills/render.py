@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from hypervisor.agents.routing import AUTO
-from hypervisor.inputs.task_files.yaml_text import written
+from hypervisor.inputs.task_files.yaml_text import to_yaml
 from hypervisor.runs.spec import RunSpec
 from hypervisor.skills.skill import ANY
 
@@ -24,9 +24,9 @@ def skill_text(fields: Mapping[str, Any], body: str) -> str:
     for name, value in fields.items():
         if isinstance(value, dict):
             lines.append(f"{name}:")
-            lines += [f"  {key}: {written(each)}" for key, each in value.items()]
+            lines += [f"  {key}: {to_yaml(each)}" for key, each in value.items()]
         else:
-            lines.append(f"{name}: {written(value)}")
+            lines.append(f"{name}: {to_yaml(value)}")
     return "\n".join([*lines, "---", "", body.strip(), ""])
 
 

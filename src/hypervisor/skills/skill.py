@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files.front_matter import Front, Node, Values, decoded, find
+from hypervisor.inputs.task_files.front_matter import (
+    FrontMatter,
+    Node,
+    Values,
+    decode_utf8,
+    find_front_matter,
+)
 from hypervisor.runs.config import Reader, one_of
 from hypervisor.skills import fields as skill_fields
 from hypervisor.skills.fields import (
@@ -91,18 +97,18 @@ def read_skill(data: bytes, name: str) -> Skill:
     """What the SKILL.md in the folder of that name says."""
     if len(data) > LARGEST:
         raise InvalidInput(f"larger than {LARGEST >> 10:,} KB: that is no {FILE}.")
-    place = find(data)
+    place = find_front_matter(data)
     if place is None:
         raise InvalidInput("line 1: there is no front matter: it begins with a line `---`.")
-    decoded(data)  # as a whole: the line that is no text shall be counted from its beginning
-    body = validate.text("the text below the front matter", decoded(data[place.body :]))
-    return _Reading(Front(decoded(data[place.start : place.end]))).skill(name, body)
+    decode_utf8(data)  # as a whole: the line that is no text shall be counted from its beginning
+    body = validate.text("the text below the front matter", decode_utf8(data[place.body :]))
+    return _Reading(FrontMatter(decode_utf8(data[place.start : place.end]))).skill(name, body)
 
 
 class _Reading:
     """Reads one front matter; every complaint gets the line it is about."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: FrontMatter) -> None:
         self._front = front
 
     def skill(self, name: str, body: str) -> Skill:

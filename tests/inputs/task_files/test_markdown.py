@@ -63,7 +63,7 @@ def split(marked):
 
 
 def front(data):
-    place = front_matter.find(data)
+    place = front_matter.find_front_matter(data)
     assert place is not None
     return place
 

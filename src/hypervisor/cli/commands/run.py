@@ -24,7 +24,7 @@ from hypervisor.core.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL, 
 from hypervisor.core.text import counted
 from hypervisor.hive.checkout import branch_here
 from hypervisor.inputs import items as reading
-from hypervisor.inputs.duplicates import Repeats
+from hypervisor.inputs.duplicates import DuplicateFinder
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.template import Item, Template, parse
 from hypervisor.queue.add import check_task
@@ -198,11 +198,11 @@ def _check_programs(args: argparse.Namespace) -> None:
 
 def _check_items(args: argparse.Namespace) -> int:
     template: Template | None = args.template
-    repeats = Repeats()
+    duplicates = DuplicateFinder()
     count, risky = 0, None
     for item in _usable(args):
         count += 1
-        repeats.note(reading.likeness(item))
+        duplicates.add(reading.item_hash(item))
         if args.agent:
             args.survey.agents.add(agent_task(item, args.base))
         if args.numbering:
@@ -215,7 +215,7 @@ def _check_items(args: argparse.Namespace) -> int:
             risky = item.text
     if not count and args.problem is not None:
         raise args.problem  # the command fits none of them
-    args.all_usable, args.repeated = args.problem is None, repeats.found()
+    args.all_usable, args.repeated = args.problem is None, duplicates.duplicates()
     args.left_out = args.source.bad
     _tell_bad(args.source)
     if not count:
@@ -250,7 +250,7 @@ def _usable(args: argparse.Namespace) -> Iterator[Item]:
             pipeline.check_item(args.then_templates, item)
         except InvalidInput as error:
             args.problem = args.problem or error
-            args.source.leave_out(reading.place_of(item.text)[:200], str(error))
+            args.source.leave_out(reading.printable_path(item.text)[:200], str(error))
         else:
             yield item
 

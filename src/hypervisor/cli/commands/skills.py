@@ -23,7 +23,7 @@ from hypervisor.cli.output import (
 from hypervisor.cli.render import BOLD, DIM, WIDE, money_text, render
 from hypervisor.core.errors import EXIT_OK, InvalidInput
 from hypervisor.core.text import counted
-from hypervisor.inputs.task_files.yaml_text import written
+from hypervisor.inputs.task_files.yaml_text import to_yaml
 from hypervisor.learning.learn import Learned
 from hypervisor.queue.context import Context
 from hypervisor.skills.create import MadeSkill, new_skill
@@ -154,9 +154,9 @@ def _learned(each: Learned) -> str:
 
 def _fields(found: SkillDetails) -> list[tuple[str, str]]:
     return [
-        (name, ", ".join(f"{key} {written(each)}" for key, each in value.items()))
+        (name, ", ".join(f"{key} {to_yaml(each)}" for key, each in value.items()))
         if isinstance(value, dict)
-        else (name, written(value))
+        else (name, to_yaml(value))
         for name, value in found.fields.items()
         if name not in ("name", "description")
     ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.items import Bad, TaskItem, checked, place_of, reporting
+from hypervisor.inputs.items import OnBadItem, TaskItem, checked, printable_path, reporting
 from hypervisor.inputs.sources import open_file
 from hypervisor.inputs.template import as_text
 
@@ -37,43 +37,43 @@ MOST_PARTS = 10_000  # of one value: what anchors repeat can be endless
 LONGEST_VALUE = 10_000
 
 
-def task_items(paths: Iterable[str], bad: Bad) -> Iterator[TaskItem]:
+def task_items(paths: Iterable[str], bad: OnBadItem) -> Iterator[TaskItem]:
     """The task files of these paths, those that can be read."""
     for item in checked(_read_all(paths, bad), bad):
         assert isinstance(item, TaskItem)
         yield item
 
 
-def task_paths(folder: str, bad: Bad) -> Iterator[str]:
+def task_paths(folder: str, bad: OnBadItem) -> Iterator[str]:
     """The paths of all task files below a folder, sorted."""
     root = "" if folder.rstrip("/") == "." else folder
     try:
         waiting = _entries(root)
     except OSError as error:
-        raise InvalidInput(f"{place_of(folder)} cannot be read: {error.strerror}.") from None
+        raise InvalidInput(f"{printable_path(folder)} cannot be read: {error.strerror}.") from None
     while waiting:  # no recursion: folders may be nested deeper than calls can be
         path = waiting.pop()
         if not path.endswith("/"):
             if os.path.islink(path) and not _leads_inside(path, folder):
-                bad(place_of(path), "it is a link that leads out of the folder.")
+                bad(printable_path(path), "it is a link that leads out of the folder.")
             else:
                 yield path
             continue
         try:
             waiting += _entries(path)
         except OSError as error:
-            bad(place_of(path), f"the folder cannot be read: {error.strerror}.")
+            bad(printable_path(path), f"the folder cannot be read: {error.strerror}.")
 
 
 def read_task(path: str) -> TaskItem:
     """The task file at a path; its columns are what its front matter says."""
-    from hypervisor.inputs.task_files.front_matter import LONGEST_FRONT, OPENING, find
+    from hypervisor.inputs.task_files.front_matter import LONGEST_FRONT, OPENING, find_front_matter
     from hypervisor.inputs.task_files.markdown import parse
 
     with open_file(path) as file:
         data = file.read(LONGEST_FRONT + 4096)
         if file.read(1):  # the rest is body
-            place = find(data) if OPENING.match(data) else None
+            place = find_front_matter(data) if OPENING.match(data) else None
             data = data[: place.body] if place else b""
     return TaskItem(path, 1, columns_of(path, parse(data).fields))
 
@@ -118,7 +118,7 @@ def parent_of(columns: Mapping[str, Any]) -> str:
     return name
 
 
-def _read_all(paths: Iterable[str], bad: Bad) -> Iterator[TaskItem]:
+def _read_all(paths: Iterable[str], bad: OnBadItem) -> Iterator[TaskItem]:
     for path in paths:
         with reporting(path, bad):
             yield read_task(path)

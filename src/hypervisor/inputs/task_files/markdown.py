@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files.front_matter import BOM, decoded, find, front_of
+from hypervisor.inputs.task_files.front_matter import (
+    BOM,
+    decode_utf8,
+    find_front_matter,
+    parse_front_matter,
+)
 from hypervisor.inputs.task_files.receipts_section import (
     HEADING,
     LINE_END,
@@ -42,25 +47,25 @@ class Document(NamedTuple):
 
 def parse(data: bytes) -> Document:
     """What a task file says; refused, with the line, if its front matter cannot be read."""
-    place = find(data)
-    decoded(data)
+    place = find_front_matter(data)
+    decode_utf8(data)
     if place is None:
-        return Document({}, decoded(data.removeprefix(BOM)), False)
-    inner = decoded(data[place.start : place.end])
-    return Document(front_of(inner).fields(), decoded(data[place.body :]), True)
+        return Document({}, decode_utf8(data.removeprefix(BOM)), False)
+    inner = decode_utf8(data[place.start : place.end])
+    return Document(parse_front_matter(inner).fields(), decode_utf8(data[place.body :]), True)
 
 
 def with_fields(data: bytes, changes: Mapping[str, Any]) -> bytes:
     """The file with these fields set; None removes one. A file without front matter gets one."""
-    from hypervisor.inputs.task_files.edit import edited
+    from hypervisor.inputs.task_files.edit import edit_fields
 
-    place = find(data)
-    decoded(data)
+    place = find_front_matter(data)
+    decode_utf8(data)
     if place is None:
         return _with_new_front(data, changes)
-    inner = decoded(data[place.start : place.end])
+    inner = decode_utf8(data[place.start : place.end])
     line_end = _last_line_end(data[: place.end]).decode()
-    changed = edited(inner, changes, line_end)
+    changed = edit_fields(inner, changes, line_end)
     if changed == inner:
         return data
     return data[: place.start] + changed.encode() + data[place.end :]
@@ -86,17 +91,17 @@ def with_body_line(data: bytes, line: str, before_heading: str = HEADING.decode(
 
 
 def _body_start(data: bytes) -> int:
-    place = find(data)
+    place = find_front_matter(data)
     if place is not None:
         return place.body
     return len(BOM) if data.startswith(BOM) else 0
 
 
 def _with_new_front(data: bytes, changes: Mapping[str, Any]) -> bytes:
-    from hypervisor.inputs.task_files.edit import edited
+    from hypervisor.inputs.task_files.edit import edit_fields
 
     line_end = _first_line_end(data)
-    inner = edited("", changes, line_end.decode())
+    inner = edit_fields("", changes, line_end.decode())
     if not inner:
         return data
     mark = BOM if data.startswith(BOM) else b""

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hypervisor.inputs.task_files.front_matter import find
+from hypervisor.inputs.task_files.front_matter import find_front_matter
 from hypervisor.queue.receipt import Receipt
 
 HEADING = b"## Receipts"
@@ -98,7 +98,7 @@ def receipt_problems(
 
 def section_start(data: bytes) -> int | None:
     """Where the first heading of receipts begins that is not an example in a code block."""
-    place = find(data)
+    place = find_front_matter(data)
     if HEADING not in data:
         return None
     body = 0 if place is None else place.body
