@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hypervisor.queue.pool import Pool
 from hypervisor.queue.priority import PRIORITIES
-from hypervisor.resources.staffing import Demand, capped, staffed
+from hypervisor.resources.staffing import Demand, assign_workers, cap_demands
 
 DEMANDS = st.lists(
     st.builds(
@@ -29,7 +29,7 @@ def order(demand):
 
 @given(DEMANDS, TOTALS)
 def test_nobody_gets_more_than_there_is_or_than_they_asked_for(demands, total):
-    given_out = staffed(demands, total)
+    given_out = assign_workers(demands, total)
     assert set(given_out) == {demand.pool for demand in demands}
     assert all(0 <= given_out[demand.pool] <= demand.workers for demand in demands)
     assert sum(given_out.values()) <= total
@@ -38,12 +38,12 @@ def test_nobody_gets_more_than_there_is_or_than_they_asked_for(demands, total):
 @given(DEMANDS, TOTALS)
 def test_nothing_is_left_over_while_somebody_wants_more(demands, total):
     wanted = sum(demand.workers for demand in demands)
-    assert sum(staffed(demands, total).values()) == min(total, wanted)
+    assert sum(assign_workers(demands, total).values()) == min(total, wanted)
 
 
 @given(DEMANDS, TOTALS)
 def test_the_less_urgent_get_something_only_if_the_urgent_have_all(demands, total):
-    given_out = staffed(demands, total)
+    given_out = assign_workers(demands, total)
     for urgent in demands:
         for other in demands:
             if PRIORITIES.index(urgent.priority) < PRIORITIES.index(other.priority):
@@ -53,7 +53,7 @@ def test_the_less_urgent_get_something_only_if_the_urgent_have_all(demands, tota
 
 @given(DEMANDS, TOTALS)
 def test_of_equals_each_gets_one_before_any_gets_two(demands, total):
-    given_out = staffed(demands, total)
+    given_out = assign_workers(demands, total)
     for one in demands:
         for other in demands:
             if one.priority == other.priority and one.workers and given_out[other.pool] > 1:
@@ -62,7 +62,7 @@ def test_of_equals_each_gets_one_before_any_gets_two(demands, total):
 
 @given(DEMANDS, TOTALS)
 def test_of_equals_the_older_is_served_first(demands, total):
-    given_out = staffed(demands, total)
+    given_out = assign_workers(demands, total)
     for one in demands:
         for other in demands:
             if one.priority == other.priority and order(one) < order(other):
@@ -76,18 +76,18 @@ def test_of_equals_the_older_is_served_first(demands, total):
 def test_the_order_of_the_question_does_not_matter(demands, total, random):
     shuffled = list(demands)
     random.shuffle(shuffled)
-    assert staffed(shuffled, total) == staffed(demands, total)
+    assert assign_workers(shuffled, total) == assign_workers(demands, total)
 
 
 @given(DEMANDS, TOTALS)
 def test_one_more_worker_takes_nothing_from_anybody(demands, total):
-    before, after = staffed(demands, total), staffed(demands, total + 1)
+    before, after = assign_workers(demands, total), assign_workers(demands, total + 1)
     assert all(after[batch] >= before[batch] for batch in before)
 
 
 @given(DEMANDS, st.integers(-5, 0))
 def test_without_workers_nobody_gets_any(demands, total):
-    assert set(staffed(demands, total).values()) <= {0}
+    assert set(assign_workers(demands, total).values()) <= {0}
 
 
 def test_an_example():
@@ -100,17 +100,17 @@ def test_an_example():
     ]
 
     def by_batch(total):
-        return {pool.batch: count for pool, count in staffed(demands, total).items()}
+        return {pool.batch: count for pool, count in assign_workers(demands, total).items()}
 
     assert by_batch(7) == {"idle": 0, "urgent": 2, "old": 4, "young": 1, "low": 0}
     assert by_batch(4) == {"idle": 0, "urgent": 2, "old": 1, "young": 1, "low": 0}
-    assert staffed([], 5) == {}
+    assert assign_workers([], 5) == {}
 
 
 @given(DEMANDS, TOTALS)
 def test_those_that_belong_together_share_what_they_may_have(demands, most):
     together = {demand.pool for demand in demands if "a" in demand.pool.batch}
-    after = capped(demands, together, most)
+    after = cap_demands(demands, together, most)
     assert [each._replace(workers=0) for each in after] == [d._replace(workers=0) for d in demands]
     for before, each in zip(demands, after, strict=True):
         assert each == before if each.pool not in together else each.workers <= before.workers

@@ -26,8 +26,8 @@ UNKNOWN = 1 << 52  # kilobytes: more than any host has
 EXACT_EVERY = 10  # reads; exact memory takes 15 ms for each gigabyte
 
 
-class Place(NamedTuple):
-    """Somewhere memory can run out."""
+class MemoryUse(NamedTuple):
+    """The memory used somewhere that it can run out."""
 
     used: int
     limit: int
@@ -45,7 +45,7 @@ class Times(NamedTuple):
 
 
 class HostLoad:
-    """`read` tells the load since the call before. Make it early: the first call counts from then.
+    """`read` returns the load since the last call; the first call counts from the beginning.
 
     `memory_limit` is a budget for all workers and what they run.
     """
@@ -70,7 +70,9 @@ class HostLoad:
         places = [place for place in self._proc.places() if place.limit > 0]
         if self._budget:
             places.append(self._budget.place(trees))
-        used, limit = min(places, key=lambda place: place.room(self._ceiling), default=Place(0, 0))
+        used, limit = min(
+            places, key=lambda place: place.room(self._ceiling), default=MemoryUse(0, 0)
+        )
         return Load(self._cpu, self._own, max(0, used), limit, self._proc.stall())
 
     def _measure_cpu(self, trees: Mapping[int, Mapping[int, Process]]) -> None:
@@ -109,16 +111,16 @@ class Budget:
         self._rss = self._exact = 0
         self._reads = 0
 
-    def place(self, trees: Mapping[int, Mapping[int, Process]]) -> Place:
+    def place(self, trees: Mapping[int, Mapping[int, Process]]) -> MemoryUse:
         processes = {pid: process for tree in trees.values() for pid, process in tree.items()}
         rss = sum(process.rss for process in processes.values())
         if rss < NEAR_BUDGET * self._limit:
             self._reads = 0
-            return Place(rss, self._limit)
+            return MemoryUse(rss, self._limit)
         if self._reads % EXACT_EVERY == 0:
             self._rss, self._exact = rss, proportional(processes, self._proc)
         self._reads += 1
-        return Place(min(rss, self._estimate(rss)), self._limit)
+        return MemoryUse(min(rss, self._estimate(rss)), self._limit)
 
     def _estimate(self, rss: int) -> int:
         """What has grown since the exact look may all be unshared; what went was like the rest."""
@@ -152,11 +154,11 @@ class Proc:
     def trees(self, workers: Collection[int]) -> dict[int, dict[int, Process]]:
         return _trees(families(workers, self._proc), workers) if workers else {}
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[MemoryUse]:
         meminfo = _read(f"{self._proc}/meminfo")
         total, available = _field(meminfo, "MemTotal:"), _field(meminfo, "MemAvailable:")
         if total is not None and available is not None:
-            yield Place((total - available) * 1024, total * 1024)
+            yield MemoryUse((total - available) * 1024, total * 1024)
         for group in self._groups:
             if place := group.place(most=(total or UNKNOWN) * 1024):
                 yield place
@@ -178,7 +180,7 @@ class Group(NamedTuple):
     def pressure(self) -> str:
         return f"{self.path}/memory.pressure" if self.unified else ""
 
-    def place(self, most: int) -> Place | None:
+    def place(self, most: int) -> MemoryUse | None:
         """None without a limit, or with one above `most`.
 
         Memory that files only pass through can be had back, so it is not in use.
@@ -196,7 +198,7 @@ class Group(NamedTuple):
             return None
         stat = _read(f"{self.path}/memory.stat")
         kinds = ("inactive_file", "active_file", "slab_reclaimable")
-        return Place(used - sum(_field(stat, f"{prefix}{kind}") or 0 for kind in kinds), limit)
+        return MemoryUse(used - sum(_field(stat, f"{prefix}{kind}") or 0 for kind in kinds), limit)
 
 
 def _trees(

@@ -17,7 +17,7 @@ class Demand(NamedTuple):
     workers: int
 
 
-def staffed(demands: Sequence[Demand], total: int) -> dict[Pool, int]:
+def assign_workers(demands: Sequence[Demand], total: int) -> dict[Pool, int]:
     """Workers by pool: the more urgent first; of equals each one, then the older first."""
     given: dict[Pool, int] = {}
     ordered = sorted(demands, key=lambda d: (PRIORITIES.index(d.priority), d.rank, d.pool))
@@ -32,7 +32,7 @@ def staffed(demands: Sequence[Demand], total: int) -> dict[Pool, int]:
     return given
 
 
-def capped(demands: Sequence[Demand], together: Collection[Pool], most: int) -> list[Demand]:
+def cap_demands(demands: Sequence[Demand], together: Collection[Pool], most: int) -> list[Demand]:
     """The same demands, but these pools ask for no more than `most` in all."""
-    given = staffed([demand for demand in demands if demand.pool in together], most)
+    given = assign_workers([demand for demand in demands if demand.pool in together], most)
     return [each._replace(workers=given.get(each.pool, each.workers)) for each in demands]

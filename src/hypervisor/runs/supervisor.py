@@ -22,7 +22,7 @@ from hypervisor.queue.pool import Pool
 from hypervisor.queue.rescue import reap_worker, sweep
 from hypervisor.resources.admission import Footprint
 from hypervisor.resources.governor import Decision, RunningAttempt
-from hypervisor.resources.staffing import Demand, staffed
+from hypervisor.resources.staffing import Demand, assign_workers
 from hypervisor.runs.spec import (
     BATCH,
     LEAST_ROOM,
@@ -335,7 +335,7 @@ class Supervisor:
     def _staff(self, now: int, crew: Crew, demands: list[Demand], target: int) -> None:
         """As many as each pool is given; nobody is started before those who leave have left."""
         room = target - len(crew.workers) - len(self.starting)
-        for pool, count in staffed(demands, target).items():
+        for pool, count in assign_workers(demands, target).items():
             here = self._staying(crew, pool)
             starting = sum(begun == pool for begun, _ in self.starting.values())
             for _ in range(min(count - len(here) - starting, room)):
