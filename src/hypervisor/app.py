@@ -213,7 +213,9 @@ def _named(where: str, create: bool) -> str:
         here = os.getcwd()
     except OSError:
         raise NotFound("the current folder is gone. `cd` elsewhere or use --store.") from None
-    found = _upwards(here, FOLDER)
+    from hypervisor.core.places import find_upwards
+
+    found = find_upwards(here, FOLDER)
     if found is not None and os.stat(found).st_uid not in (os.getuid(), 0):
         raise StoreUnavailable(
             f"{found} belongs to another user, who could read and change all you do. "
@@ -224,19 +226,11 @@ def _named(where: str, create: bool) -> str:
     return os.path.join(found or os.path.join(_project(here), FOLDER), FILE)
 
 
-def _upwards(start: str, name: str) -> str | None:
-    folder = start
-    while not os.path.exists(os.path.join(folder, name)):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return os.path.join(folder, name)
-
-
 def _project(here: str) -> str:
     """A new store goes to the top of the git checkout, or where we are."""
-    git = _upwards(here, ".git")
+    from hypervisor.core.places import find_upwards
+
+    git = find_upwards(here, ".git")
     return os.path.dirname(git) if git else here
 
 

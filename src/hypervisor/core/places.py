@@ -21,6 +21,7 @@ from typing import NamedTuple
 from hypervisor.core.errors import StoreUnavailable
 from hypervisor.core.mounts import read_mounts
 
+DATA = ".hypervisor"
 IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -47,6 +48,16 @@ def remember_places(path: str, boot: str, places: Places) -> None:
 def known_places(path: str, boot: str) -> Places:
     """Probably those of the store at `path`, without opening it."""
     return Places(os.path.dirname(path), _hint(path, boot))
+
+
+def find_upwards(folder: str, name: str) -> str | None:
+    """The path of that name in the folder or the nearest one above it that has one."""
+    while not os.path.exists(os.path.join(folder, name)):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return os.path.join(folder, name)
 
 
 def _hint(path: str, boot: str) -> str:

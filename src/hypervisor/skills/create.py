@@ -18,15 +18,15 @@ from hypervisor.batches.pipeline import pattern_of
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
 from hypervisor.core.gitignore import unignore_skills
+from hypervisor.core.places import DATA
 from hypervisor.core.text import counted
 from hypervisor.inputs.items import column_text, item_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.priority import DEFAULT
-from hypervisor.queue.task import Task, TaskFilter
+from hypervisor.queue.task import Batch, Task, TaskFilter
 from hypervisor.runs.spec import RunSpec, spec_from
 from hypervisor.skills.folders import (
-    DATA,
     FoundSkill,
     check_inside,
     find_skill,
@@ -39,10 +39,10 @@ from hypervisor.skills.render import (
     Fields,
     costs_of,
     fields_of,
-    leave_of,
     limits_of,
+    permissions_of,
+    run_of,
     skill_text,
-    way_of,
 )
 from hypervisor.skills.skill import FILE, check_name, own_file, read_skill
 
@@ -72,6 +72,7 @@ def new_skill(
     hv: Context,
     name: str,
     batch: str,
+    *,
     user: bool = False,
     description: str = "",
     dry_run: bool = False,
@@ -81,25 +82,24 @@ def new_skill(
     folder = os.path.join(_home(user), name)
     if os.path.lexists(folder):
         raise WrongState(f"{folder} is there already. Nothing was changed; take another name.")
-    meant = hv.store.batch(validate.text("the batch", batch))
-    if meant.spec is None:
-        raise InvalidInput(f"nothing runs the tasks of {meant.name}: there is nothing to keep.")
-    spec = spec_from(meant.spec)
-    making = _Making(hv, name, meant.id, meant.name, spec)
-    files = making.files(description)
+    source = hv.store.batch(validate.text("the batch", batch))
+    if source.spec is None:
+        raise InvalidInput(f"nothing runs the tasks of {source.name}: there is nothing to keep.")
+    builder = _SkillBuilder(hv, name, source, spec_from(source.spec))
+    files = builder.files(description)
     read_skill(files[FILE], name)  # what is written can be read, or is not written
     if not dry_run:
-        _write(folder, files, making.programs)
+        _write(folder, files, builder.programs)
     shown = {each: data.decode("utf-8", "replace") for each, data in files.items()}
-    return MadeSkill(name, folder, shown, tuple(making.notes), not dry_run)
+    return MadeSkill(name, folder, shown, tuple(builder.notes), not dry_run)
 
 
-class _Making:
+class _SkillBuilder:
     """The files of the new folder, put together step by step."""
 
-    def __init__(self, hv: Context, name: str, batch: str, called: str, spec: RunSpec) -> None:
-        self._hv, self._name, self._batch, self._called, self._spec = hv, name, batch, called, spec
-        self._tasks = hv.store.list_tasks(TaskFilter(batch=batch), SAMPLE)
+    def __init__(self, hv: Context, name: str, batch: Batch, spec: RunSpec) -> None:
+        self._hv, self._name, self._batch, self._spec = hv, name, batch, spec
+        self._tasks = hv.store.list_tasks(TaskFilter(batch=batch.id), SAMPLE)
         self._old = find_skill(spec.skill) if spec.skill else None
         self._files: dict[str, bytes] = {}
         self.programs: set[str] = set()  # those of the files that are run
@@ -107,7 +107,7 @@ class _Making:
 
     def files(self, description: str) -> dict[str, bytes]:
         spec, fields = self._spec, fields_of(self._spec)
-        told = description or f"as the batch {self._called}"
+        description = description or f"as the batch {self._batch.name}"
         if spec.agent:
             self._files[PROMPT] = (spec.prompt or INSTRUCTIONS).encode()
         if spec.schema:
@@ -115,8 +115,8 @@ class _Making:
         fields["run"] = self._own_program(spec, fields["run"])
         fields |= self._items() | self._common() | self._cut() | self._following()
         fields |= self._written_back(fields)
-        front = {"name": self._name, "description": _line(told)} | fields
-        body = f"# {self._name}\n\nMade from the batch `{_line(self._called)}`.\n"
+        front = {"name": self._name, "description": _line(description)} | fields
+        body = f"# {self._name}\n\nMade from the batch `{_line(self._batch.name)}`.\n"
         return {FILE: skill_text(front, body).encode()} | self._files
 
     def _own_program(self, spec: RunSpec, way: Fields) -> Fields:
@@ -202,7 +202,7 @@ class _Making:
 
     def _cut(self) -> Fields:
         """How it was cut into chunks, by what those are called."""
-        chunks = self._hv.store.chunks(self._batch)
+        chunks = self._hv.store.chunks(self._batch.id)
         names = [chunk.name for chunk in chunks]
         if not names:
             return {}
@@ -242,18 +242,20 @@ class _Making:
     # What follows on the items
 
     def _following(self) -> Fields:
-        whole = pattern_of(self._hv, self._batch)
-        if whole is None:
+        pipeline = pattern_of(self._hv, self._batch.id)
+        if pipeline is None:
             return {}
-        if whole.stages[0] != self._batch:
-            raise InvalidInput(f"{self._called} is a later stage of another batch: name that one.")
+        if pipeline.stages[0] != self._batch.id:
+            raise InvalidInput(
+                f"{self._batch.name} is a later stage of another batch: name that one."
+            )
         found: Fields = {}
-        stages = [spec_from(self._hv.store.batch(each).spec) for each in whole.stages[1:]]
+        stages = [spec_from(self._hv.store.batch(each).spec) for each in pipeline.stages[1:]]
         if all(stage.command for stage in stages) and stages:
             found["then"] = [_from_anywhere(stage) for stage in stages]
-        if whole.reduce_batch:
-            last = spec_from(self._hv.store.batch(whole.reduce_batch).spec)
-            found["reduce"] = self._own_program(last, way_of(last))
+        if pipeline.reduce_batch:
+            last = spec_from(self._hv.store.batch(pipeline.reduce_batch).spec)
+            found["reduce"] = self._own_program(last, run_of(last))
             if last.agent:
                 self._files["reduce.md"] = (last.prompt or INSTRUCTIONS).encode()
                 found["reduce"]["prompt"] = "reduce.md"
@@ -264,7 +266,7 @@ class _Making:
         """What the agent of the reduce may do and cost, where no other one works."""
         if self._spec.agent:
             return {}  # it has the leave of that one
-        found = leave_of(last, "read-only" if self._spec.propose else "edit")
+        found = permissions_of(last, "read-only" if self._spec.propose else "edit")
         limits = limits_of(self._spec) | costs_of(last)
         return found | ({"limits": limits} if limits else {})
 
@@ -289,7 +291,7 @@ def _home(user: bool) -> str:
 
 
 def _write(folder: str, files: dict[str, bytes], programs: set[str]) -> None:
-    """All files at a stroke: they are made beside the place and then moved there."""
+    """All files in one step: the folder is written beside its place and renamed."""
     above = os.path.dirname(folder)
     fresh = os.path.join(above, f".{os.path.basename(folder)}.{os.getpid()}.new")
     try:

@@ -60,7 +60,14 @@ def prepare(args: argparse.Namespace) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.word == "new":
-        made = new_skill(hv, args.name, args.batch, args.user, args.description, args.dry_run)
+        made = new_skill(
+            hv,
+            args.name,
+            args.batch,
+            user=args.user,
+            description=args.description,
+            dry_run=args.dry_run,
+        )
         print_json(made) if args.json else _tell(made)
     elif args.word == "show":
         details = skill(hv, args.name)
