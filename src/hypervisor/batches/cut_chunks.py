@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hypervisor.batches.chunk import SPANS, UNDATED, span_name
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.inputs.items import column_text, day_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
@@ -116,7 +116,7 @@ class ChunkLists:
             path = self._hv.batch_files.finish(self._batch, self._file(place))
             columns = {"chunk": name, "count": count, "items": path}
             yield base._replace(
-                title=f"{name}: {counted(count, 'item')}",
+                title=f"{name}: {pluralize(count, 'item')}",
                 chunk=place,
                 key=f"chunk {name} {self._digests[place].hexdigest()}",
                 data={**(base.data or {}), "item": path, "number": place, "columns": columns},

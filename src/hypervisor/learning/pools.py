@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.learning.record import kind_of
 
 if TYPE_CHECKING:
@@ -59,6 +59,6 @@ class AdaptivePools:
             self._cap = (target, now)
 
     def _tell(self, now: int, pool: Pool, kind: str, choice: Choice) -> None:
-        said = f"{counted(choice.workers, 'worker')} for {kind}: {choice.why}"
+        said = f"{pluralize(choice.workers, 'worker')} for {kind}: {choice.why}"
         data = {"type": kind, "workers": choice.workers, "settled": choice.settled, "said": said}
         self._hv.store.note("learner", data, ACTOR, batch=pool.batch, now=now)

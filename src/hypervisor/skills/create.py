@@ -19,7 +19,7 @@ from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
 from hypervisor.core.gitignore import unignore_skills
 from hypervisor.core.places import DATA
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.inputs.items import column_text, item_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
@@ -179,7 +179,7 @@ class _SkillBuilder:
         endings = {os.path.splitext(item.text)[1] for item in items}
         pattern = f"**/*{endings.pop()}" if len(endings) == 1 else "**/*"
         where = os.path.commonpath([os.path.dirname(item.text) or "." for item in items])
-        self.notes.append(f"it took {counted(len(items), 'file')} of {where}")
+        self.notes.append(f"it took {pluralize(len(items), 'file')} of {where}")
         return {"items": {"glob": pattern}}
 
     def _old_items(self, old: FoundSkill) -> Fields:
@@ -215,7 +215,7 @@ class _SkillBuilder:
             return found | {"chunk-size": max(self._sizes(chunks))}
         by = self._field(set(names))
         if by is None:
-            self.notes.append(f"{counted(len(names), 'chunk')}: what cut them is not known")
+            self.notes.append(f"{pluralize(len(names), 'chunk')}: what cut them is not known")
             return found
         return found | {"chunk-by": by}
 

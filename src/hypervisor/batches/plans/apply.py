@@ -18,7 +18,7 @@ from hypervisor.batches.plans import plan as planning
 from hypervisor.batches.plans.action import DONE, Action, PlanChanged, Standing, Step, wording
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import Batch
 
@@ -110,7 +110,7 @@ def undo(
         rows = hv.store.actions(work.batch.id)
         todo = [a for a in reversed(rows) if a.state in (actions.APPLIED, actions.UNDOING)]
         if any(a.state == actions.APPLIED for a in todo):
-            said = f"undo approved: {counted(len(todo), 'action')}"
+            said = f"undo approved: {pluralize(len(todo), 'action')}"
             hv.store.approve_actions(work.batch.id, [], said, hv.actor, now)
         folders = {each for a in rows for each in a.data.get("folders", ())}
         outcomes = [work.undo(each, folders) for each in todo]
@@ -134,7 +134,7 @@ def _approve(hv: Context, batch: Batch, approved: str, now: int | None) -> list[
     if not plan.to_do:
         return []
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.kinds.items())
-    said = f"plan approved: {counted(len(plan.to_do), 'action')} ({kinds}), plan {plan.hash}"
+    said = f"plan approved: {pluralize(len(plan.to_do), 'action')} ({kinds}), plan {plan.hash}"
     new = [(each.task, each.kind, each.data) for each in plan.to_do]
     return hv.store.approve_actions(batch.id, new, said, hv.actor, now, after=last)
 

@@ -21,7 +21,7 @@ from hypervisor.cli.run.arguments import name_for, skill_of, spec_of
 from hypervisor.cli.run.sources import Source
 from hypervisor.core import validate
 from hypervisor.core.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.hive.checkout import branch_here
 from hypervisor.inputs import items as reading
 from hypervisor.inputs.duplicates import DuplicateFinder
@@ -131,7 +131,7 @@ def _incomplete(left_out: int, code: int) -> int:
     """A run that left items out is not a success, however well the others went."""
     were = "was" if left_out == 1 else "were"
     print(
-        f"hv: {counted(left_out, 'item')} {were} left out, see above. The others are kept; fix "
+        f"hv: {pluralize(left_out, 'item')} {were} left out, see above. The others are kept; fix "
         f"{'it' if left_out == 1 else 'them'} and run the same command again.",
         file=sys.stderr,
     )
@@ -272,7 +272,7 @@ def _tell_bad(source: Source) -> None:
     for place, why in source.first_bad:
         print(f"hv: {one_line(place)}: {one_line(why)} Left out.", file=sys.stderr)
     if (more := source.bad - len(source.first_bad)) > 0:
-        print(f"hv: {counted(more, 'more item')} left out.", file=sys.stderr)
+        print(f"hv: {pluralize(more, 'more item')} left out.", file=sys.stderr)
 
 
 def _intent(args: argparse.Namespace) -> Intent:

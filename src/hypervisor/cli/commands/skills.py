@@ -22,7 +22,7 @@ from hypervisor.cli.output import (
 )
 from hypervisor.cli.render import BOLD, DIM, WIDE, money_text, render
 from hypervisor.core.errors import EXIT_OK, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.inputs.task_files.yaml_text import to_yaml
 from hypervisor.learning.learn import Learned
 from hypervisor.queue.context import Context
@@ -96,7 +96,7 @@ def _list(found: tuple[SkillView, ...]) -> None:
 
 
 def _about(each: SkillView) -> str:
-    hidden = f" (hides {counted(len(each.hides), 'other')} of this name)" if each.hides else ""
+    hidden = f" (hides {pluralize(len(each.hides), 'other')} of this name)" if each.hides else ""
     return each.description + hidden
 
 
@@ -104,7 +104,7 @@ def record_line(record: SkillRecord) -> str:
     """The record in a few words."""
     if not record.runs:
         return "never run"
-    parts = [counted(record.runs, "run"), counted(record.tasks, "task")]
+    parts = [pluralize(record.runs, "run"), pluralize(record.tasks, "task")]
     if record.success is not None:
         parts.append(f"{100 * record.success:.0f} % done")
     if record.cost_micros:
@@ -154,8 +154,8 @@ def _learned(each: Learned) -> str:
     saved = each.parallel_benefit
     return (
         f"parallel benefit {saved.mean:.2f} ({saved.low:.2f} to {saved.high:.2f}) "
-        f"of {counted(each.samples, 'sample')}; next time "
-        f"{counted(each.next.workers, 'worker')}: {each.next.why}"
+        f"of {pluralize(each.samples, 'sample')}; next time "
+        f"{pluralize(each.next.workers, 'worker')}: {each.next.why}"
     )
 
 
