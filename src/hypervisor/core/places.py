@@ -33,7 +33,8 @@ class Places(NamedTuple):
 def places_of(where: str, folder: str | None, identity: str, boot: str) -> Places:
     """`where` names the store, without secrets; `folder` is where its file lives, if it is one.
     `identity` is the same under all its names; `boot` names this boot and pid namespace."""
-    data = folder or os.path.join(_data_home(), "hypervisor", _digest(where))
+    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    data = folder or os.path.join(home, "hypervisor", _digest(where))
     return Places(data, os.path.join(_runtime_home(), _digest(identity, boot)))
 
 
@@ -120,10 +121,6 @@ def _make(folder: str) -> None:
         raise StoreUnavailable(f"{folder} belongs to somebody else; nothing was started.")
     if stat.S_IMODE(found.st_mode) & 0o077:
         os.chmod(folder, 0o700)
-
-
-def _data_home() -> str:
-    return os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
 
 
 def _runtime_home() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from heapq import merge
 from itertools import pairwise
 from typing import IO
 
@@ -37,7 +38,7 @@ class DuplicateFinder:
         blocks = [
             self._read_block(at, length) for at, length in zip(starts, self._lengths, strict=True)
         ]
-        hashes = pairwise(_merged(last, blocks))
+        hashes = pairwise(merge(last, *blocks))
         repeated = frozenset(one for one, following in hashes if one == following)
         if self._file is not None:
             self._file.close()
@@ -60,11 +61,3 @@ class DuplicateFinder:
             piece = array("q")
             piece.frombytes(self._file.read(min(PIECE, at + length - first) * BYTES))
             yield from piece
-
-
-def _merged(last: list[int], blocks: list[Iterator[int]]) -> Iterator[int]:
-    if not blocks:
-        return iter(last)
-    from heapq import merge  # small inputs do not need it
-
-    return merge(last, *blocks)

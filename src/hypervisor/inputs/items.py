@@ -24,7 +24,6 @@ from hypervisor.inputs.sources import (
     TABLES,
     BadLine,
     OnBadLine,
-    bad_line,
     matching_paths,
     read_csv,
     read_json,
@@ -86,7 +85,9 @@ def read_items(
         raise InvalidInput(f"the format {form} is for folders: name one.")
     bad_row = None if bad is None else _by_line(bad, name)
     if form == "csv":
-        return _numbered(_csv_rows(file, bad_row), bad_row)
+        csv = read_csv(file, bad_row)
+        rows = ((n, cells[0], dict(zip(header, cells, strict=True))) for n, header, cells in csv)
+        return _numbered(rows, bad_row)
     if form == "jsonl":
         return _numbered(_json_rows(file, bad_row), bad_row)
     return _numbered(((n, line, None) for n, line in read_lines(file, null, bad_row)), bad_row)
@@ -278,7 +279,7 @@ def _numbered(rows: Iterable[Row], bad: OnBadLine | None) -> Iterator[Item]:
         try:
             _check(item)
         except InvalidInput as error:
-            report(bad_line(line, str(error)), bad)
+            report(BadLine(line, str(error)), bad)
             continue
         yield item
         number += 1
@@ -291,11 +292,6 @@ def _check(item: Item) -> None:
     validate.text("the item", item.text)
     if item.columns is not None or len(item.text) > SURELY_SMALL:
         validate.json_value("the item", _data(item))
-
-
-def _csv_rows(file: IO[bytes], bad: OnBadLine | None) -> Iterator[Row]:
-    for line, header, cells in read_csv(file, bad):
-        yield line, cells[0], dict(zip(header, cells, strict=True))
 
 
 def _json_rows(file: IO[bytes], bad: OnBadLine | None) -> Iterator[Row]:
@@ -319,7 +315,7 @@ def _json_row(line: int, text: str) -> Row:
     number = text.strip()
     if number.lstrip("-")[0].isdigit():
         return line, number, None
-    raise bad_line(line, "expected a JSON object, string or number.")
+    raise BadLine(line, "expected a JSON object, string or number.")
 
 
 def _data(item: Item) -> dict[str, Any]:

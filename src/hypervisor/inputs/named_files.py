@@ -125,7 +125,8 @@ class NamedFiles:
             name = self._relative(os.path.join(self.root, text))
             if not MAGIC.search(text) or os.path.lexists(os.path.join(self.root, name)):
                 names.add(name)
-                self._note_if_absent(name)
+                if not os.path.lexists(os.path.join(self.root, name)):
+                    self.absent.add(name)
             elif name.startswith("/") or len(patterns) >= MOST_PATTERNS:
                 names.add(fixed_folder(name))
             else:
@@ -137,10 +138,6 @@ class NamedFiles:
             matches = matcher(pattern).fullmatch
             names = {name for name in names if name not in self.absent or not matches(name)}
         return outermost(names), patterns
-
-    def _note_if_absent(self, name: str) -> None:
-        if not os.path.lexists(os.path.join(self.root, name)):
-            self.absent.add(name)
 
     def _relative(self, path: str) -> str:
         """Relative to the root if inside it; links are followed, so one file has one name."""

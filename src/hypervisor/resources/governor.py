@@ -261,7 +261,7 @@ class StopPicker:
         left = [each for each in running if _key(each) not in self._stopping]
         over = load.ram > thresholds.ram_emergency
         stalls = load.stall is not None and load.stall > thresholds.stall
-        if not left or not (over or stalls) or self._must_wait(now, over):
+        if not left or not (over or stalls) or self._is_pausing(now, over):
             return None, False
         chosen = max(left, key=_dispensable)
         if len(left) == 1:
@@ -272,7 +272,7 @@ class StopPicker:
         self._stopping.add(_key(chosen))
         return chosen, len(left) == 1
 
-    def _must_wait(self, now: int, over: bool) -> bool:
+    def _is_pausing(self, now: int, over: bool) -> bool:
         return self._at is not None and now - self._at < (PAUSE_MS if over else STALL_PAUSE_MS)
 
 

@@ -41,14 +41,21 @@ class Overseer:
         self._ran += min(sample.at - self._last, MOST_COUNTED)
         self._last, ran, quiet = sample.at, self._ran, self._silence.after(sample)
         return [
-            *self._check("time", self._limits.time, ran, lambda: _ran(ran)),
+            *self._check("time", self._limits.time, ran, lambda: f"ran for {span_text(ran)}"),
             *self._check_memory(sample, exact_memory),
-            *self._check("silence", self._limits.silence, quiet, lambda: self._silent(quiet)),
-            *self._check("output", self._limits.output, sample.output, lambda: _wrote(sample)),
+            *self._check(
+                "silence",
+                self._limits.silence,
+                quiet,
+                lambda: f"{self._silence_text} for {span_text(quiet)}",
+            ),
+            *self._check(
+                "output",
+                self._limits.output,
+                sample.output,
+                lambda: f"{size_text(sample.output)} of output",
+            ),
         ]
-
-    def _silent(self, quiet: int) -> str:
-        return f"{self._silence_text} for {span_text(quiet)}"
 
     def _check_memory(self, sample: Sample, ask: Callable[[], int]) -> Iterator[Finding]:
         limit = self._limits.memory
@@ -129,11 +136,3 @@ def _uses_cpu(earlier: Sample, sample: Sample) -> bool:
     """Looked at over one interval for bursts, over the whole silence for steady little work."""
     seconds = (sample.at - earlier.at) / 1000
     return sample.cpu - earlier.cpu > IDLE_CPU * seconds + CPU_TICK
-
-
-def _ran(at: int) -> str:
-    return f"ran for {span_text(at)}"
-
-
-def _wrote(sample: Sample) -> str:
-    return f"{size_text(sample.output)} of output"

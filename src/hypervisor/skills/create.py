@@ -21,6 +21,7 @@ from hypervisor.core.gitignore import unignore_skills
 from hypervisor.core.places import DATA
 from hypervisor.core.text import pluralize
 from hypervisor.inputs.items import column_text, item_of
+from hypervisor.inputs.named_files import is_task_file
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.priority import DEFAULT
@@ -114,7 +115,9 @@ class _SkillBuilder:
             self._files[SCHEMA] = spec.schema.encode()
         fields["run"] = self._own_program(spec, fields["run"])
         fields |= self._items() | self._common() | self._cut() | self._following()
-        fields |= self._written_back(fields)
+        usual = "status" if fields.get("items", {}).get("format") == "tasks" else "none"
+        if spec.write_back != usual:
+            fields["write-back"] = spec.write_back
         front = {"name": self._name, "description": _line(description)} | fields
         body = f"# {self._name}\n\nMade from the batch `{_line(self._batch.name)}`.\n"
         return {FILE: skill_text(front, body).encode()} | self._files
@@ -172,7 +175,7 @@ class _SkillBuilder:
         items = [item_of(task) for task in self._tasks if _is_item(task)]
         if not items or self._per_chunk():
             return {}
-        if all(_is_task_file(item) for item in items):
+        if all(map(is_task_file, items)):
             return {"items": {"format": "tasks"}}
         if any(item.columns is not None for item in items) or not self._all_files(items):
             return {}
@@ -234,10 +237,6 @@ class _SkillBuilder:
             } == names:
                 return str(column)
         return None
-
-    def _written_back(self, fields: Fields) -> Fields:
-        usual = "status" if fields.get("items", {}).get("format") == "tasks" else "none"
-        return {} if self._spec.write_back == usual else {"write-back": self._spec.write_back}
 
     # What follows on the items
 
@@ -317,11 +316,6 @@ def _is_chunk(task: Task) -> bool:
     """Whether the task stands for a whole chunk: its item is a list."""
     columns = item_of(task).columns if _is_item(task) else None
     return (task.key or "").startswith("chunk ") and set(columns or ()) == OF_CHUNK
-
-
-def _is_task_file(item: Item) -> bool:
-    path = (item.columns or {}).get("path")
-    return path == item.text and item.text.endswith(".md")
 
 
 def _line(text: str) -> str:

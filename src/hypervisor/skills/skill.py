@@ -8,6 +8,7 @@ unknown field is an error, since it would do nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -131,7 +132,11 @@ class _SkillReader:
         items = self._items(top["items"][1]) if "items" in top else ItemSource()
         if run.agent and "prompt" not in options and not body.strip():
             raise InvalidInput("the agent has no prompt: name one, or write it below.")
-        description = self._value(top["description"][1], "description", _description)
+        description = self._value(
+            top["description"][1],
+            "description",
+            partial(skill_fields.text, skill_fields.LONGEST_DESCRIPTION),
+        )
         fields = MappingProxyType(front.fields())
         return Skill(name, description, run, items, MappingProxyType(options), reduce, body, fields)
 
@@ -236,10 +241,6 @@ class _SkillReader:
     def _refused(self, node: Node, why: str) -> InvalidInput:
         line = self._front.line(node.start_mark.index)
         return InvalidInput(f"line {line}: {why}.")
-
-
-def _description(what: str, value: Any) -> str:
-    return skill_fields.text(skill_fields.LONGEST_DESCRIPTION, what, value)
 
 
 def _unknown(prefix: str, key: str, known: tuple[str, ...]) -> str:

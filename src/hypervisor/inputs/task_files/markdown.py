@@ -74,7 +74,8 @@ def with_body_line(data: bytes, line: str) -> bytes:
     receipts; unless the body contains the text already."""
     if not line.strip() or len(line.splitlines()) != 1:
         raise InvalidInput("exactly one line of text can be added to the body.")
-    start = _body_start(data)
+    place = find_front_matter(data)
+    start = place.body if place else len(BOM) if data.startswith(BOM) else 0
     receipts = section_start(data)
     stop = len(data) if receipts is None else receipts
     text = line.strip().encode()
@@ -84,15 +85,9 @@ def with_body_line(data: bytes, line: str) -> bytes:
     before, after = data[:stop], data[stop:]
     if before.removeprefix(BOM) and before[-1:] not in b"\r\n":
         before += end
-    gap = end if _needs_gap(before[start:]) else b""
+    above = before[start:].splitlines()
+    gap = end if above and above[-1].strip() else b""
     return before + gap + text + end + (end if after else b"") + after
-
-
-def _body_start(data: bytes) -> int:
-    place = find_front_matter(data)
-    if place is not None:
-        return place.body
-    return len(BOM) if data.startswith(BOM) else 0
 
 
 def _with_new_front(data: bytes, changes: Mapping[str, Any]) -> bytes:
@@ -105,9 +100,3 @@ def _with_new_front(data: bytes, changes: Mapping[str, Any]) -> bytes:
     mark = BOM if data.startswith(BOM) else b""
     fence = b"---" + end
     return mark + fence + inner.encode() + fence + data[len(mark) :]
-
-
-def _needs_gap(above: bytes) -> bool:
-    """Whether the text above would run into the new line."""
-    lines = above.splitlines()
-    return bool(lines) and bool(lines[-1].strip())

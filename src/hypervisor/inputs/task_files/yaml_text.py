@@ -101,7 +101,7 @@ _kept_text = lru_cache(maxsize=1024)(_written_text)  # states and names come aga
 
 def is_plain(text: str) -> bool:
     """Whether every reader of YAML takes this text, without quotes, for itself."""
-    if not text.isprintable() or not PLAIN.match(text) or (":" in text and _ends_a_key(text)):
+    if not text.isprintable() or not PLAIN.match(text) or ": " in text or text.endswith(":"):
         return False
     if text.lower() in WORDS or NUMBER_LIKE.match(text):
         return False
@@ -109,10 +109,6 @@ def is_plain(text: str) -> bool:
 
     resolvers = SafeLoader.yaml_implicit_resolvers.get(text[0], [])
     return not any(pattern.match(text) for _, pattern in resolvers)
-
-
-def _ends_a_key(text: str) -> bool:
-    return ": " in text or text.endswith(":")
 
 
 def _float(value: float) -> str:

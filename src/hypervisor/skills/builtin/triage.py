@@ -128,7 +128,7 @@ def _result(
     done = decision.changes() if changed else {}
     result: Fields = {
         "category": decision.category,
-        "rationale": _rationale(decision.why, note),
+        "rationale": "; ".join(decision.why + note.remarks),
         "changed": done,
         "receipts": [f"triaged: {decision.category}{_listed(done)}"] if done else [],
     }
@@ -143,11 +143,6 @@ def _unreadable(error: Exception, note: Note) -> Fields:
         reason = error.strerror or type(error).__name__
     why = reason if KEPT in reason.lower() else f"{reason.rstrip('.')}; {KEPT}"
     return _result(Decision(UNREADABLE, (why,), {}), note)
-
-
-def _rationale(why: tuple[str, ...], note: Note) -> str:
-    said = [f"the reviewer noted: {note.text}"] if note.text else []
-    return "; ".join([*why, *said])
 
 
 def _listed(changes: Fields) -> str:
