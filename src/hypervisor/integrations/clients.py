@@ -100,7 +100,7 @@ class Place(NamedTuple):
         return join(base, "hypervisor", "clients")
 
 
-def target(client: Client, scope: Scope, place: Place, command: tuple[str, ...]) -> Target:
+def target_for(client: Client, scope: Scope, place: Place, command: tuple[str, ...]) -> Target:
     """`command` starts `hv`; what serves MCP is added to it."""
     # Copilot reads the file of a project that Claude Code reads: one entry must serve both.
     shape = "claude" if scope == PROJECT and client.shape == "copilot" else client.shape

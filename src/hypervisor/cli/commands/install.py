@@ -12,8 +12,8 @@ from hypervisor.integrations.clients import CLIENTS, PROJECT, USER, Place, Scope
 from hypervisor.integrations.install import (
     Planned,
     carry_out,
+    current_place,
     difference,
-    here,
     plan_install,
 )
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def perform(args: argparse.Namespace, plan: Plan, removing: bool) -> int:
     """Show what would be changed, ask, change it."""
     refuse_unasked(args)
-    place = here()
+    place = current_place()
     planned = plan(args.client, args.scope, place)
     if not args.json:
         _show(planned)
