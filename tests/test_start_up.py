@@ -17,7 +17,6 @@ HEAVY = {
     "click",
     "asyncio",
     "psycopg",
-    "psutil",
     "dataclasses",
     "inspect",
     "subprocess",

@@ -158,9 +158,9 @@ class Parts:
         return Courier(self.places.data)
 
     def secret(self, name: str) -> tuple[str, str]:
-        from hypervisor.core.secret_files import kept_secret
+        from hypervisor.core.secret_files import load_or_create_secret
 
-        return kept_secret(self.places.data, name)
+        return load_or_create_secret(self.places.data, name)
 
 
 def _identity(store: Database) -> str:

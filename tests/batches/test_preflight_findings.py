@@ -16,10 +16,10 @@ from hypervisor.batches.preflight_findings import (
     WORKERS,
     advice,
     chains,
-    names_in,
     standing,
 )
-from hypervisor.inputs import overlap
+from hypervisor.inputs import path_overlap
+from hypervisor.inputs.named_files import names_in
 
 NAMES = st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join), max_size=4)
 
@@ -110,13 +110,15 @@ def overlaps(one, other):
 class TestOverlap:
     @given(st.lists(NAMES, max_size=6))
     def test_items_that_overlap_have_a_key_in_common_and_no_others_have_any(self, items):
-        reduced = [overlap.outermost(names) for names in items]
+        reduced = [path_overlap.outermost(names) for names in items]
         counts: dict[str, int] = {}
         for names in reduced:
             for name in names:
                 counts[name] = counts.get(name, 0) + 1
-        shared = overlap.shared(counts)
-        keys = [{overlap.topmost(name, shared) for name in names} - {None} for names in reduced]
+        shared = path_overlap.shared(counts)
+        keys = [
+            {path_overlap.topmost(name, shared) for name in names} - {None} for names in reduced
+        ]
         for one, other in combinations(range(len(items)), 2):
             if overlaps(items[one], items[other]):
                 assert keys[one] & keys[other]
@@ -127,13 +129,13 @@ class TestOverlap:
 
     def test_many_names_become_few_folders_that_cover_them(self):
         names = {f"src/{folder}/{n}.py" for folder in range(10) for n in range(30)} | {"top.txt"}
-        found = overlap.outermost(names)
-        assert len(found) <= overlap.MOST_NAMES
+        found = path_overlap.outermost(names)
+        assert len(found) <= path_overlap.MOST_NAMES
         assert all(any(lies_in(name, folder) for folder in found) for name in names)
 
     def test_so_many_folders_end_at_the_root_and_at_an_end(self):
         names = {f"f{n}" for n in range(100)} | {f"/abs/{n}" for n in range(100)}
-        assert overlap.outermost(names) <= {".", "/", "/abs"}
+        assert path_overlap.outermost(names) <= {".", "/", "/abs"}
 
     @pytest.mark.parametrize(
         ("pattern", "fits", "does_not"),
@@ -148,11 +150,11 @@ class TestOverlap:
         ],
     )
     def test_patterns(self, pattern, fits, does_not):
-        match = overlap.matcher(pattern).fullmatch
+        match = path_overlap.matcher(pattern).fullmatch
         assert [name for name in (*fits, *does_not) if match(name)] == fits
 
     def test_a_key_is_short_whatever_the_name(self):
         long = "x/" * 2000
-        assert len(overlap.key(long)) < 1000
-        assert overlap.key(long) != overlap.key(long + "y")
-        assert overlap.key("a/b") == "file:a/b"
+        assert len(path_overlap.key(long)) < 1000
+        assert path_overlap.key(long) != path_overlap.key(long + "y")
+        assert path_overlap.key("a/b") == "file:a/b"

@@ -266,7 +266,8 @@ class TestOddFiles:
         desk.ok("install", client, "--project", "--yes")
         outside = desk.home / "outside"
         outside.mkdir()
-        top = desk.project / CLIENTS[client].project_skills.split("/")[0]
+        known = CLIENTS[client]
+        top = desk.project / (known.project_skills or known.skills).split("/")[0]
         top.rename(outside / top.name)
         if verb == "install":
             shutil.rmtree(outside / top.name)

@@ -15,8 +15,8 @@ from hypervisor.cli.main import make_parser
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs import duplicates
-from hypervisor.inputs.duplicates import Repeats
-from hypervisor.inputs.items import likeness, occurrences, task_for
+from hypervisor.inputs.duplicates import DuplicateFinder
+from hypervisor.inputs.items import item_hash, occurrences, task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.add import AlikeTasks, check_task
 from hypervisor.queue.task import NewTask
@@ -36,23 +36,23 @@ def test_all_that_come_twice_are_found(block, piece, numbers):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duplicates, "BLOCK", block)
         patch.setattr(duplicates, "PIECE", piece)
-        noted = Repeats()
+        finder = DuplicateFinder()
         for number in numbers:
-            noted.note(number)
-        assert noted.found() == {one for one, times in Counter(numbers).items() if times > 1}
+            finder.add(number)
+        assert finder.duplicates() == {one for one, times in Counter(numbers).items() if times > 1}
 
 
 @given(st.lists(ITEM, max_size=12))
 def test_who_only_looks_at_those_counts_the_same(items):
-    noted = Repeats()
+    finder = DuplicateFinder()
     for item in items:
-        noted.note(likeness(item))
-    assert list(occurrences(items, noted.found())) == list(occurrences(items))
+        finder.add(item_hash(item))
+    assert list(occurrences(items, finder.duplicates())) == list(occurrences(items))
 
 
 def test_an_item_that_only_shares_a_likeness_comes_once():
     items = [Item("a"), Item("b"), Item("a")]
-    assert [times for _, times in occurrences(items, {likeness(each) for each in items})] == [
+    assert [times for _, times in occurrences(items, {item_hash(each) for each in items})] == [
         1,
         1,
         2,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.items import glob_items, item_of, occurrences, read_items, spooled, task_for
+from hypervisor.inputs.items import glob_items, item_of, occurrences, read_items, seekable, task_for
 from hypervisor.inputs.template import Item, parse
 from hypervisor.queue.add import check_task
 from hypervisor.queue.task import NewTask, Task
@@ -317,7 +317,7 @@ def test_a_pipe_can_be_read_twice_once_it_is_spooled(tmp_path):
         end.write(data)
         end.close()
         assert not pipe.seekable()
-        with spooled(pipe, str(tmp_path)) as file:
+        with seekable(pipe, str(tmp_path)) as file:
             for _ in range(2):
                 file.seek(0)
                 assert sum(1 for _ in read_items(file, "lines")) == 20_000
@@ -329,7 +329,7 @@ def test_a_file_is_read_twice_as_it_is(tmp_path, form):
     (tmp_path / "x").write_text('"head"\n"a"\n"b"\n')
     with open(tmp_path / "x", "rb") as file:
         file.readline()
-        assert spooled(file) is file
+        assert seekable(file) is file
         start = file.tell()
         first = list(read_items(file, form))
         file.seek(start)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypervisor.inputs.items import MailItem, TaskItem, field, occurrences, task_for, when
+from hypervisor.inputs.items import MailItem, TaskItem, column_text, day_of, occurrences, task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.task import NewTask
 
@@ -36,7 +36,7 @@ from hypervisor.queue.task import NewTask
     ],
 )
 def test_the_day_of_an_item(value, day):
-    found = when(Item("no such file", 1, {"date": value}))
+    found = day_of(Item("no such file", 1, {"date": value}))
     assert found == day or (value == "99999999999999" and found is not None)
 
 
@@ -45,18 +45,18 @@ def test_which_date_counts(tmp_path):
     path.touch()
     os.utime(path, (0, 86_400 * 365 * 10))
     columns = {"due": "2001-01-01", "timestamp": "2003-01-01", "created": "2002-01-01"}
-    assert when(Item(str(path), 1, {**columns, "date": "2004-01-01"})) == "2004-01-01"
-    assert when(Item(str(path), 1, {**columns, "date": ""})) == "2002-01-01"
-    assert when(Item(str(path), 1, {**columns, "created": "?"})) == "2003-01-01"
-    assert when(Item(str(path), 1, {"due": "2001-01-01"})) == "1979-12-30"
-    assert when(Item(str(path))) == "1979-12-30"
+    assert day_of(Item(str(path), 1, {**columns, "date": "2004-01-01"})) == "2004-01-01"
+    assert day_of(Item(str(path), 1, {**columns, "date": ""})) == "2002-01-01"
+    assert day_of(Item(str(path), 1, {**columns, "created": "?"})) == "2003-01-01"
+    assert day_of(Item(str(path), 1, {"due": "2001-01-01"})) == "1979-12-30"
+    assert day_of(Item(str(path))) == "1979-12-30"
     for text in (str(tmp_path), "nothing", "a\0b", "x" * 10_000):
-        assert when(Item(text)) is None
+        assert day_of(Item(text)) is None
 
 
 @given(st.text() | st.integers() | st.floats() | st.none())
 def test_any_date_is_a_day_or_none(value):
-    day = when(Item("no such file", 1, {"date": value}))
+    day = day_of(Item("no such file", 1, {"date": value}))
     assert day is None or len(day) == 10
 
 
@@ -64,7 +64,7 @@ def test_a_field_of_an_item():
     columns = {"a": "x", "n": 7, "l": ["b", 2, None], "none": None, "d": {"k": [1]}, "from": "ann"}
     item = Item("t", 1, columns)
     names = ["a", "n", "l", "none", "d", "missing", "sender", "from"]
-    assert [field(item, name) for name in names] == [
+    assert [column_text(item, name) for name in names] == [
         "x",
         "7",
         "b, 2",
@@ -74,8 +74,8 @@ def test_a_field_of_an_item():
         "ann",
         "ann",
     ]
-    assert field(Item("t", 1, {"sender": "bob", "from": "ann"}), "sender") == "bob"
-    assert field(Item("t"), "a") == ""
+    assert column_text(Item("t", 1, {"sender": "bob", "from": "ann"}), "sender") == "bob"
+    assert column_text(Item("t"), "a") == ""
 
 
 def key(item):

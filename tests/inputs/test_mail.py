@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.items import occurrences, read_items, task_for, when
+from hypervisor.inputs.items import day_of, occurrences, read_items, task_for
 from hypervisor.inputs.mail import (
     ENOUGH,
     is_maildir,
@@ -57,7 +57,7 @@ def test_a_mail_has_its_columns():
         "mailbox": "in.mbox",
         "offset": 0,
     }
-    assert when(item) == "2026-01-06"
+    assert day_of(item) == "2026-01-06"
     (piped,) = mails(FROM + HEADER, "")
     assert "mailbox" not in piped.columns and "offset" not in piped.columns
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.integrations.config_edit import (
-    by_hand,
     drop_json,
     drop_toml,
+    entry_line,
     put_json,
     put_toml,
     read_json,
@@ -147,5 +147,5 @@ class TestToml:
 
 
 def test_by_hand_is_what_would_have_been_written():
-    assert read_json(by_hand("json", PATH, ENTRY)) == {"mcpServers": {"hypervisor": ENTRY}}
-    assert read_toml(by_hand("toml", TOML, ENTRY)) == {"mcp_servers": {"hypervisor": ENTRY}}
+    assert read_json(entry_line("json", PATH, ENTRY)) == {"mcpServers": {"hypervisor": ENTRY}}
+    assert read_toml(entry_line("toml", TOML, ENTRY)) == {"mcp_servers": {"hypervisor": ENTRY}}

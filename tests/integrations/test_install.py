@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hypervisor.core.errors import InvalidInput, WrongState
-from hypervisor.integrations.clients import PROJECT, USER
-from hypervisor.integrations.install import Place, carry_out, plan_install, plan_uninstall
+from hypervisor.integrations.clients import PROJECT, USER, Place
+from hypervisor.integrations.install import carry_out, plan_install, plan_uninstall
 
 MINE = '{\n  "theme": "dark"\n}\n'
 

@@ -10,12 +10,12 @@ from hypervisor.resources.admission import (
     TOLERANCE,
     Footprint,
     Guess,
-    fitting,
     free,
-    guessed,
-    likely,
-    surplus,
-    watched,
+    guess_from,
+    likely_need,
+    observe_trial,
+    starts_that_fit,
+    workers_to_drain,
 )
 from hypervisor.resources.zones import Load
 
@@ -30,39 +30,43 @@ def load(used, limit=10 * GB):
 
 
 def test_as_many_start_as_fit():
-    assert fitting(load(2 * GB), [], 2 * GB, 8, CEILING) == 3
-    assert fitting(load(2 * GB), [], 2 * GB, 2, CEILING) == 2
-    assert fitting(load(2 * GB), [], 0, 8, CEILING) == 8
+    assert starts_that_fit(load(2 * GB), [], 2 * GB, 8, ceiling=CEILING) == 3
+    assert starts_that_fit(load(2 * GB), [], 2 * GB, 2, ceiling=CEILING) == 2
+    assert starts_that_fit(load(2 * GB), [], 0, 8, ceiling=CEILING) == 8
 
 
 def test_room_is_kept_for_what_the_running_will_still_need():
     growing = [Footprint(2 * GB, GB)] * 2
     assert free(load(2 * GB), growing, CEILING) == 5 * GB
-    assert fitting(load(2 * GB), growing, 2 * GB, 8, CEILING) == 2
+    assert starts_that_fit(load(2 * GB), growing, 2 * GB, 8, ceiling=CEILING) == 2
 
 
 def test_what_overran_its_peak_needs_no_room_but_makes_others_dearer():
     overrun = [Footprint(GB, 3 * GB)]
     assert free(load(3 * GB), overrun, CEILING) == 6 * GB
-    assert likely(GB, overrun) == 3 * GB
-    assert fitting(load(3 * GB), overrun, GB, 8, CEILING) == 2
+    assert likely_need(GB, overrun) == 3 * GB
+    assert starts_that_fit(load(3 * GB), overrun, GB, 8, ceiling=CEILING) == 2
 
 
 def test_one_starts_if_nothing_runs():
-    assert fitting(load(10 * GB), [], 50 * GB, 8, CEILING) == 1
-    assert fitting(load(10 * GB), [], None, 8, CEILING) == 1
-    assert fitting(load(10 * GB), [Footprint(GB, 0)], 50 * GB, 8, CEILING) == 0
-    assert fitting(load(0), [], GB, 0, CEILING) == fitting(load(0), [], GB, -3, CEILING) == 0
+    assert starts_that_fit(load(10 * GB), [], 50 * GB, 8, ceiling=CEILING) == 1
+    assert starts_that_fit(load(10 * GB), [], None, 8, ceiling=CEILING) == 1
+    assert starts_that_fit(load(10 * GB), [Footprint(GB, 0)], 50 * GB, 8, ceiling=CEILING) == 0
+    assert (
+        starts_that_fit(load(0), [], GB, 0, ceiling=CEILING)
+        == starts_that_fit(load(0), [], GB, -3, ceiling=CEILING)
+        == 0
+    )
 
 
 def test_without_a_known_limit_everything_fits():
-    assert fitting(load(5 * GB, limit=0), [], GB, 8, CEILING) == 8
-    assert surplus(load(5 * GB, limit=0), [Footprint(GB, GB)] * 5, GB, CEILING) == 0
+    assert starts_that_fit(load(5 * GB, limit=0), [], GB, 8, ceiling=CEILING) == 8
+    assert workers_to_drain(load(5 * GB, limit=0), [Footprint(GB, GB)] * 5, GB, CEILING) == 0
 
 
 @given(BYTES, BYTES, FOOTPRINTS, BYTES, st.integers(-2, 50))
 def test_nothing_is_admitted_over_the_ceiling(used, limit, running, expected, wanted):
-    count = fitting(load(used, limit + 1), running, expected, wanted, CEILING)
+    count = starts_that_fit(load(used, limit + 1), running, expected, wanted, ceiling=CEILING)
     assert 0 <= count <= max(0, wanted)
     if count > (0 if running else 1):
         growth = sum(max(0, each.expected - each.current) for each in running)
@@ -72,54 +76,63 @@ def test_nothing_is_admitted_over_the_ceiling(used, limit, running, expected, wa
 @given(BYTES, BYTES, FOOTPRINTS, BYTES, st.integers(0, 50))
 def test_more_use_never_admits_more(used, more, running, expected, wanted):
     lower, higher = load(used), load(used + more)
-    assert fitting(higher, running, expected, wanted, CEILING) <= fitting(
-        lower, running, expected, wanted, CEILING
+    assert starts_that_fit(higher, running, expected, wanted, ceiling=CEILING) <= starts_that_fit(
+        lower, running, expected, wanted, ceiling=CEILING
     )
-    assert surplus(higher, running, expected, CEILING) >= surplus(lower, running, expected, CEILING)
+    assert workers_to_drain(higher, running, expected, CEILING) >= workers_to_drain(
+        lower, running, expected, CEILING
+    )
 
 
 @given(BYTES, FOOTPRINTS, BYTES)
 def test_some_must_go_only_if_no_more_can_come(used, running, expected):
-    going = surplus(load(used), running, expected, CEILING)
+    going = workers_to_drain(load(used), running, expected, CEILING)
     assert 0 <= going <= max(0, len(running) - 1)
     if going:
-        assert fitting(load(used), running, expected, 1, CEILING) == 0
+        assert starts_that_fit(load(used), running, expected, 1, ceiling=CEILING) == 0
 
 
 def test_a_small_overrun_is_borne():
     limit = 10 * GB
     running = [Footprint(GB, GB)] * 9
     borne = int((CEILING + TOLERANCE) * limit)
-    assert surplus(load(borne, limit), running, GB, CEILING) == 0
-    assert surplus(load(borne + 1, limit), running, GB, CEILING) == 1
-    assert surplus(load(borne + GB + 1, limit), running, GB, CEILING) == 2
+    assert workers_to_drain(load(borne, limit), running, GB, CEILING) == 0
+    assert workers_to_drain(load(borne + 1, limit), running, GB, CEILING) == 1
+    assert workers_to_drain(load(borne + GB + 1, limit), running, GB, CEILING) == 2
 
 
 def test_nobody_makes_room_for_what_needs_none():
-    assert surplus(load(10 * GB), [Footprint(GB, GB)] * 9, 0, CEILING) == 0
+    assert workers_to_drain(load(10 * GB), [Footprint(GB, GB)] * 9, 0, CEILING) == 0
 
 
 def trial_over(sizes, step=500):
     """What a trial tells after an attempt had these sizes, one for each step."""
     trial = None
     for number, size in enumerate(sizes):
-        trial = watched(trial, [size], number * step)
-    return guessed(trial, (len(sizes) - 1) * step)
+        trial = observe_trial(trial, [size], number * step)
+    return guess_from(trial, (len(sizes) - 1) * step)
 
 
 def test_before_anything_was_seen_there_is_room_for_the_unknown_only():
     unknown = [Footprint(None, 10 * MB)]
-    assert guessed(None, 5) == trial_over([MB, MB]) == NOTHING_SEEN
-    assert fitting(load(0, 6 * GB), [], None, 8, CEILING) == 1
-    assert fitting(load(0, 6 * GB), unknown, None, 8, CEILING) == 0
-    assert fitting(load(0, 24 * GB), [], None, 8, CEILING) == 5  # nothing is small on a big host
-    assert fitting(load(0, 24 * GB), unknown * 5, None, 8, CEILING) == 0
+    assert guess_from(None, 5) == trial_over([MB, MB]) == NOTHING_SEEN
+    assert starts_that_fit(load(0, 6 * GB), [], None, 8, ceiling=CEILING) == 1
+    assert starts_that_fit(load(0, 6 * GB), unknown, None, 8, ceiling=CEILING) == 0
+    assert (
+        starts_that_fit(load(0, 24 * GB), [], None, 8, ceiling=CEILING) == 5
+    )  # nothing is small on a big host
+    assert starts_that_fit(load(0, 24 * GB), unknown * 5, None, 8, ceiling=CEILING) == 0
 
 
 def test_what_has_settled_shows_what_each_needs():
     guess = trial_over([0, GB, *[GB] * 4])
     assert guess == Guess(GB, GB * 9 // 8, None)
-    assert fitting(load(GB, 6 * GB), [Footprint(None, GB)], None, 8, CEILING, guess) == 3
+    assert (
+        starts_that_fit(
+            load(GB, 6 * GB), [Footprint(None, GB)], None, 8, ceiling=CEILING, guess=guess
+        )
+        == 3
+    )
 
 
 def test_small_ones_are_taken_for_a_little_bigger():
@@ -132,16 +145,16 @@ def test_what_grows_may_double_and_another_starts_when_the_age_has_doubled():
     assert steps[2].running == steps[2].next == SMALLEST
     assert steps[32].running == steps[32].next == 2 * 65 * MB
     unknown = [Footprint(None, MB)] * 3
-    assert fitting(load(0, 6 * GB), unknown, None, 8, CEILING, steps[8]) == 1
-    assert fitting(load(0, 6 * GB), unknown, None, 8, CEILING, steps[4]) == 0
+    assert starts_that_fit(load(0, 6 * GB), unknown, None, 8, ceiling=CEILING, guess=steps[8]) == 1
+    assert starts_that_fit(load(0, 6 * GB), unknown, None, 8, ceiling=CEILING, guess=steps[4]) == 0
 
 
 @given(st.integers(SETTLE_MS, 10**6), st.integers(200, 1000), st.integers(1, 10**6))
 def test_steady_growth_is_never_taken_for_settled(age, step, rate):
     trial = None
     for now in range(0, age + 1, max(step, age // 100)):
-        trial = watched(trial, [now * rate], now)
-    assert guessed(trial, age).most is not None
+        trial = observe_trial(trial, [now * rate], now)
+    assert guess_from(trial, age).most is not None
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), BYTES), max_size=20), FOOTPRINTS, BYTES)
@@ -149,9 +162,9 @@ def test_a_guess_admits_nothing_over_the_ceiling_either(steps, running, used):
     trial, now = None, 0
     for passed, size in steps:
         now += passed
-        trial = watched(trial, [size], now)
-    guess = guessed(trial, now)
-    count = fitting(load(used), running, None, 50, CEILING, guess)
+        trial = observe_trial(trial, [size], now)
+    guess = guess_from(trial, now)
+    count = starts_that_fit(load(used), running, None, 50, ceiling=CEILING, guess=guess)
     if count > (0 if running else 1):
         growth = sum(max(0, each.expected - each.current) for each in running)
         assert used + growth + count * guess.next <= CEILING * 10 * GB

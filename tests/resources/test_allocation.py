@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypervisor.queue.pool import Pool
 from hypervisor.queue.priority import PRIORITIES
-from hypervisor.resources.allocation import Demand, Pool, assign_workers, capped
+from hypervisor.resources.allocation import Demand, assign_workers, cap_demands
 
 DEMANDS = st.lists(
     st.builds(
@@ -109,7 +110,7 @@ def test_an_example():
 @given(DEMANDS, TOTALS)
 def test_those_that_belong_together_share_what_they_may_have(demands, most):
     together = {demand.pool for demand in demands if "a" in demand.pool.batch}
-    after = capped(demands, together, most)
+    after = cap_demands(demands, together, most)
     assert [each._replace(workers=0) for each in after] == [d._replace(workers=0) for d in demands]
     for before, each in zip(demands, after, strict=True):
         assert each == before if each.pool not in together else each.workers <= before.workers

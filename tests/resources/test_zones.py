@@ -12,10 +12,10 @@ from hypervisor.resources.zones import (
     WARNING,
     ZONES,
     Load,
-    Standing,
     Thresholds,
+    ZoneState,
     allowed,
-    moved,
+    next_zone,
     zone_for,
 )
 
@@ -31,10 +31,10 @@ def load(cpu=0.0, ram=0.0, stall=None, own=0.0, planned=0.0):
 
 def walk(loads, thresholds=DEFAULTS, step=TICK, count_own=True):
     """The zones that a host goes through, one for each load."""
-    standing, zones = Standing(), []
+    state, zones = ZoneState(), []
     for number, each in enumerate(loads):
-        standing = moved(standing, each, thresholds, number * step, count_own)
-        zones.append(standing.zone)
+        state = next_zone(state, each, thresholds, number * step, count_own)
+        zones.append(state.zone)
     return zones
 
 
@@ -109,17 +109,17 @@ def test_the_way_down_leads_no_lower_than_the_while_was_calm():
 
 
 def test_since_tells_when_the_zone_was_entered():
-    standing = moved(Standing(), load(cpu=0.7), DEFAULTS, 1000)
-    assert (standing.zone, standing.since) == (WARNING, 1000)
-    assert moved(standing, load(cpu=0.7), DEFAULTS, 2000).since == 1000
-    assert moved(standing, load(cpu=0.9), DEFAULTS, 2000).since == 2000
+    state = next_zone(ZoneState(), load(cpu=0.7), DEFAULTS, 1000)
+    assert (state.zone, state.since) == (WARNING, 1000)
+    assert next_zone(state, load(cpu=0.7), DEFAULTS, 2000).since == 1000
+    assert next_zone(state, load(cpu=0.9), DEFAULTS, 2000).since == 2000
 
 
 def test_a_clock_that_goes_back_only_prolongs_the_wait():
-    standing = moved(Standing(WARNING, 9000), load(), DEFAULTS, 9000)
-    standing = moved(standing, load(), DEFAULTS, 5000)
-    assert standing.zone == WARNING
-    assert moved(standing, load(), DEFAULTS, 8000).zone == SAFE
+    state = next_zone(ZoneState(WARNING, 9000), load(), DEFAULTS, 9000)
+    state = next_zone(state, load(), DEFAULTS, 5000)
+    assert state.zone == WARNING
+    assert next_zone(state, load(), DEFAULTS, 8000).zone == SAFE
 
 
 THRESHOLDS = [

@@ -9,7 +9,7 @@ import pytest
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.skills.builtin.mail_classify import decide
-from hypervisor.skills.builtin.mail_classify_rules import SHIPPED, Glob, HeaderRules, rules_for
+from hypervisor.skills.builtin.mail_classify_rules import SHIPPED, HeaderRules, glob, rules_for
 from hypervisor.skills.builtin.mail_classify_text import Mail
 
 NAME = "mail-classify.toml"
@@ -135,8 +135,8 @@ def test_a_mistake_names_the_file_and_the_key(tmp_path, text, named):
     ],
 )
 def test_stars(rule, fits, not_fits):
-    assert all(map(Glob(rule).fits, fits))
-    assert not any(map(Glob(rule).fits, not_fits))
+    assert all(map(glob(rule), fits))
+    assert not any(map(glob(rule), not_fits))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypervisor.core.errors import InvalidInput
 from hypervisor.runs.spec import RunSpec
 from hypervisor.skills.fields import FIELDS, LIMITS
 from hypervisor.skills.render import fields_of, skill_text
-from hypervisor.skills.skill import LARGEST, ItemsOf, Ran, Skill, check_name, read_skill
+from hypervisor.skills.skill import LARGEST, ItemSource, Skill, SkillRun, check_name, read_skill
 
 LEAST = "name: s\ndescription: does it\nrun: {command: [ls]}\n"
 AGENT = "name: s\ndescription: does it\nrun: {agent: any}\n"
@@ -30,7 +30,7 @@ def refused(front: str | bytes, body: str = "Do it.\n", name: str = "s") -> str:
 class TestFields:
     def test_the_least_that_makes_one(self):
         found = read(LEAST)
-        assert found[:4] == ("s", "does it", Ran(command=("ls",)), ItemsOf())
+        assert found[:4] == ("s", "does it", SkillRun(command=("ls",)), ItemSource())
         assert (dict(found.options), found.reduce, found.body) == ({}, None, "Do it.\n")
 
     def test_every_option_is_read_as_the_command_line_would(self):
@@ -85,7 +85,7 @@ class TestFields:
             "shell: true\npython: /usr/bin/python3\nclean-env: true\nbatch: 10\nworkers: 4\n"
             "chunk: month\n"
         )
-        assert found.run == Ran(function="a.b:c")
+        assert found.run == SkillRun(function="a.b:c")
         assert dict(found.options) == {
             "result": "json",
             "stdin": "item",
@@ -102,8 +102,8 @@ class TestFields:
             AGENT + "items: {file: lists/a.jsonl, format: jsonl}\n"
             "reduce:\n  agent: claude\n  prompt: sum.md\n"
         )
-        assert found.items == ItemsOf("jsonl", file="lists/a.jsonl")
-        assert found.reduce == Ran(agent="claude", prompt="sum.md")
+        assert found.items == ItemSource("jsonl", file="lists/a.jsonl")
+        assert found.reduce == SkillRun(agent="claude", prompt="sum.md")
         assert found.files == ("lists/a.jsonl", "sum.md")
 
     def test_a_script_of_its_own_is_one_of_its_files(self):
@@ -199,8 +199,8 @@ class TestRefusals:
         assert "in the skill's folder" in refused(front % word)
         assert "in the skill's folder" in refused(LEAST + f"reduce: {{command: ['{word}']}}")
 
-    def test_an_agent_must_be_told_something(self):
-        assert "told nothing" in refused(AGENT, body="\n \n")
+    def test_an_agent_needs_a_prompt(self):
+        assert "no prompt" in refused(AGENT, body="\n \n")
 
 
 class TestHostile:

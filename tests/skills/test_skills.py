@@ -22,8 +22,8 @@ from hypervisor.skills.folders import (
     USER,
     built_in_folder,
     find_skill,
-    need_skill,
     places,
+    require_skill,
     skill_names,
     user_folder,
 )
@@ -81,9 +81,9 @@ class TestFinding:
         keep(project / ".hypervisor" / "skills", "mine")
         keep(Path(user_folder()), "mine")
         keep(Path(user_folder()), "triage")
-        found = need_skill("mine")
+        found = require_skill("mine")
         assert (found.kind, found.hides) == (PROJECT, (os.path.join(user_folder(), "mine"),))
-        found = need_skill("triage")
+        found = require_skill("triage")
         assert (found.kind, len(found.hides)) == (USER, 1)
 
     def test_the_users_folder(self, project):
@@ -97,9 +97,9 @@ class TestFinding:
         for name in ("", ".", "..", "../..", "mine/", "/etc", "MINE", "a" * 300, "x\0"):
             assert find_skill(name) is None
         with pytest.raises(InvalidInput):
-            need_skill("../..")
+            require_skill("../..")
         with pytest.raises(NotFound, match="Did you mean mine"):
-            need_skill("mines")
+            require_skill("mines")
 
     def test_what_another_user_owns_is_refused(self, project, monkeypatch):
         keep(project / ".hypervisor" / "skills", "mine")
@@ -107,8 +107,8 @@ class TestFinding:
         if (project / ".hypervisor").stat().st_uid == 0:
             monkeypatch.setattr(os, "stat", _owned_by(12345, os.stat))
         with pytest.raises(InvalidInput, match="belongs to another user"):
-            need_skill("mine")
-        assert need_skill("triage").kind == BUILT_IN
+            require_skill("mine")
+        assert require_skill("triage").kind == BUILT_IN
 
     def test_folders_that_are_no_skills_are_not_listed(self, project):
         base = project / ".hypervisor" / "skills"
@@ -123,7 +123,7 @@ class TestFinding:
         names = {path.parent.name for path in Path(built_in_folder()).glob("*/SKILL.md")}
         assert "triage" in names
         for name in names:
-            assert need_skill(name).kind == BUILT_IN
+            assert require_skill(name).kind == BUILT_IN
         assert 'packages = ["src/hypervisor"]' in (ROOT / "pyproject.toml").read_text()
 
 
@@ -293,7 +293,7 @@ class TestGit:
         (project / ".hypervisor").chmod(0o755)
         hypervisor.open(project / ".hypervisor", relaxed=True).close()
         assert (project / ".hypervisor").stat().st_mode & 0o777 == 0o700
-        assert need_skill("mine").kind == PROJECT
+        assert require_skill("mine").kind == PROJECT
 
     @pytest.mark.parametrize(
         ("before", "after"),
@@ -305,9 +305,9 @@ class TestGit:
     )
     def test_what_a_person_wrote_stays(self, tmp_path, before, after):
         (tmp_path / gitignore.FILE).write_text(before, encoding="latin-1")
-        gitignore.show_skills(str(tmp_path))
+        gitignore.unignore_skills(str(tmp_path))
         assert (tmp_path / gitignore.FILE).read_text(encoding="latin-1") == after
 
     def test_no_file_is_made_where_none_was(self, tmp_path):
-        gitignore.show_skills(str(tmp_path))
+        gitignore.unignore_skills(str(tmp_path))
         assert list(tmp_path.iterdir()) == []

@@ -22,9 +22,9 @@ import pytest
 
 import hypervisor
 from hypervisor.app import connect
-from hypervisor.batches.plans import renames
 from hypervisor.batches.sql import actions
 from hypervisor.cli.main import run
+from hypervisor.core import atomic_replace
 from hypervisor.core.renameat2 import renameat2
 from hypervisor.queue.sql import event_log, queries
 from hypervisor.store.sqlite import SqliteDatabase
@@ -146,7 +146,7 @@ def _be_killed(folder: Folder, args: tuple[str, ...], kill_at: int) -> None:
         for name in CALLS:
             setattr(os, name, killing(getattr(os, name)))
         for owner, name in (
-            (renames, "renameat2"),
+            (atomic_replace, "renameat2"),
             (event_log, "flush"),
             (SqliteDatabase, "write"),
         ):
@@ -169,7 +169,7 @@ def _write_down(trace: int) -> None:
         os.write(trace, f"{flags} {name} {target}\n".encode())
         return done
 
-    vars(renames)["renameat2"] = noted
+    vars(atomic_replace)["renameat2"] = noted
 
 
 def check_midway(folder: Folder, verb: str) -> None:

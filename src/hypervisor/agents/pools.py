@@ -16,8 +16,9 @@ from hypervisor.agents.cooldown import outage_text
 from hypervisor.agents.routing import AUTO
 from hypervisor.agents.session_recorder import OUTAGE, got_through
 from hypervisor.agents.sql import cooldowns, sessions
+from hypervisor.queue.pool import Pool
 from hypervisor.queue.sql import event_log
-from hypervisor.resources.allocation import Demand, Pool, capped
+from hypervisor.resources.allocation import Demand, cap_demands
 from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import BATCH, Pause
 from hypervisor.store import settings
@@ -99,13 +100,15 @@ class AgentPools:
             return demands
         demands = [d if self.may_work(d.pool) else d._replace(workers=0) for d in demands]
         for account in sorted({self.account(pool) for pool in pools if self.is_probed(pool)}):
-            demands = capped(demands, {p for p in pools if self.account(p) == account}, 1)
+            demands = cap_demands(demands, {p for p in pools if self.account(p) == account}, 1)
         for batch in sorted({pool.batch for pool in pools}):
-            demands = capped(demands, {p for p in pools if p.batch == batch}, limit_of[batch])
+            demands = cap_demands(demands, {p for p in pools if p.batch == batch}, limit_of[batch])
         for name in sorted({pool.agent for pool in pools}):
             profile = self.hv.settings.agents.get(name)
             if profile is not None and profile.workers is not None:
-                demands = capped(demands, {p for p in pools if p.agent == name}, profile.workers)
+                demands = cap_demands(
+                    demands, {p for p in pools if p.agent == name}, profile.workers
+                )
         return demands
 
     def may_work(self, pool: Pool) -> bool:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from hypervisor.batches.chunk import SPANS, UNDATED, span_name
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.core.text import counted
-from hypervisor.inputs.items import field, when
+from hypervisor.core.text import pluralize
+from hypervisor.inputs.items import column_text, day_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask
@@ -33,9 +33,9 @@ class Cut(NamedTuple):
     def name(self, item: Item) -> str:
         """The name of the item's chunk."""
         if self.span:
-            return span_name(self.span, when(item))
+            return span_name(self.span, day_of(item))
         if self.field:
-            name = " ".join(field(item, self.field).split())[:LONGEST_NAME]
+            name = " ".join(column_text(item, self.field).split())[:LONGEST_NAME]
             return name.encode("utf-8", "replace").decode() or "none"
         return str((item.number - 1) // (self.size or DEFAULT_SIZE) + 1)
 
@@ -116,7 +116,7 @@ class ChunkLists:
             path = self._hv.batch_files.finish(self._batch, self._file(place))
             columns = {"chunk": name, "count": count, "items": path}
             yield base._replace(
-                title=f"{name}: {counted(count, 'item')}",
+                title=f"{name}: {pluralize(count, 'item')}",
                 chunk=place,
                 key=f"chunk {name} {self._digests[place].hexdigest()}",
                 data={**(base.data or {}), "item": path, "number": place, "columns": columns},

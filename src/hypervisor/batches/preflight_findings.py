@@ -90,16 +90,6 @@ def standing(columns: Mapping[str, Any] | None) -> str:
     return "" if found == CLAIMED and not _assignee(columns or {}) else found
 
 
-def names_in(value: object) -> list[str]:
-    """The names in a list, or in one text where commas or semicolons separate them."""
-    if isinstance(value, str):
-        value = value.replace(";", ",").split(",")
-    if not isinstance(value, (list, tuple)):
-        return []
-    texts = (str(each).strip() for each in value if isinstance(each, (str, int)))
-    return [text for text in texts if text]
-
-
 def assignee(columns: Mapping[str, Any] | None) -> str:
     return _assignee(columns or {})
 

@@ -12,7 +12,7 @@ from hypervisor.batches.chunk import APPROVED, REJECTED, Chunk
 from hypervisor.batches.review import Decided, amend, decide, retry_chunk, review
 from hypervisor.cli.output import duration, one_line, wants_colour
 from hypervisor.cli.render import BOLD, DIM, GREEN, RED, YELLOW, Span, render
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.result import NO_CATEGORY
 
@@ -126,7 +126,7 @@ def said(done: Decided) -> str:
     """What a decision did, in one line."""
     name = shlex.quote(done.batch)
     if done.decision == "retry":
-        return f"chunk {done.chunk}: {counted(done.tasks, 'task')} will be tried again"
+        return f"chunk {done.chunk}: {pluralize(done.tasks, 'task')} will be tried again"
     if not done.opened:
         return f"chunk {done.chunk} {done.decision}; no chunk is left to run"
     which = ", ".join(map(str, done.opened[:5])) + (" …" if len(done.opened) > 5 else "")

@@ -20,7 +20,7 @@ from hypervisor.cli.render import (
     tokens_text,
 )
 from hypervisor.cli.views import failure
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.inputs.task_files.write_back import Unwritten
 from hypervisor.queue.task import Task
 from hypervisor.resources.limits import size_text
@@ -69,7 +69,7 @@ def unwritten(files: Sequence[Unwritten], batch: str) -> list[list[Span]]:
 
 def unwritten_text(files: Sequence[Unwritten]) -> str:
     first = files[0]
-    count = counted(len(files), "task file")
+    count = pluralize(len(files), "task file")
     return one_line(f"{count} could not be written ({first.path}: {first.reason})")
 
 
@@ -97,7 +97,7 @@ def _cost(summary: Summary, before: bool) -> list[Span]:
     parts: list[Span] = [
         (f"CPU {summary.cpu_seconds:,.1f} s", ""),
         (f"peak memory {size_text(summary.peak_bytes)}" if summary.peak_bytes else "", ""),
-        (counted(summary.attempts, "attempt"), ""),
+        (pluralize(summary.attempts, "attempt"), ""),
         (f"{tokens_text(summary.tokens)} tokens" if summary.tokens else "", ""),
         (money_text(round(summary.cost * 1e6), summary.estimated) if summary.cost else "", ""),
     ]

@@ -1,4 +1,4 @@
-"""What git sees of a .hypervisor folder: nothing but the skills, which are meant to be shared."""
+"""The .gitignore of a .hypervisor folder: all but the skills, which are meant to be shared."""
 
 import os
 
@@ -7,9 +7,8 @@ SKILLS_ONLY = "*\n!/skills/\n!/skills/**\n"
 FILE = ".gitignore"
 
 
-def show_skills(folder: str) -> None:
-    """Let git see the skills in a folder that an older version made. What a person wrote there
-    stays as it is."""
+def unignore_skills(folder: str) -> None:
+    """Update a folder that an older version made; a file that a person edited stays as it is."""
     path = os.path.join(folder, FILE)
     try:
         with open(path, encoding="utf-8") as file:

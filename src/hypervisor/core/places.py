@@ -19,7 +19,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from hypervisor.core.errors import StoreUnavailable
+from hypervisor.core.mounts import read_mounts
 
+DATA = ".hypervisor"
 IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -36,7 +38,8 @@ class Places(NamedTuple):
 def places_of(where: str, folder: str | None, identity: str, boot: str) -> Places:
     """`where` names the store, without secrets; `folder` is where its file lives, if it is one.
     `identity` is the same under all its names; `boot` names this boot and pid namespace."""
-    data = folder or os.path.join(_data_home(), "hypervisor", _digest(where))
+    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    data = folder or os.path.join(home, "hypervisor", _digest(where))
     return Places(data, os.path.join(_runtime_home(), _digest(identity, boot)))
 
 
@@ -97,11 +100,9 @@ def is_in_memory(folder: str) -> bool:
     """Whether what is written there never reaches a disk, as far as the system tells."""
     device = os.stat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
-    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
-        for line in file.read().decode(errors="surrogateescape").splitlines():
-            mount, _, kind = line.partition(" - ")
-            if mount.split(" ")[2] == number:
-                return kind.split(" ")[0] in IN_MEMORY
+    with suppress(OSError):
+        kinds = (mount.kind for mount in read_mounts() if mount.device == number)
+        return next(kinds, "") in IN_MEMORY
     return False
 
 
@@ -115,10 +116,6 @@ def _make(folder: str) -> None:
         raise StoreUnavailable(f"{folder} belongs to somebody else; nothing was started.")
     if stat.S_IMODE(found.st_mode) & 0o077:
         os.chmod(folder, 0o700)
-
-
-def _data_home() -> str:
-    return os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
 
 
 def _runtime_home() -> str:

@@ -1,4 +1,4 @@
-"""Secrets of our own that lie beside the store: made once, readable by their owner alone."""
+"""Secrets beside the store: created once, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from hypervisor.core.errors import StoreUnavailable
 
-LENGTH = 32  # bytes of chance
+LENGTH = 32  # random bytes
 
 
-def kept_secret(folder: str, name: str) -> tuple[str, str]:
-    """The path of the file and what is in it. Two that make it at once get the same."""
+def load_or_create_secret(folder: str, name: str) -> tuple[str, str]:
+    """The path of the file and its content. Two processes that create it at once get the same."""
     path = os.path.join(folder, name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if not os.path.exists(path):

@@ -3,7 +3,7 @@
 JOINERS = "\u200c\u200d"  # invisible, but part of how words and emoji are written
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """`1 task`, `2,000 tasks`."""
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 

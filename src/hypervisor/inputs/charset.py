@@ -1,16 +1,13 @@
-"""Text out of bytes that strangers sent, in the charset that they claim. Pure.
-
-It takes time in proportion to the bytes, whatever they claim.
-"""
+"""Decode text from untrusted sources by the charset it claims, in linear time. Pure."""
 
 from __future__ import annotations
 
-# They are no charsets of texts: for names of hosts, in quadratic time, and for source code.
+# For host names (in quadratic time) and source code, not for text.
 REFUSED = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined"))
 
 
 def is_usable(charset: str) -> bool:
-    """Whether it is a charset that texts are written in."""
+    """Whether it is a charset for text."""
     import codecs
 
     try:
@@ -20,10 +17,10 @@ def is_usable(charset: str) -> bool:
 
 
 def decoded(raw: bytes, charset: str) -> str:
-    """What is not in the charset it claims is most likely UTF-8, and else Latin."""
-    for each in (charset, "utf-8") if is_usable(charset) else ("utf-8",):
+    """Text that is not in its charset is most likely UTF-8, else Latin-1."""
+    for name in (charset, "utf-8") if is_usable(charset) else ("utf-8",):
         try:
-            return raw.decode(each)
+            return raw.decode(name)
         except (LookupError, ValueError):  # no text at all, or not what is in it
             continue
     return raw.decode("latin-1")

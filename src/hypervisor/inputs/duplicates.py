@@ -1,4 +1,4 @@
-"""Which items come more than once: found as they pass, without holding them.
+"""Find items that come more than once, without holding all of them in memory.
 
 Only a hash of each item is kept, a block of hashes at a time; sorted blocks wait in an unnamed
 file. Different items may share a hash: it only says which ones to compare.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from heapq import merge
 from itertools import pairwise
 from typing import IO
 
@@ -16,28 +17,28 @@ PIECE = 1 << 10  # hashes held of each block while the blocks are merged
 BYTES = 8
 
 
-class Repeats:
-    """Notes hashes, and finds those that were noted more than once."""
+class DuplicateFinder:
+    """Collects hashes and tells which came more than once."""
 
     def __init__(self) -> None:
         self._block = array("q")
         self._lengths: list[int] = []  # of the blocks in the file
         self._file: IO[bytes] | None = None
 
-    def note(self, likeness: int) -> None:
-        self._block.append(likeness)
+    def add(self, item_hash: int) -> None:
+        self._block.append(item_hash)
         if len(self._block) == BLOCK:
             self._write_block()
 
-    def found(self) -> frozenset[int]:
-        """The hashes that came more than once; nothing more can be noted."""
+    def duplicates(self) -> frozenset[int]:
+        """The hashes that came more than once; no more can be added."""
         last = sorted(self._block)
         self._block = array("q")
         starts = [sum(self._lengths[:index]) for index in range(len(self._lengths))]
         blocks = [
             self._read_block(at, length) for at, length in zip(starts, self._lengths, strict=True)
         ]
-        hashes = pairwise(_merged(last, blocks))
+        hashes = pairwise(merge(last, *blocks))
         repeated = frozenset(one for one, following in hashes if one == following)
         if self._file is not None:
             self._file.close()
@@ -60,11 +61,3 @@ class Repeats:
             piece = array("q")
             piece.frombytes(self._file.read(min(PIECE, at + length - first) * BYTES))
             yield from piece
-
-
-def _merged(last: list[int], blocks: list[Iterator[int]]) -> Iterator[int]:
-    if not blocks:
-        return iter(last)
-    from heapq import merge  # small inputs do not need it
-
-    return merge(last, *blocks)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import IO, Any
 
@@ -22,8 +23,7 @@ from hypervisor.inputs.sources import (
     FORMATS,
     TABLES,
     BadLine,
-    BadLineFound,
-    bad_line,
+    OnBadLine,
     matching_paths,
     read_csv,
     read_json,
@@ -34,8 +34,8 @@ from hypervisor.inputs.template import Item, as_text
 from hypervisor.queue.task import NewTask, Task
 
 Row = tuple[int, str, Mapping[str, Any] | None]  # line, text, columns
-Bad = Callable[[str, str], None]  # called with the place of an unusable item and the reason
-Reader = Callable[[Bad], Iterator[Item]]
+OnBadItem = Callable[[str, str], None]  # called with the place of an unusable item and the reason
+Reader = Callable[[OnBadItem], Iterator[Item]]
 
 SURELY_SMALL = validate.LONGEST_TEXT // 16  # a character takes at most twelve bytes of JSON
 BEGINNING = 200  # characters of an item in a key that cannot hold all of it
@@ -66,7 +66,7 @@ KINDS = (Item, TaskItem, MailItem)
 
 
 def read_items(
-    file: IO[bytes], form: str, null: bool = False, bad: Bad | None = None, name: str = ""
+    file: IO[bytes], form: str, null: bool = False, bad: OnBadItem | None = None, name: str = ""
 ) -> Iterator[Item]:
     """The items of an open file, one by one; `null`: they end with NUL, not with a line break.
 
@@ -85,18 +85,20 @@ def read_items(
         raise InvalidInput(f"the format {form} is for folders: name one.")
     bad_row = None if bad is None else _by_line(bad, name)
     if form == "csv":
-        return _numbered(_csv_rows(file, bad_row), bad_row)
+        csv = read_csv(file, bad_row)
+        rows = ((n, cells[0], dict(zip(header, cells, strict=True))) for n, header, cells in csv)
+        return _numbered(rows, bad_row)
     if form == "jsonl":
         return _numbered(_json_rows(file, bad_row), bad_row)
     return _numbered(((n, line, None) for n, line in read_lines(file, null, bad_row)), bad_row)
 
 
-def glob_items(pattern: str, bad: Bad | None = None) -> Iterator[Item]:
+def glob_items(pattern: str, bad: OnBadItem | None = None) -> Iterator[Item]:
     """The files that match a pattern, sorted; the folders, if the pattern ends with a slash."""
     return checked((Item(path) for path in matching_paths(pattern)), bad)
 
 
-def checked(items: Iterable[Item], bad: Bad | None = None) -> Iterator[Item]:
+def checked(items: Iterable[Item], bad: OnBadItem | None = None) -> Iterator[Item]:
     """The items that can become tasks, numbered."""
     number = 1
     for item in items:
@@ -105,18 +107,29 @@ def checked(items: Iterable[Item], bad: Bad | None = None) -> Iterator[Item]:
         except InvalidInput as error:
             if bad is None:
                 raise
-            bad(place_of(item.text), str(error))
+            bad(printable_path(item.text), str(error))
             continue
         yield item._replace(number=number)
         number += 1
 
 
-def place_of(path: str) -> str:
+def printable_path(path: str) -> str:
     """A path as text that can be shown and stored, whatever bytes are in it."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def when(item: Item) -> str | None:
+@contextmanager
+def reporting(path: str, bad: OnBadItem) -> Iterator[None]:
+    """Report a file that cannot be read instead of raising."""
+    try:
+        yield
+    except OSError as error:
+        bad(printable_path(path), f"it cannot be read: {error.strerror}.")
+    except (InvalidInput, ValueError) as error:
+        bad(printable_path(path), str(error))
+
+
+def day_of(item: Item) -> str | None:
     """The day of an item, as 2026-11-16: from its columns, else when its file was changed."""
     for name in DATES:
         if day := _day((item.columns or {}).get(name)):
@@ -130,7 +143,7 @@ def when(item: Item) -> str | None:
     return _day(status.st_mtime) if stat.S_ISREG(status.st_mode) else None
 
 
-def field(item: Item, name: str) -> str:
+def column_text(item: Item, name: str) -> str:
     """A column as text: lists joined by commas, nothing where it is missing."""
     columns = item.columns or {}
     value = columns.get(name, columns.get(ALSO_CALLED.get(name, name)))
@@ -141,7 +154,7 @@ def field(item: Item, name: str) -> str:
     return as_text(value)
 
 
-def spooled(file: IO[bytes], folder: str | None = None) -> IO[bytes]:
+def seekable(file: IO[bytes], folder: str | None = None) -> IO[bytes]:
     """The file itself if it can be read twice; else, for a pipe, an unnamed copy in `folder`.
 
     Read it again from its present position, which need not be its beginning.
@@ -168,14 +181,14 @@ class ReadOnce:
         self._read = read
         self._copy: IO[bytes] | None = None
 
-    def __call__(self, bad: Bad) -> Iterator[Item]:
+    def __call__(self, bad: OnBadItem) -> Iterator[Item]:
         return self._first_pass(bad) if self._copy is None else self._second_pass(self._copy, bad)
 
     def close(self) -> None:
         if self._copy is not None:
             self._copy.close()
 
-    def _first_pass(self, bad: Bad) -> Iterator[Item]:
+    def _first_pass(self, bad: OnBadItem) -> Iterator[Item]:
         import tempfile
 
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is read again later
@@ -196,7 +209,7 @@ class ReadOnce:
         self._copy = copy
 
     @staticmethod
-    def _second_pass(copy: IO[bytes], bad: Bad) -> Iterator[Item]:
+    def _second_pass(copy: IO[bytes], bad: OnBadItem) -> Iterator[Item]:
         copy.seek(0)
         for line in copy:
             kind, *parts = json.loads(line)
@@ -211,11 +224,11 @@ def occurrences(
 ) -> Iterator[tuple[Item, int]]:
     """Each item with 1 when it comes for the first time, 2 for the second, and so on.
 
-    `repeated` holds the likeness of every item that may come more than once; without it, any
+    `repeated` holds the hash of every item that may come more than once; without it, any
     may."""
     seen: dict[bytes, int] = {}
     for item in items:
-        if repeated is not None and (not repeated or likeness(item) not in repeated):
+        if repeated is not None and (not repeated or item_hash(item) not in repeated):
             yield item, 1
             continue
         digest = _digest(item)
@@ -223,7 +236,7 @@ def occurrences(
         yield item, times
 
 
-def likeness(item: Item) -> int:
+def item_hash(item: Item) -> int:
     """A hash that equal items share within this process; different ones rarely do."""
     identity = _identity(item)
     return hash(item.text if identity is None else (item.text, CANONICAL(identity)))
@@ -253,20 +266,20 @@ def item_of(task: Task) -> Item:
     )
 
 
-def _by_line(bad: Bad, name: str) -> BadLineFound:
+def _by_line(bad: OnBadItem, name: str) -> OnBadLine:
     """Reports a line with the name of its file."""
-    file = f"{place_of(name)}, " if name else ""
+    file = f"{printable_path(name)}, " if name else ""
     return lambda line, why: bad(f"{file}line {line}", why)
 
 
-def _numbered(rows: Iterable[Row], bad: BadLineFound | None) -> Iterator[Item]:
+def _numbered(rows: Iterable[Row], bad: OnBadLine | None) -> Iterator[Item]:
     number = 1
     for line, text, columns in rows:
         item = Item(text, number, columns)
         try:
             _check(item)
         except InvalidInput as error:
-            report(bad_line(line, str(error)), bad)
+            report(BadLine(line, str(error)), bad)
             continue
         yield item
         number += 1
@@ -281,12 +294,7 @@ def _check(item: Item) -> None:
         validate.json_value("the item", _data(item))
 
 
-def _csv_rows(file: IO[bytes], bad: BadLineFound | None) -> Iterator[Row]:
-    for line, header, cells in read_csv(file, bad):
-        yield line, cells[0], dict(zip(header, cells, strict=True))
-
-
-def _json_rows(file: IO[bytes], bad: BadLineFound | None) -> Iterator[Row]:
+def _json_rows(file: IO[bytes], bad: OnBadLine | None) -> Iterator[Row]:
     for line, text in read_lines(file, bad=bad):
         try:
             row = _json_row(line, text)
@@ -307,7 +315,7 @@ def _json_row(line: int, text: str) -> Row:
     number = text.strip()
     if number.lstrip("-")[0].isdigit():
         return line, number, None
-    raise bad_line(line, "expected a JSON object, string or number.")
+    raise BadLine(line, "expected a JSON object, string or number.")
 
 
 def _data(item: Item) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.charset import decoded
-from hypervisor.inputs.items import Bad, MailItem, checked, place_of
+from hypervisor.inputs.items import MailItem, OnBadItem, checked, printable_path, reporting
 from hypervisor.inputs.sources import open_file
 
 FIELDS = ("date", "from", "to", "subject", "message-id")
@@ -59,27 +59,22 @@ def mbox_items(file: IO[bytes], name: str = "") -> Iterator[MailItem]:
     for number, header in enumerate(_headers(file, name), 1):
         columns = _columns(header.fields)
         columns["date"] = columns["date"] or _iso_date(_sent(header.envelope))
-        place = f"{place_of(name) or 'standard input'}:{header.offset}"
+        place = f"{printable_path(name) or 'standard input'}:{header.offset}"
         where = {"mailbox": name, "offset": header.offset} if name else {}
         yield MailItem(columns["message_id"] or place, number, {**columns, **where})
 
 
-def mailbox_items(paths: Iterable[str], bad: Bad) -> Iterator[MailItem]:
+def mailbox_items(paths: Iterable[str], bad: OnBadItem) -> Iterator[MailItem]:
     """The mails of many mbox files."""
     number = 0
     for path in paths:
-        try:
-            with open_file(path) as file:
-                for item in mbox_items(file, path):
-                    number += 1
-                    yield item._replace(number=number)
-        except OSError as error:
-            bad(place_of(path), f"it cannot be read: {error.strerror}.")
-        except InvalidInput as error:
-            bad(place_of(path), str(error))
+        with reporting(path, bad), open_file(path) as file:
+            for item in mbox_items(file, path):
+                number += 1
+                yield item._replace(number=number)
 
 
-def maildir_items(folder: str, bad: Bad) -> Iterator[MailItem]:
+def maildir_items(folder: str, bad: OnBadItem) -> Iterator[MailItem]:
     """The mails in the `new` and `cur` of a Maildir, by the names of their files: by age."""
     for item in checked(_maildir(folder, bad), bad):
         assert isinstance(item, MailItem)
@@ -104,7 +99,7 @@ def read_message(mailbox: str, where: int | str, message_id: str = "") -> bytes:
             return _message(file, _locate(file, where, message_id, mailbox))
     except OSError as error:
         raise InvalidInput(
-            f"the mail in {place_of(mailbox)} cannot be read: {error.strerror}."
+            f"the mail in {printable_path(mailbox)} cannot be read: {error.strerror}."
         ) from None
 
 
@@ -125,8 +120,8 @@ def _first_offset(file: IO[bytes], name: str) -> int | None:
             if line.startswith(BEGIN):
                 return file.tell() - len(line)
             raise InvalidInput(
-                f"{place_of(name) or 'standard input'} is not an mbox: its first line does not "
-                "begin with `From `. Nothing was started; name the right --format."
+                f"{printable_path(name) or 'standard input'} is not an mbox: its first line does "
+                "not begin with `From `. Nothing was started; name the right --format."
             )
     return None
 
@@ -229,18 +224,13 @@ def _iso_date(text: str) -> str:
         return ""
 
 
-def _maildir(folder: str, bad: Bad) -> Iterator[MailItem]:
+def _maildir(folder: str, bad: OnBadItem) -> Iterator[MailItem]:
     for path in _maildir_paths(folder):
-        try:
+        with reporting(path, bad):
             with open_file(path) as file:
                 if not file.readline(LONGEST_PIECE).startswith(BEGIN):
                     file.seek(0)
                 columns = _columns(_read_fields(file))
-        except OSError as error:
-            bad(place_of(path), f"it cannot be read: {error.strerror}.")
-        except InvalidInput as error:
-            bad(place_of(path), str(error))
-        else:
             where = {"mailbox": folder, "path": path}
             yield MailItem(columns["message_id"] or path, 1, {**columns, **where})
 
@@ -252,7 +242,7 @@ def _maildir_paths(folder: str) -> list[str]:
             names = os.listdir(os.path.join(folder, part))
         except OSError as error:
             raise InvalidInput(
-                f"{place_of(os.path.join(folder, part))} cannot be read: {error.strerror}."
+                f"{printable_path(os.path.join(folder, part))} cannot be read: {error.strerror}."
             ) from None
         files += ((name, part) for name in names if not name.startswith("."))
     return [os.path.join(folder, part, name) for name, part in sorted(files)]
@@ -269,7 +259,7 @@ def _maildir_file(mailbox: str, path: str) -> str:
     for renamed in _maildir_paths(mailbox):
         if os.path.basename(renamed).partition(FLAGS)[0] == unique:
             return renamed
-    raise InvalidInput(f"the mail {name[:200]!r} is no longer in {place_of(mailbox)}.")
+    raise InvalidInput(f"the mail {name[:200]!r} is no longer in {printable_path(mailbox)}.")
 
 
 def _locate(file: IO[bytes], offset: int, message_id: str, name: str) -> int:
@@ -284,7 +274,9 @@ def _locate(file: IO[bytes], offset: int, message_id: str, name: str) -> int:
         for header in _headers(file, name):
             if _columns(header.fields)["message_id"] == message_id:
                 return header.offset
-    raise InvalidInput(f"{place_of(name)} has changed: the mail at {offset} is no longer there.")
+    raise InvalidInput(
+        f"{printable_path(name)} has changed: the mail at {offset} is no longer there."
+    )
 
 
 def _message(file: IO[bytes], offset: int) -> bytes:

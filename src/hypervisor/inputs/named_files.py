@@ -13,8 +13,16 @@ from functools import lru_cache
 from glob import iglob
 from itertools import islice
 
-from hypervisor.batches.preflight_findings import names_in
-from hypervisor.inputs import overlap
+from hypervisor.inputs.path_overlap import (
+    MAGIC,
+    ROOT,
+    fixed_folder,
+    key,
+    matcher,
+    outermost,
+    topmost,
+)
+from hypervisor.inputs.path_overlap import shared as shared_names
 from hypervisor.inputs.template import Item
 
 MARKDOWN = (".md", ".markdown")
@@ -63,8 +71,8 @@ class NamedFiles:
             return ()
         names, patterns = self._names_and_patterns(item)
         names |= {name for pattern in patterns for name in self._absent_matches(pattern)}
-        tops = {overlap.topmost(name, shared) for name in names}
-        return tuple(sorted(overlap.key(top) for top in tops if top))
+        tops = {topmost(name, shared) for name in names}
+        return tuple(sorted(key(top) for top in tops if top))
 
     def conflicts(self) -> tuple[list[Conflict], int]:
         """The shared names, and the number of items that share any."""
@@ -72,11 +80,11 @@ class NamedFiles:
         groups: dict[str, list[list[int]]] = {}
         first_items: dict[str, list[str]] = {}
         for name, numbers in self._items.items():
-            if top := overlap.topmost(name, shared):
+            if top := topmost(name, shared):
                 groups.setdefault(top, []).append(numbers)
                 first_items.setdefault(top, []).extend(self._first_items[name])
         for pattern, numbers in self._patterns.items():
-            for top in {overlap.topmost(name, shared) for name in self._absent_matches(pattern)}:
+            for top in {topmost(name, shared) for name in self._absent_matches(pattern)}:
                 if top:
                     groups.setdefault(top, []).append(numbers)
         sharing: set[int] = set()
@@ -95,18 +103,16 @@ class NamedFiles:
             for pattern, numbers in self._patterns.items():
                 for name in self._absent_matches(pattern):
                     counts[name] = counts.get(name, 0) + len(numbers)
-            self._shared = overlap.shared(counts)
+            self._shared = shared_names(counts)
         return self._shared
 
     def _absent_matches(self, pattern: str) -> list[str]:
         """The missing files that match a pattern; its folder, if they are too many."""
         if pattern not in self._absent_by_pattern:
-            matches = overlap.matcher(pattern).fullmatch
+            matches = matcher(pattern).fullmatch
             names = [name for name in self.absent if matches(name)]
             too_many = len(names) > MOST_ABSENT
-            self._absent_by_pattern[pattern] = (
-                [overlap.fixed_folder(pattern)] if too_many else names
-            )
+            self._absent_by_pattern[pattern] = [fixed_folder(pattern)] if too_many else names
         return self._absent_by_pattern[pattern]
 
     def _names_and_patterns(self, item: Item) -> tuple[set[str], set[str]]:
@@ -117,24 +123,21 @@ class NamedFiles:
             names.add(self._relative(os.path.abspath(item.text)))
         for text in declared(item, "files")[:MOST_LISTED]:
             name = self._relative(os.path.join(self.root, text))
-            if not overlap.MAGIC.search(text) or os.path.lexists(os.path.join(self.root, name)):
+            if not MAGIC.search(text) or os.path.lexists(os.path.join(self.root, name)):
                 names.add(name)
-                self._note_if_absent(name)
+                if not os.path.lexists(os.path.join(self.root, name)):
+                    self.absent.add(name)
             elif name.startswith("/") or len(patterns) >= MOST_PATTERNS:
-                names.add(overlap.fixed_folder(name))
+                names.add(fixed_folder(name))
             else:
                 names.update(self._matches(name))
                 patterns.add(name)
         if self._in_text and is_task_file(item):
             names.update(self._mentioned(item.text))
         for pattern in patterns:  # it stands for the missing files that match it
-            matches = overlap.matcher(pattern).fullmatch
+            matches = matcher(pattern).fullmatch
             names = {name for name in names if name not in self.absent or not matches(name)}
-        return overlap.outermost(names), patterns
-
-    def _note_if_absent(self, name: str) -> None:
-        if not os.path.lexists(os.path.join(self.root, name)):
-            self.absent.add(name)
+        return outermost(names), patterns
 
     def _relative(self, path: str) -> str:
         """Relative to the root if inside it; links are followed, so one file has one name."""
@@ -143,17 +146,17 @@ class NamedFiles:
         except (OSError, ValueError):
             real = os.path.normpath(path)
         if real == self.root:
-            return overlap.ROOT
+            return ROOT
         return real.removeprefix(self.root.rstrip("/") + "/")
 
     def _list_matches(self, pattern: str) -> frozenset[str]:
         """The files that match a pattern now; its folder, if they are too many or slow to find."""
         if pattern.count("**") > 1:
-            return frozenset({overlap.fixed_folder(pattern)})
+            return frozenset({fixed_folder(pattern)})
         matches = iglob(pattern, root_dir=self.root, recursive=True, include_hidden=True)
         names = list(islice(matches, MOST_MATCHES + 1))
         if len(names) > MOST_MATCHES:
-            return frozenset({overlap.fixed_folder(pattern)})
+            return frozenset({fixed_folder(pattern)})
         return frozenset(self._relative(os.path.join(self.root, name)) for name in names)
 
     def _mentioned(self, path: str) -> set[str]:
@@ -184,6 +187,16 @@ def declared(item: Item, name: str) -> list[str]:
     of a table may have any name."""
     value = (item.columns or {}).get(name)
     return names_in(value) if isinstance(value, list) or is_task_file(item) else []
+
+
+def names_in(value: object) -> list[str]:
+    """The names in a list, or in one text where commas or semicolons separate them."""
+    if isinstance(value, str):
+        value = value.replace(";", ",").split(",")
+    if not isinstance(value, (list, tuple)):
+        return []
+    texts = (str(each).strip() for each in value if isinstance(each, (str, int)))
+    return [text for text in texts if text]
 
 
 def is_readable(item: Item) -> bool:

@@ -31,7 +31,7 @@ BLOCK = 1 << 18
 SMALL_BLOCK = 1 << 14
 LINE_END = re.compile(rb"\r\n|\n|\r")
 
-BadLineFound = Callable[[int, str], None]  # called with the line and what is wrong with it
+OnBadLine = Callable[[int, str], None]  # called with the line and what is wrong with it
 
 
 class BadLine(InvalidInput):
@@ -62,7 +62,10 @@ def read_tasks(
     elif form == "jsonl":
         rows = ((n, _from_json(n, line, base)) for n, line in read_lines(file))
     else:
-        rows = _from_csv(file, base)
+        rows = (
+            (n, _from_row(n, _cells(n, dict(zip(header, cells, strict=True))), base))
+            for n, header, cells in read_csv(file)
+        )
     return list(_checked(rows))
 
 
@@ -84,11 +87,11 @@ def _checked(rows: Iterable[tuple[int, NewTask]]) -> Iterator[NewTask]:
         try:
             yield check_task(task)
         except InvalidInput as error:
-            raise bad_line(line, str(error)) from None
+            raise BadLine(line, str(error)) from None
 
 
 def read_lines(
-    file: IO[bytes], null: bool = False, bad: BadLineFound | None = None
+    file: IO[bytes], null: bool = False, bad: OnBadLine | None = None
 ) -> Iterator[tuple[int, str]]:
     """Numbered, non-empty lines (or NUL-ended items, which may contain line breaks)."""
     for number, raw in enumerate(_nul_ended(file) if null else _raw_lines(file), 1):
@@ -107,11 +110,11 @@ def read_json(number: int, line: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise bad_line(number, f"not valid JSON ({error}).") from None
+        raise BadLine(number, f"not valid JSON ({error}).") from None
 
 
 def read_csv(
-    file: IO[bytes], bad: BadLineFound | None = None
+    file: IO[bytes], bad: OnBadLine | None = None
 ) -> Iterator[tuple[int, list[str], list[str]]]:
     """Each row of CSV: its first line, the header, its cells. A bad header is always an error."""
     import csv
@@ -128,7 +131,7 @@ def read_csv(
                 return
             row = _row(lines, header, cells)
         except csv.Error as error:
-            problem = bad_line(lines.first, f"not valid CSV ({error}).")
+            problem = BadLine(lines.first, f"not valid CSV ({error}).")
             lines.go_back()
         except BadLine as error:
             problem = error
@@ -142,11 +145,11 @@ def read_csv(
 
 def _row(lines: CsvLines, header: list[str], cells: list[str]) -> list[str]:
     if lines.invalid_utf8:
-        raise bad_line(lines.invalid_utf8, "not valid UTF-8.")
+        raise BadLine(lines.invalid_utf8, "not valid UTF-8.")
     if not header:
         return _header(lines.first, cells)
     if cells and len(cells) != len(header):
-        raise bad_line(lines.first, "its number of cells differs from the header's.")
+        raise BadLine(lines.first, "its number of cells differs from the header's.")
     return cells
 
 
@@ -167,11 +170,7 @@ def open_file(path: str) -> IO[bytes]:
     return open(descriptor, "rb")
 
 
-def bad_line(line: int, problem: str) -> BadLine:
-    return BadLine(line, problem)
-
-
-def report(error: BadLine, bad: BadLineFound | None) -> None:
+def report(error: BadLine, bad: OnBadLine | None) -> None:
     """Report a bad line to the callback, or raise it."""
     if bad is None:
         raise error
@@ -220,7 +219,7 @@ class CsvLines:
         number, self.next = self.next, self.next + 1
         if end - self._row > LONGEST_LINE:
             self._cut = end == len(self._data) and not raw.endswith(b"\n")
-            raise bad_line(self.first, f"too long: at most {LONGEST_LINE:,} bytes.")
+            raise BadLine(self.first, f"too long: at most {LONGEST_LINE:,} bytes.")
         try:
             return raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
@@ -284,11 +283,11 @@ def _nul_ended(file: IO[bytes]) -> Iterator[bytes]:
 
 def _decoded(number: int, raw: bytes, encoding: str) -> str:
     if len(raw) > LONGEST_LINE:
-        raise bad_line(number, f"too long: at most {LONGEST_LINE:,} bytes.")
+        raise BadLine(number, f"too long: at most {LONGEST_LINE:,} bytes.")
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError:
-        raise bad_line(number, "not valid UTF-8.") from None
+        raise BadLine(number, "not valid UTF-8.") from None
 
 
 def _header(line: int, names: list[str]) -> list[str]:
@@ -296,7 +295,7 @@ def _header(line: int, names: list[str]) -> list[str]:
     seen: set[str] = set()
     for name in filter(None, names):
         if name in seen:
-            raise bad_line(line, f"two columns are named {name[:40]!r}.")
+            raise BadLine(line, f"two columns are named {name[:40]!r}.")
         seen.add(name)
     return names
 
@@ -306,14 +305,8 @@ def _from_json(number: int, line: str, base: NewTask) -> NewTask:
     if isinstance(row, str):
         return item_task(row, base, "{}")
     if not isinstance(row, dict):
-        raise bad_line(number, "expected a JSON object or string.")
+        raise BadLine(number, "expected a JSON object or string.")
     return _from_row(number, row, base)
-
-
-def _from_csv(file: IO[bytes], base: NewTask) -> Iterator[tuple[int, NewTask]]:
-    for line, header, cells in read_csv(file):
-        row = dict(zip(header, cells, strict=True))
-        yield line, _from_row(line, _cells(line, row), base)
 
 
 def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
@@ -328,10 +321,10 @@ def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
             try:
                 values[name] = int(cell)
             except ValueError:
-                raise bad_line(line, f"{name} must be a whole number, not {cell[:40]!r}.") from None
+                raise BadLine(line, f"{name} must be a whole number, not {cell[:40]!r}.") from None
         elif name == "inbox":
             if (word := cell.strip().lower()) not in BOOLS:
-                raise bad_line(line, f"inbox must be yes or no, not {cell[:40]!r}.")
+                raise BadLine(line, f"inbox must be yes or no, not {cell[:40]!r}.")
             values[name] = BOOLS[word]
         else:
             values[name] = cell
@@ -348,7 +341,7 @@ def _from_row(line: int, row: dict[str, Any], base: NewTask) -> NewTask:
     if extra:
         data = known.get("data", base.data)
         if data is not None and not isinstance(data, dict):
-            raise bad_line(line, "data must be an object where there are further columns.")
+            raise BadLine(line, "data must be an object where there are further columns.")
         known["data"] = {**(data or {}), **extra}
     if "title" not in known:
         titles = [row[n] for n in ("item", "path", "name", "key") if isinstance(row.get(n), str)]

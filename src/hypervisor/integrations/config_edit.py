@@ -123,7 +123,7 @@ def _toml_table(path: Sequence[str], value: dict[str, Any], newline: str) -> str
     return "".join(line + newline for line in (f"[{'.'.join(path)}]", *pairs))
 
 
-def by_hand(kind: str, path: Sequence[str], value: dict[str, Any]) -> str:
+def entry_line(kind: str, path: Sequence[str], value: dict[str, Any]) -> str:
     """The entry on one line, for people to add it themselves."""
     if kind == "json":
         return json.dumps(_nested(path, value), ensure_ascii=False)

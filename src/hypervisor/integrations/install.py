@@ -1,7 +1,7 @@
-"""Hypervisor in a client's MCP configuration: planned, shown, carried out, taken back.
+"""Install Hypervisor as an MCP server of a client, and uninstall it: plan, show, carry out.
 
-The files belong to their owner. What was there before is kept, private, in the
-user's state folder; a file that is written in an unusual way is left alone.
+The files belong to their owner. Their originals are kept, private, in the user's state folder; a
+file that is written in an unusual way is left alone.
 """
 
 from __future__ import annotations
@@ -10,14 +10,21 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
 from typing import Any, NamedTuple
 
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.integrations import config_edit
-from hypervisor.integrations.clients import CLIENTS, PROJECT, Client, Target, target
+from hypervisor.integrations.clients import (
+    CLIENTS,
+    PROJECT,
+    Client,
+    Place,
+    Scope,
+    Target,
+    target_for,
+)
 
 LARGEST = 32 << 20
 RECORD = {"existed", "backup", "after", "entry"}
@@ -32,29 +39,16 @@ class Change(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """What will be changed, for whom."""
+    """The changes for one client."""
 
     client: str
-    scope: str
+    scope: Scope
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
     target: Target | None = None
 
 
-class Place(NamedTuple):
-    """Where we are: the user's home, the project's folder, the environment."""
-
-    home: str
-    project: str
-    env: Mapping[str, str]
-
-    @property
-    def state(self) -> str:
-        base = self.env.get("XDG_STATE_HOME") or os.path.join(self.home, ".local", "state")
-        return os.path.join(base, "hypervisor", "clients")
-
-
-def here() -> Place:
+def current_place() -> Place:
     home = os.environ.get("HOME", "")
     if not os.path.isabs(home):  # not said, or nonsense: the user's own, as the system knows it
         import pwd
@@ -63,53 +57,53 @@ def here() -> Place:
     return Place(home, os.getcwd(), os.environ)
 
 
-def plan_install(client: str, scope: str, place: Place) -> Planned:
-    """What it takes to let a client use Hypervisor."""
-    meant = _target(client, scope, place)
-    config = _read(meant.config)
+def plan_install(client: str, scope: Scope, place: Place) -> Planned:
+    """The changes that let a client use Hypervisor."""
+    target = _target(client, scope, place)
+    config = _read(target.config)
     changes = (
-        Change(meant.config, config, _with_entry(meant, config)),
-        Change(meant.skill, _read(meant.skill), skill()),
+        Change(target.config, config, _with_entry(target, config)),
+        Change(target.skill, _read(target.skill), skill()),
     )
     notes = []
     if scope == PROJECT and os.path.isabs(hv_command(scope)[0]):
         notes.append("`hv` is not on the PATH, so this works on this machine only")
-    return Planned(client, scope, _real(changes), tuple(notes), meant)
+    return Planned(client, scope, _only_changed(changes), tuple(notes), target)
 
 
-def plan_uninstall(client: str, scope: str, place: Place) -> Planned:
-    """What it takes to undo that: nothing but what was written is taken away."""
-    meant = _target(client, scope, place)
-    kept = _kept(place, meant)
+def plan_uninstall(client: str, scope: Scope, place: Place) -> Planned:
+    """The changes that undo it: only what was written is removed."""
+    target = _target(client, scope, place)
+    records = _records(place, target)
     changes, notes = [], []
-    for path, undo in ((meant.config, _without_entry), (meant.skill, _without_skill)):
+    for path, undo in ((target.config, _without_entry), (target.skill, _without_skill)):
         now = _read(path)
         if now is None:
             continue
-        record = kept.get(path)
-        if record is not None and record["after"] == _mark(now):
-            changes.append(Change(path, now, _before(place, meant, path, record)))
+        record = records.get(path)
+        if record is not None and record["after"] == _digest(now):
+            changes.append(Change(path, now, _before(place, target, path, record)))
             continue
         try:
-            changes.append(Change(path, now, undo(meant, now, record, place)))
+            changes.append(Change(path, now, undo(target, now, record, place)))
         except InvalidInput as error:
             notes.append(f"{path} was left as it is: {error}")
-    return Planned(client, scope, _real(tuple(changes)), tuple(notes), meant)
+    return Planned(client, scope, _only_changed(tuple(changes)), tuple(notes), target)
 
 
 def carry_out(planned: Planned, place: Place, removing: bool = False) -> None:
-    """Make the changes, each at one stroke; what was there before is kept first."""
+    """Make the changes, each in one step; originals are kept first."""
     assert planned.target is not None
     _stay_inside(planned.target, place)
     if not removing:
-        _keep(place, planned.target, planned.changes)
+        _save_originals(place, planned.target, planned.changes)
     for change in planned.changes:
         if _read(change.path) != change.before:
             raise WrongState(f"{change.path} was changed meanwhile. Try again.")
         if change.after is None:
             _remove(change.path, place)
         else:
-            _write(change.path, change.after, planned.scope)
+            _write(change.path, change.after, shared=planned.scope == PROJECT)
     if removing and not planned.notes:
         _forget(place, planned.target)
 
@@ -119,8 +113,8 @@ def difference(change: Change) -> list[str]:
     from difflib import unified_diff
 
     old, new = ((side or b"").decode("utf-8", "replace") for side in (change.before, change.after))
-    was, will = (change.path if side is not None else "/dev/null" for side in change[1:])
-    lines = unified_diff(old.splitlines(), new.splitlines(), was, will, n=0, lineterm="")
+    entry_before, will = (change.path if side is not None else "/dev/null" for side in change[1:])
+    lines = unified_diff(old.splitlines(), new.splitlines(), entry_before, will, n=0, lineterm="")
     return [line if len(line) <= 160 else line[:159] + "…" for line in lines]
 
 
@@ -128,7 +122,7 @@ def skill() -> bytes:
     return (resources.files("hypervisor.integrations") / "hypervisor.md").read_bytes()
 
 
-def hv_command(scope: str) -> tuple[str, ...]:
+def hv_command(scope: Scope) -> tuple[str, ...]:
     """How a client starts `hv`: by name in what a team shares, else by its path, since a client
     may have another PATH than this shell."""
     from shutil import which
@@ -142,54 +136,53 @@ def hv_command(scope: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-c", "from hypervisor.app import main; main()")
 
 
-def _target(client: str, scope: str, place: Place) -> Target:
+def _target(client: str, scope: Scope, place: Place) -> Target:
     known = CLIENTS.get(client)
     if known is None:
         raise NotFound(f"no client is called {client[:40]!r}: there are {', '.join(CLIENTS)}.")
-    meant = target(known, scope, place.home, place.project, place.env, hv_command(scope))
-    _stay_inside(meant, place)
-    commented = meant.config + "c"  # opencode reads either
-    if known.name == "opencode" and os.path.exists(commented) and not os.path.exists(meant.config):
-        return meant._replace(config=commented)
-    return meant
+    target = target_for(known, scope, place, hv_command(scope))
+    _stay_inside(target, place)
+    commented = target.config + "c"  # opencode reads either
+    if known.name == "opencode" and os.path.exists(commented) and not os.path.exists(target.config):
+        return target._replace(config=commented)
+    return target
 
 
-def _with_entry(meant: Target, config: bytes | None) -> bytes:
-    client = meant.client
+def _with_entry(target: Target, config: bytes | None) -> bytes:
+    client = target.client
     try:
         text = _text(config)
         put = config_edit.put_json if client.kind == "json" else config_edit.put_toml
-        return put(text, client.path, meant.entry).encode()
+        return put(text, client.path, target.entry).encode()
     except UnicodeEncodeError:
         raise InvalidInput(
-            f"{meant.entry['command']!r} is not valid UTF-8, so no file can name it. "
+            f"{target.entry['command']!r} is not valid UTF-8, so no file can name it. "
             "Nothing was changed."
         ) from None
     except InvalidInput as error:
         raise InvalidInput(
-            f"{meant.config} was left as it is: {error}. Add this yourself: "
-            f"{config_edit.by_hand(client.kind, client.path, meant.entry)}"
+            f"{target.config} was left as it is: {error}. Add this yourself: "
+            f"{config_edit.entry_line(client.kind, client.path, target.entry)}"
         ) from None
 
 
 def _without_entry(
-    meant: Target, config: bytes, record: dict[str, Any] | None, place: Place
+    target: Target, config: bytes, record: dict[str, Any] | None, place: Place
 ) -> bytes | None:
-    client, text = meant.client, _text(config)
+    client, text = target.client, _text(config)
     is_json = client.kind == "json"
-    data = (config_edit.read_json if is_json else config_edit.read_toml)(text)
-    ours = record["entry"] if record is not None else meant.entry
-    found = config_edit.at(data, client.path)
+    ours = record["entry"] if record is not None else target.entry
+    found = _entry(client, config)
     if found is None:
         return config
     if found != ours:
         raise InvalidInput(f"the entry {'.'.join(client.path)} is not as it was written")
-    before = _before(place, meant, meant.config, record) if record is not None else None
-    was = _entry_before(client, before)
-    if was is not None:
+    before = _before(place, target, target.config, record) if record is not None else None
+    entry_before = _entry(client, before)
+    if entry_before is not None:
         put = config_edit.put_json if is_json else config_edit.put_toml
-        return put(text, client.path, was).encode()
-    lonely = config_edit.at(_loaded(client, before), client.path[:-1]) is None
+        return put(text, client.path, entry_before).encode()
+    lonely = _entry(client, before, client.path[:-1]) is None
     if is_json:
         left = config_edit.drop_json(text, client.path, lonely)
     else:
@@ -198,21 +191,16 @@ def _without_entry(
     return None if empty and record is not None and before is None else left.encode()
 
 
-def _without_skill(meant: Target, now: bytes, *_: Any) -> bytes | None:
+def _without_skill(target: Target, now: bytes, *_: Any) -> bytes | None:
     if now != skill():
         raise InvalidInput("it is not as it was written")
     return None
 
 
-def _entry_before(client: Client, before: bytes | None) -> Any:
-    return config_edit.at(_loaded(client, before), client.path)
-
-
-def _loaded(client: Client, data: bytes | None) -> Any:
-    text = _text(data)
-    if not text.strip():
-        return {}
-    return (config_edit.read_json if client.kind == "json" else config_edit.read_toml)(text)
+def _entry(client: Client, config: bytes | None, path: tuple[str, ...] = ()) -> Any:
+    text = _text(config)
+    read = config_edit.read_json if client.kind == "json" else config_edit.read_toml
+    return config_edit.at(read(text) if text.strip() else {}, path or client.path)
 
 
 def _text(data: bytes | None) -> str:
@@ -226,19 +214,19 @@ def _text(data: bytes | None) -> str:
         raise InvalidInput("it is not valid UTF-8") from None
 
 
-def _real(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+def _only_changed(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     return tuple(change for change in changes if change.before != change.after)
 
 
 # Files
 
 
-def _stay_inside(meant: Target, place: Place) -> None:
+def _stay_inside(target: Target, place: Place) -> None:
     """A project comes from others: no folder that it links to may lead to files outside it."""
-    if meant.scope != PROJECT:
+    if target.scope != PROJECT:
         return
     root = os.path.realpath(place.project)
-    for path in (meant.config, meant.skill):
+    for path in (target.config, target.skill):
         folder = os.path.realpath(os.path.dirname(path))
         if os.path.commonpath((root, folder)) != root:
             raise InvalidInput(
@@ -267,18 +255,18 @@ def _read(path: str) -> bytes | None:
         return file.read()
 
 
-def _write(path: str, data: bytes, scope: str) -> None:
+def _write(path: str, data: bytes, shared: bool = False) -> None:
     folder = os.path.dirname(path)
     new = f"{path}.{os.getpid()}.hv-new"
     try:
-        os.makedirs(folder, mode=0o755 if scope == PROJECT else 0o700, exist_ok=True)
+        os.makedirs(folder, mode=0o755 if shared else 0o700, exist_ok=True)
         mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
         with suppress(FileNotFoundError):
             os.unlink(new)  # left by one of the same number who was killed
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            if mode is not None or scope == PROJECT:
+            if mode is not None or shared:
                 os.fchmod(handle, 0o644 if mode is None else mode)
             file.flush()
             os.fsync(handle)
@@ -307,25 +295,25 @@ def _remove(path: str, place: Place) -> None:
 # What was there before
 
 
-def _keep(place: Place, meant: Target, changes: tuple[Change, ...]) -> None:
+def _save_originals(place: Place, target: Target, changes: tuple[Change, ...]) -> None:
     """A file that is still as we wrote it keeps its first version."""
-    folder = _folder(place, meant)
-    kept = _kept(place, meant)
+    folder = _folder(place, target)
+    records = _records(place, target)
     for change in changes:
-        old = kept.get(change.path)
+        old = records.get(change.path)
         assert change.after is not None
-        name = _mark(change.path.encode())
-        if old is None or change.before is None or old["after"] != _mark(change.before):
+        name = _digest(change.path.encode())
+        if old is None or change.before is None or old["after"] != _digest(change.before):
             old = {"existed": change.before is not None, "backup": name}
             if change.before is not None:
-                _write(os.path.join(folder, name), change.before, "")
-        kept[change.path] = {**old, "after": _mark(change.after), "entry": meant.entry}
-    _write(os.path.join(folder, "record.json"), json.dumps(kept, indent=1).encode(), "")
+                _write(os.path.join(folder, name), change.before)
+        records[change.path] = {**old, "after": _digest(change.after), "entry": target.entry}
+    _write(os.path.join(folder, "record.json"), json.dumps(records, indent=1).encode())
 
 
-def _kept(place: Place, meant: Target) -> dict[str, dict[str, Any]]:
+def _records(place: Place, target: Target) -> dict[str, dict[str, Any]]:
     """What was written down at the last install; without what is no use any more."""
-    folder = _folder(place, meant)
+    folder = _folder(place, target)
     try:
         with open(os.path.join(folder, "record.json"), "rb") as file:
             found = json.load(file)
@@ -341,26 +329,26 @@ def _is_whole(folder: str, record: Any) -> bool:
     return not record["existed"] or os.path.isfile(os.path.join(folder, str(record["backup"])))
 
 
-def _before(place: Place, meant: Target, path: str, record: dict[str, Any]) -> bytes | None:
+def _before(place: Place, target: Target, path: str, record: dict[str, Any]) -> bytes | None:
     if not record["existed"]:
         return None
-    with open(os.path.join(_folder(place, meant), record["backup"]), "rb") as file:
+    with open(os.path.join(_folder(place, target), record["backup"]), "rb") as file:
         return file.read()
 
 
-def _forget(place: Place, meant: Target) -> None:
-    folder = _folder(place, meant)
+def _forget(place: Place, target: Target) -> None:
+    folder = _folder(place, target)
     with suppress(OSError):
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
         os.rmdir(folder)
 
 
-def _folder(place: Place, meant: Target) -> str:
-    return os.path.join(place.state, f"{meant.client.name}-{_mark(meant.config.encode())}")
+def _folder(place: Place, target: Target) -> str:
+    return os.path.join(place.state, f"{target.client.name}-{_digest(target.config.encode())}")
 
 
-def _mark(data: bytes) -> str:
+def _digest(data: bytes) -> str:
     from hashlib import blake2b
 
     return blake2b(data, digest_size=16).hexdigest()

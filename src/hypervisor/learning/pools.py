@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.learning.record import kind_of
 from hypervisor.queue.sql import event_log
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hypervisor.learning.learner import Learner
     from hypervisor.learning.policy import Choice
     from hypervisor.queue.context import Context
-    from hypervisor.resources.allocation import Pool
+    from hypervisor.queue.pool import Pool
     from hypervisor.runs.spec import RunSpec
 
 ADAPTIVE = "adaptive"
@@ -60,6 +60,6 @@ class AdaptivePools:
             self._cap = (target, now)
 
     def _tell(self, now: int, pool: Pool, kind: str, choice: Choice) -> None:
-        said = f"{counted(choice.workers, 'worker')} for {kind}: {choice.why}"
+        said = f"{pluralize(choice.workers, 'worker')} for {kind}: {choice.why}"
         data = {"type": kind, "workers": choice.workers, "settled": choice.settled, "said": said}
         self._hv.store.write_unsynced(event_log.note, "learner", data, ACTOR, now, batch=pool.batch)

@@ -5,7 +5,7 @@ import shutil
 import sys
 from typing import NamedTuple
 
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.rescue import sweep
 from hypervisor.queue.sql import receipts
@@ -61,7 +61,7 @@ def _receipts(hv: Context) -> Check:
     reports = hv.store.read(receipts.check, None)
     broken = [f"{report.chain}: {report.problem}" for report in reports if report.problem]
     lines = sum(report.receipts for report in reports)
-    all_hold = f"{counted(lines, 'receipt')} in {counted(len(reports), 'chain')}: all hold"
+    all_hold = f"{pluralize(lines, 'receipt')} in {pluralize(len(reports), 'chain')}: all hold"
     return Check(
         "receipts", not broken, "; ".join(broken) or all_hold, "`hv receipt verify` names them"
     )

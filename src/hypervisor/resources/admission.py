@@ -51,7 +51,7 @@ class Guess(NamedTuple):
 NOTHING_SEEN = Guess()
 
 
-def watched(trial: Trial | None, currents: Iterable[int], now: int) -> Trial:
+def observe_trial(trial: Trial | None, currents: Iterable[int], now: int) -> Trial:
     """The trial after another look at the memory that its attempts use."""
     if trial is None:
         trial = Trial(now, marked_at=now)
@@ -61,7 +61,7 @@ def watched(trial: Trial | None, currents: Iterable[int], now: int) -> Trial:
     return trial._replace(biggest=biggest)
 
 
-def guessed(trial: Trial | None, now: int) -> Guess:
+def guess_from(trial: Trial | None, now: int) -> Guess:
     """What a trial tells by now.
 
     How long the attempts will still grow is unknown; as with anything of which
@@ -83,11 +83,12 @@ def free(load: Load, running: Sequence[Footprint], ceiling: float) -> int:
     return int(ceiling * load.memory_limit) - load.memory_used - growth
 
 
-def fitting(
+def starts_that_fit(
     load: Load,
     running: Sequence[Footprint],
     expected: int | None,
     wanted: int,
+    *,
     ceiling: float,
     guess: Guess = NOTHING_SEEN,
 ) -> int:
@@ -95,18 +96,20 @@ def fitting(
     if wanted <= 0 or load.memory_limit <= 0:
         return max(0, wanted)
     if expected is not None:
-        need = likely(expected, running)
-        count = _count(load, assumed(running, guess.running), need, ceiling)
+        need = likely_need(expected, running)
+        count = _count(load, with_assumed_need(running, guess.running), need, ceiling)
     else:
         most = max(UNKNOWN, guess.next)
         count = max(
-            _count(load, assumed(running, most), most, ceiling),
+            _count(load, with_assumed_need(running, most), most, ceiling),
             _count_by_guess(load, running, ceiling, guess),
         )
     return min(wanted, max(count, 0 if running else 1))
 
 
-def surplus(load: Load, running: Sequence[Footprint], expected: int, ceiling: float) -> int:
+def workers_to_drain(
+    load: Load, running: Sequence[Footprint], expected: int, ceiling: float
+) -> int:
     """How many of the running should be the last of their worker, for what runs will not fit."""
     if load.memory_limit <= 0 or expected <= 0:
         return 0
@@ -114,19 +117,19 @@ def surplus(load: Load, running: Sequence[Footprint], expected: int, ceiling: fl
     return max(0, min(len(running) - 1, -(-lacking // expected)))
 
 
-def likely(expected: int, running: Iterable[Footprint]) -> int:
+def likely_need(expected: int, running: Iterable[Footprint]) -> int:
     """What the next one is likely to need: it may overrun its peak as the running ones do."""
     overruns = (each.current - each.expected for each in running if each.expected is not None)
     return expected + max(0, max(overruns, default=0))
 
 
-def assumed(running: Sequence[Footprint], need: int) -> list[Footprint]:
+def with_assumed_need(running: Sequence[Footprint], need: int) -> list[Footprint]:
     """The same with that need wherever none is known."""
     return [each if each.expected is not None else each._replace(expected=need) for each in running]
 
 
 def _count_by_guess(load: Load, running: Sequence[Footprint], ceiling: float, guess: Guess) -> int:
-    count = _count(load, assumed(running, guess.running), guess.next, ceiling)
+    count = _count(load, with_assumed_need(running, guess.running), guess.next, ceiling)
     if guess.most is None:
         return count
     return min(count, guess.most - sum(each.expected is None for each in running))

@@ -4,14 +4,8 @@ from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from hypervisor.queue.pool import Pool
 from hypervisor.queue.priority import PRIORITIES
-
-
-class Pool(NamedTuple):
-    """The workers of a batch; where agents work on it, those of one agent."""
-
-    batch: str
-    agent: str = ""
 
 
 class Demand(NamedTuple):
@@ -38,7 +32,7 @@ def assign_workers(demands: Sequence[Demand], total: int) -> dict[Pool, int]:
     return given
 
 
-def capped(demands: Sequence[Demand], together: Collection[Pool], most: int) -> list[Demand]:
+def cap_demands(demands: Sequence[Demand], together: Collection[Pool], most: int) -> list[Demand]:
     """The same demands, but these pools ask for no more than `most` in all."""
     given = assign_workers([demand for demand in demands if demand.pool in together], most)
     return [each._replace(workers=given.get(each.pool, each.workers)) for each in demands]

@@ -14,9 +14,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import time
 from contextlib import suppress
+
+from hypervisor.core.mounts import Mount, read_mounts
 
 KIND = "cgroup2"
 MEMBERS = "cgroup.procs"
@@ -48,7 +49,7 @@ class Group:
     @classmethod
     def find(cls, name: str) -> Group | None:
         """The group of that name, wherever in the hierarchy it was made."""
-        for folder, _, _ in os.walk(_mount_point() or ""):
+        for folder, _, _ in os.walk(_mount_point()):
             if os.path.basename(folder) == name:
                 return cls(folder)
         return None
@@ -151,43 +152,26 @@ def own_path() -> str | None:
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             own = next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), None)
-        mounts = _mounts()
+        return None if own is None else _locate(own, read_mounts())
     except OSError:
         return None
-    return None if own is None else _locate(own, mounts)
 
 
-def _mount_point() -> str | None:
+def _mount_point() -> str:
     """Where the hierarchy is mounted; as a rule, once."""
     with suppress(OSError):
-        for line in _mounts():
-            before, _, after = line.partition(" - ")
-            if after.split(" ", 1)[0] == KIND:
-                return _plain(before.split(" ")[4])
+        return next((mount.point for mount in read_mounts() if mount.kind == KIND), "")
+    return ""
+
+
+def _locate(own: str, mounts: list[Mount]) -> str | None:
+    """Where a group is seen."""
+    for mount in mounts:
+        if mount.kind == KIND:
+            below = os.path.relpath(own, mount.root)
+            if ".." not in (own.split("/") + mount.root.split("/") + below.split("/")):
+                return os.path.normpath(os.path.join(mount.point, below))
     return None
-
-
-def _mounts() -> list[str]:
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return file.read().splitlines()
-
-
-def _locate(own: str, mounts: list[str]) -> str | None:
-    """Where a group is seen, given the lines of mountinfo."""
-    for line in mounts:
-        before, _, after = line.partition(" - ")
-        if after.split(" ", 1)[0] != KIND:
-            continue
-        root, point = (_plain(field) for field in before.split(" ")[3:5])
-        below = os.path.relpath(own, root)
-        if ".." not in (own.split("/") + root.split("/") + below.split("/")):
-            return os.path.normpath(os.path.join(point, below))
-    return None
-
-
-def _plain(field: str) -> str:
-    """A path from mountinfo, where blanks are written as octal numbers."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
 
 
 def _write(path: str, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Decides how many workers this host can bear, and says why in a sentence.
+"""Decides how many workers this host can bear, and says why in one sentence.
 
 Zones slow the fleet down, admission by fit keeps planned memory below the
 ceiling, and an emergency stops attempts: the lowest priority first, of those
@@ -10,13 +10,13 @@ all the rest of the host.
 
 from collections.abc import Collection, Sequence
 from math import exp
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from hypervisor.queue.priority import PRIORITIES
 from hypervisor.resources import admission, zones
 from hypervisor.resources.admission import Footprint, Trial
 from hypervisor.resources.limits import size_text
-from hypervisor.resources.zones import DANGER, EMERGENCY, SAFE, Load, Standing, Thresholds
+from hypervisor.resources.zones import DANGER, EMERGENCY, SAFE, Load, Thresholds, Zone, ZoneState
 
 SMOOTHING_MS = 3000
 PAUSE_MS = 1000
@@ -24,7 +24,7 @@ STALL_PAUSE_MS = 10_000  # stalls are an average of ten seconds: it takes as lon
 REPEAT_MS = 60_000
 UNSEEN_MS = 2000  # what an attempt has taken since its start may not be in its footprint yet
 
-ZONE, FIT, TRIAL, STRATEGY = "zone", "fit", "trial", "strategy"  # what may hold workers back
+Cause = Literal["zone", "fit", "trial", "strategy"]  # what may hold workers back
 
 
 class LoadProbe(Protocol):
@@ -36,7 +36,7 @@ class LoadProbe(Protocol):
 class Reading(NamedTuple):
     """The zone, since when, and the load behind it with its CPU smoothed."""
 
-    zone: str
+    zone: Zone
     since: int
     load: Load
     count_own: bool = True
@@ -73,11 +73,11 @@ class Governor:
         self.strategy = strategy
         self.reading = Reading(SAFE, 0, Load(0.0, 0.0, 0, 0))
         self._probe = probe
-        self._standing: Standing | None = None
+        self._zone_state: ZoneState | None = None
         self._read_at = 0
         self._trial: Trial | None = None
-        self._stops = Stops()
-        self._told = Told()
+        self._stops = StopPicker()
+        self._news = NewsFilter()
 
     def tick(
         self,
@@ -90,9 +90,9 @@ class Governor:
         load = self._smoothed(now, self._probe.read(workers))
         if self.strategy == "auto":
             load = load._replace(planned=sum(_planned(each, now) for each in running))
-        before = self._standing or Standing(SAFE, now)
-        self._standing = zones.moved(before, load, self.thresholds, now, count_own)
-        self.reading = Reading(self._standing.zone, self._standing.since, load, count_own)
+        before = self._zone_state or ZoneState(SAFE, now)
+        self._zone_state = zones.next_zone(before, load, self.thresholds, now, count_own)
+        self.reading = Reading(self._zone_state.zone, self._zone_state.since, load, count_own)
         return self.reading
 
     def decide(
@@ -114,15 +114,17 @@ class Governor:
         if stop:
             sentence = self._stop_sentence(stop, alone)
         else:
-            sentence = self._sentence(now, target, asked, cause, footprints, expected)
+            sentence = self._sentence(
+                now, target, asked, cause, running=footprints, expected=expected
+            )
         zone = self.reading.zone
-        news = self._told.is_news(now, zone, limit, cause if target < asked else "")
+        news = self._news.is_news(now, zone, limit, cause if target < asked else None)
         news = bool(stop) or (news and asked > 0)
         return Decision(target, (stop.worker,) if stop else (), sentence, news, alone)
 
     def _smoothed(self, now: int, load: Load) -> Load:
         """What we used to get started says nothing of the time to come, so it is left out."""
-        if self._standing is None:
+        if self._zone_state is None:
             cpu, own = load.counted_cpu(count_own=False), 0.0
         else:
             weight = 1 - exp(-max(0, now - self._read_at) / SMOOTHING_MS)
@@ -137,49 +139,52 @@ class Governor:
     ) -> None:
         unknown = [each.current for each in footprints if each.expected is None]
         if unknown:
-            self._trial = admission.watched(self._trial, unknown, now)
+            self._trial = admission.observe_trial(self._trial, unknown, now)
         elif expected is not None or not asked:
             self._trial = None
 
     def _target(
         self, now: int, wanted: int, limit: int, running: Sequence[Footprint], expected: int | None
-    ) -> tuple[int, str]:
+    ) -> tuple[int, Cause]:
         """How many workers may live, and what holds the others back."""
         zone = self.reading.zone
         if zone == EMERGENCY:
-            return min(wanted, 1, len(running)), ZONE
+            return min(wanted, 1, len(running)), "zone"
         if self.strategy == "sequential":
-            return min(wanted, 1), STRATEGY
+            return min(wanted, 1), "strategy"
         if self.strategy == "parallel":
-            return min(wanted, zones.allowed(zone, limit) if zone == DANGER else limit), ZONE
+            return min(wanted, zones.allowed(zone, limit) if zone == DANGER else limit), "zone"
         most = min(wanted, zones.allowed(zone, limit))
         fits = self._most_that_fit(now, most, running, expected)
         if fits < most:
-            return fits, TRIAL if self._holds_trial(now, expected) else FIT
-        return most, ZONE
+            return fits, "trial" if self._holds_trial(now, expected) else "fit"
+        return most, "zone"
 
     def _most_that_fit(
         self, now: int, most: int, running: Sequence[Footprint], expected: int | None
     ) -> int:
         load, ceiling, count = self.reading.load, self.thresholds.ceiling, len(running)
-        guess = admission.guessed(self._trial, now)
+        guess = admission.guess_from(self._trial, now)
         if most > count:
-            more = admission.fitting(load, running, expected, most - count, ceiling, guess)
+            more = admission.starts_that_fit(
+                load, running, expected, most - count, ceiling=ceiling, guess=guess
+            )
             if more:
                 return count + more
         if expected is None:
             return count
-        return count - admission.surplus(load, running, expected, ceiling)
+        return count - admission.workers_to_drain(load, running, expected, ceiling)
 
     def _holds_trial(self, now: int, expected: int | None) -> bool:
-        return expected is None and admission.guessed(self._trial, now).most is not None
+        return expected is None and admission.guess_from(self._trial, now).most is not None
 
     def _sentence(
         self,
         now: int,
         target: int,
         asked: int,
-        cause: str,
+        cause: Cause,
+        *,
         running: Sequence[Footprint],
         expected: int | None,
     ) -> str:
@@ -188,21 +193,25 @@ class Governor:
         if target >= asked:
             return f"{target} of {asked} may run: {self._measures(every=True)}"
         zone = self.reading.zone
-        if cause == ZONE and (zone == EMERGENCY or (zone == DANGER and running)):
+        if cause == "zone" and (zone == EMERGENCY or (zone == DANGER and running)):
             return f"nothing new is started: {self._measures()}"
         return f"{target} of {asked} started: {self._why(now, cause, running, expected)}"
 
-    def _why(self, now: int, cause: str, running: Sequence[Footprint], expected: int | None) -> str:
-        if cause == STRATEGY:
+    def _why(
+        self, now: int, cause: Cause, running: Sequence[Footprint], expected: int | None
+    ) -> str:
+        if cause == "strategy":
             return "one after the other was asked for"
-        if cause == TRIAL:
+        if cause == "trial":
             return "how much memory each needs is not known yet"
-        if cause == ZONE:
+        if cause == "zone":
             return self._measures() if self.reading.zone != SAFE else "that is the limit"
-        guess = admission.guessed(self._trial, now)
-        need = guess.next if expected is None else admission.likely(expected, running)
+        guess = admission.guess_from(self._trial, now)
+        need = guess.next if expected is None else admission.likely_need(expected, running)
         left = admission.free(
-            self.reading.load, admission.assumed(running, guess.running), self.thresholds.ceiling
+            self.reading.load,
+            admission.with_assumed_need(running, guess.running),
+            self.thresholds.ceiling,
         )
         amount = f"{size_text(left)} free" if left > 0 else "no memory free"
         return f"{amount}, each is expected to need {size_text(need)}"
@@ -237,8 +246,8 @@ class Governor:
         return f"{', '.join(shown)} ({zone})"
 
 
-class Stops:
-    """Whom an emergency stops, one at a time."""
+class StopPicker:
+    """Picks the attempts that an emergency stops, one at a time."""
 
     def __init__(self) -> None:
         self._at: int | None = None
@@ -252,7 +261,7 @@ class Stops:
         left = [each for each in running if _key(each) not in self._stopping]
         over = load.ram > thresholds.ram_emergency
         stalls = load.stall is not None and load.stall > thresholds.stall
-        if not left or not (over or stalls) or self._must_wait(now, over):
+        if not left or not (over or stalls) or self._is_pausing(now, over):
             return None, False
         chosen = max(left, key=_dispensable)
         if len(left) == 1:
@@ -263,32 +272,32 @@ class Stops:
         self._stopping.add(_key(chosen))
         return chosen, len(left) == 1
 
-    def _must_wait(self, now: int, over: bool) -> bool:
+    def _is_pausing(self, now: int, over: bool) -> bool:
         return self._at is not None and now - self._at < (PAUSE_MS if over else STALL_PAUSE_MS)
 
 
-class Told:
-    """What the log has been told, so that only changes are told again."""
+class NewsFilter:
+    """Remembers what was logged, so that only changes are logged again."""
 
     def __init__(self) -> None:
-        self._zone = (SAFE, 0)
-        self._at: dict[str, int] = {}
+        self._zone: tuple[Zone, int] = (SAFE, 0)
+        self._at: dict[Cause, int] = {}
 
-    def is_news(self, now: int, zone: str, limit: int, cause: str) -> bool:
+    def is_news(self, now: int, zone: Zone, limit: int, cause: Cause | None) -> bool:
         """`cause` is what holds workers back, if anything does."""
         if self._zone[0] != SAFE and zone == SAFE:
             self._zone = (SAFE, 0)
             return True
-        if cause in (FIT, TRIAL):
+        if cause in ("fit", "trial"):
             return self._is_due(now, cause)
         state = (zone, limit)
-        if cause != ZONE or zone == SAFE or state == self._zone:
+        if cause != "zone" or zone == SAFE or state == self._zone:
             return False
         self._zone = state
         return True
 
-    def _is_due(self, now: int, cause: str) -> bool:
-        """How many fit changes with every attempt that ends: told now and then."""
+    def _is_due(self, now: int, cause: Cause) -> bool:
+        """How many fit changes with every attempt that ends: logged now and then."""
         if cause in self._at and now - self._at[cause] < REPEAT_MS:
             return False
         self._at[cause] = now

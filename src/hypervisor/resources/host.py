@@ -1,4 +1,4 @@
-"""This host and its processes, read from /proc where there is one, else through psutil.
+"""This host and its processes, read from /proc.
 
 A pid alone proves nothing: it may have been given away again, or belong to
 another container. Identity is pid + start time, within one boot and one
@@ -28,9 +28,15 @@ class LocalHost:
         return self._boot
 
     def process_start(self, pid: int) -> int | None:
-        if os.path.exists("/proc/self/stat"):
-            return _start_from_proc(pid)
-        return _start_from_psutil(pid)
+        """None if the process has ended."""
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                after_name = file.read().rpartition(b")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        # A process lives on in its other threads after its main thread has ended.
+        dead = after_name[0].decode() in DEAD_STATES and int(after_name[17]) <= 1
+        return None if dead else int(after_name[19])
 
     def is_gone(self, worker: Worker) -> bool | None:
         if worker.pid <= 0 or not worker.boot or worker.boot != self.boot():
@@ -46,20 +52,9 @@ def _boot() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
-    import psutil
-
-    return f"{os.uname().nodename}/{int(psutil.boot_time())}"
-
-
-def _start_from_proc(pid: int) -> int | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            after_name = file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # A process lives on in its other threads after its main thread has ended.
-    dead = after_name[0].decode() in DEAD_STATES and int(after_name[17]) <= 1
-    return None if dead else int(after_name[19])
+    with open("/proc/stat", encoding="ascii") as file:
+        started = next((line.split()[1] for line in file if line.startswith("btime ")), "")
+    return f"{os.uname().nodename}/{started}"
 
 
 def _is_hidden(pid: int) -> bool:
@@ -71,14 +66,3 @@ def _is_hidden(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     return False
-
-
-def _start_from_psutil(pid: int) -> int | None:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        dead = process.status() == psutil.STATUS_ZOMBIE
-        return None if dead else int(process.create_time() * 1000)
-    except psutil.NoSuchProcess:
-        return None

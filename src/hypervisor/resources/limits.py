@@ -1,8 +1,10 @@
 """Limits of an attempt, what is seen of it, and how amounts read in a sentence."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 UNITS = ("bytes", "KB", "MB", "GB", "TB")
+LimitName = Literal["time", "memory", "silence", "output"]
+Act = Literal["warn", "stop", "would_stop"]
 
 
 class Limits(NamedTuple):
@@ -25,10 +27,10 @@ class Sample(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A limit that is near (warn) or reached (stop; would_stop in a dry run), with the figures."""
+    """A limit that is near or reached, and what follows: in a dry run, nothing is stopped."""
 
-    limit: str
-    act: str
+    limit: LimitName
+    act: Act
     evidence: str
 
 

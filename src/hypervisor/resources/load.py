@@ -5,41 +5,35 @@ version) and those above it, and against the fleet's budget. The place with the
 least room counts. What is not there, or cannot be read, is left out.
 """
 
-import os
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from hypervisor.resources.process_table import children_of, lists_children
+from hypervisor.core.mounts import Mount, parse_mounts
+from hypervisor.resources.process_table import (
+    TICKS,
+    Process,
+    families,
+    look,
+    proportional,
+    read_proc,
+)
 from hypervisor.resources.zones import DEFAULTS, Load
 
 FEWEST_TICKS = 5  # for each CPU: a shorter while says nothing
 NEAR_BUDGET = 0.6
-BLOCK = 1 << 16
 UNKNOWN = 1 << 52  # kilobytes: more than any host has
 EXACT_EVERY = 10  # reads; exact memory takes 15 ms for each gigabyte
 
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 
-
-class Place(NamedTuple):
-    """Somewhere memory can run out."""
+class MemoryUse(NamedTuple):
+    """The memory used somewhere that it can run out."""
 
     used: int
     limit: int
 
     def room(self, ceiling: float) -> float:
         return ceiling * self.limit - self.used
-
-
-class Process(NamedTuple):
-    """CPU in ticks, that of its ended children included; memory in bytes."""
-
-    parent: int
-    start: int
-    cpu: float
-    rss: int
 
 
 class Times(NamedTuple):
@@ -50,19 +44,8 @@ class Times(NamedTuple):
     cpus: int
 
 
-class Source(Protocol):
-    """Where the figures come from on this system."""
-
-    def times(self) -> Times | None: ...
-    def myself(self) -> float: ...
-    def trees(self, workers: Collection[int]) -> dict[int, dict[int, Process]]: ...
-    def exact_memory(self, processes: Mapping[int, Process]) -> int: ...
-    def places(self) -> Iterator[Place]: ...
-    def stall(self) -> float | None: ...
-
-
 class HostLoad:
-    """`read` tells the load since the call before. Make it early: the first call counts from then.
+    """`read` returns the load since the last call; the first call counts from the beginning.
 
     `memory_limit` is a budget for all workers and what they run.
     """
@@ -73,32 +56,34 @@ class HostLoad:
         ceiling: float = DEFAULTS.ceiling,
         proc: str = "/proc",
     ) -> None:
-        self._source: Source = Proc(proc) if os.path.exists(f"{proc}/stat") else Psutil()
-        self._budget = Budget(memory_limit, self._source) if memory_limit else None
+        self._proc = Proc(proc)
+        self._budget = Budget(memory_limit, proc) if memory_limit else None
         self._ceiling = ceiling
-        self._times = self._source.times()
-        self._spent = self._source.myself()
+        self._times = self._proc.times()
+        self._spent = self._proc.own_cpu()
         self._workers: dict[tuple[int, int], float] = {}
         self._cpu = self._own = 0.0
 
     def read(self, workers: Collection[int]) -> Load:
-        trees = self._source.trees(workers)
+        trees = self._proc.trees(workers)
         self._measure_cpu(trees)
-        places = [place for place in self._source.places() if place.limit > 0]
+        places = [place for place in self._proc.places() if place.limit > 0]
         if self._budget:
             places.append(self._budget.place(trees))
-        used, limit = min(places, key=lambda place: place.room(self._ceiling), default=Place(0, 0))
-        return Load(self._cpu, self._own, max(0, used), limit, self._source.stall())
+        used, limit = min(
+            places, key=lambda place: place.room(self._ceiling), default=MemoryUse(0, 0)
+        )
+        return Load(self._cpu, self._own, max(0, used), limit, self._proc.stall())
 
     def _measure_cpu(self, trees: Mapping[int, Mapping[int, Process]]) -> None:
-        times, last = self._source.times(), self._times
+        times, last = self._proc.times(), self._times
         if times is None:
             return
         if last is not None and times.total - last.total < FEWEST_TICKS * times.cpus:
             return
-        spent = self._source.myself()
+        spent = self._proc.own_cpu()
         workers = {
-            (pid, tree[pid].start): sum(process.cpu for process in tree.values())
+            (pid, tree[pid].start): TICKS * sum(each.cpu + each.waited for each in tree.values())
             for pid, tree in trees.items()
         }
         if last is not None:
@@ -120,22 +105,22 @@ class HostLoad:
 class Budget:
     """The memory that all workers and what they run may use together."""
 
-    def __init__(self, limit: int, source: Source) -> None:
+    def __init__(self, limit: int, proc: str) -> None:
         self._limit = limit
-        self._source = source
+        self._proc = proc
         self._rss = self._exact = 0
         self._reads = 0
 
-    def place(self, trees: Mapping[int, Mapping[int, Process]]) -> Place:
+    def place(self, trees: Mapping[int, Mapping[int, Process]]) -> MemoryUse:
         processes = {pid: process for tree in trees.values() for pid, process in tree.items()}
         rss = sum(process.rss for process in processes.values())
         if rss < NEAR_BUDGET * self._limit:
             self._reads = 0
-            return Place(rss, self._limit)
+            return MemoryUse(rss, self._limit)
         if self._reads % EXACT_EVERY == 0:
-            self._rss, self._exact = rss, self._source.exact_memory(processes)
+            self._rss, self._exact = rss, proportional(processes, self._proc)
         self._reads += 1
-        return Place(min(rss, self._estimate(rss)), self._limit)
+        return MemoryUse(min(rss, self._estimate(rss)), self._limit)
 
     def _estimate(self, rss: int) -> int:
         """What has grown since the exact look may all be unshared; what went was like the rest."""
@@ -145,12 +130,11 @@ class Budget:
 
 
 class Proc:
-    """Linux: everything is a file."""
+    """The files below /proc that tell the load."""
 
     def __init__(self, proc: str) -> None:
         self._proc = proc
-        self._page = os.sysconf("SC_PAGE_SIZE")
-        self._groups = list(_groups(_read(f"{proc}/self/cgroup"), _read(f"{proc}/self/mountinfo")))
+        self._groups = list(_groups(proc))
 
     def times(self) -> Times | None:
         """Time that was stolen by other virtual machines is neither ours nor idle."""
@@ -163,26 +147,18 @@ class Proc:
         busy = user + nice + system + irq + softirq
         return Times(busy, busy + idle + iowait + steal, max(1, stat.count("\ncpu")))
 
-    def myself(self) -> float:
-        fields = _stat_fields(f"{self._proc}/self/stat")
-        return fields[10] + fields[11] if fields else 0
+    def own_cpu(self) -> float:
+        own = look("self", self._proc)
+        return own.cpu * TICKS if own else 0
 
     def trees(self, workers: Collection[int]) -> dict[int, dict[int, Process]]:
-        return _trees(self._families(workers), workers) if workers else {}
+        return _trees(families(workers, self._proc), workers) if workers else {}
 
-    def exact_memory(self, processes: Mapping[int, Process]) -> int:
-        """Pages that several processes share are shared out among them."""
-        total = 0
-        for pid, process in processes.items():
-            pss = _field(_read(f"{self._proc}/{pid}/smaps_rollup"), "Pss:")
-            total += process.rss if pss is None else pss * 1024
-        return total
-
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[MemoryUse]:
         meminfo = _read(f"{self._proc}/meminfo")
         total, available = _field(meminfo, "MemTotal:"), _field(meminfo, "MemAvailable:")
         if total is not None and available is not None:
-            yield Place((total - available) * 1024, total * 1024)
+            yield MemoryUse((total - available) * 1024, total * 1024)
         for group in self._groups:
             if place := group.place(most=(total or UNKNOWN) * 1024):
                 yield place
@@ -192,30 +168,6 @@ class Proc:
         own = (group.pressure for group in self._groups)
         paths = [f"{self._proc}/pressure/memory", *filter(None, own)]
         return max((found for path in paths for found in _stalls(_read(path))), default=None)
-
-    def _families(self, workers: Collection[int]) -> dict[int, Process]:
-        """The workers and all below them; where no lists of children are kept, everybody."""
-        if not lists_children(self._proc):
-            return self._processes()
-        found: dict[int, Process] = {}
-        more = list(workers)
-        while more:
-            pid = more.pop()
-            if pid not in found and (process := self._process(pid)):
-                found[pid] = process
-                more += children_of(pid, self._proc)
-        return found
-
-    def _processes(self) -> dict[int, Process]:
-        pids = [int(name) for name in os.listdir(self._proc) if name.isdecimal()]
-        found = {pid: self._process(pid) for pid in pids}
-        return {pid: process for pid, process in found.items() if process}
-
-    def _process(self, pid: int) -> Process | None:
-        fields = _stat_fields(f"{self._proc}/{pid}/stat")
-        if not fields:
-            return None
-        return Process(fields[0], fields[18], sum(fields[10:14]), fields[20] * self._page)
 
 
 class Group(NamedTuple):
@@ -228,7 +180,7 @@ class Group(NamedTuple):
     def pressure(self) -> str:
         return f"{self.path}/memory.pressure" if self.unified else ""
 
-    def place(self, most: int) -> Place | None:
+    def place(self, most: int) -> MemoryUse | None:
         """None without a limit, or with one above `most`.
 
         Memory that files only pass through can be had back, so it is not in use.
@@ -246,49 +198,7 @@ class Group(NamedTuple):
             return None
         stat = _read(f"{self.path}/memory.stat")
         kinds = ("inactive_file", "active_file", "slab_reclaimable")
-        return Place(used - sum(_field(stat, f"{prefix}{kind}") or 0 for kind in kinds), limit)
-
-
-class Psutil:
-    """Systems without /proc."""
-
-    def times(self) -> Times | None:
-        import psutil
-
-        times = psutil.cpu_times()
-        total = sum(times)
-        cpus = psutil.cpu_count() or 1
-        ticks = 100  # psutil speaks in seconds
-        return Times((total - times.idle) * ticks, total * ticks, cpus)
-
-    def myself(self) -> float:
-        return sum(os.times()[:2]) * 100
-
-    def trees(self, workers: Collection[int]) -> dict[int, dict[int, Process]]:
-        return _trees(self._processes(), workers) if workers else {}
-
-    def exact_memory(self, processes: Mapping[int, Process]) -> int:
-        return sum(process.rss for process in processes.values())
-
-    def places(self) -> Iterator[Place]:
-        import psutil
-
-        memory = psutil.virtual_memory()
-        yield Place(memory.total - memory.available, memory.total)
-
-    def stall(self) -> float | None:
-        return None
-
-    def _processes(self) -> dict[int, Process]:
-        import psutil
-
-        found = {}
-        for process in psutil.process_iter():
-            with suppress(psutil.Error), process.oneshot():
-                cpu = sum(process.cpu_times()[:4]) * 100
-                start, rss = int(process.create_time() * 100), process.memory_info().rss
-                found[process.pid] = Process(process.ppid(), start, cpu, rss)
-        return found
+        return MemoryUse(used - sum(_field(stat, f"{prefix}{kind}") or 0 for kind in kinds), limit)
 
 
 def _trees(
@@ -310,19 +220,15 @@ def _trees(
     return trees
 
 
-def _groups(memberships: str, mountinfo: str) -> Iterator[Group]:
+def _groups(proc: str) -> Iterator[Group]:
     """The cgroups in which our memory may be limited, from our own up to the mounted root."""
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, options = after.partition(" ")[0], after.rpartition(" ")[2].split(",")
-        unified = kind == "cgroup2"
-        if not unified and (kind != "cgroup" or "memory" not in options):
-            continue
-        own = _membership(memberships, unified)
-        fields = before.split(" ")
-        if own is not None and len(fields) > 4:
-            root, point = (_ESCAPED.sub(_unescaped, field) for field in fields[3:5])
-            yield from (Group(path, unified) for path in _upwards(own, root, point))
+    memberships = _read(f"{proc}/self/cgroup")
+    for mount in parse_mounts(_read(f"{proc}/self/mountinfo")):
+        unified = mount.kind == "cgroup2"
+        if unified or (mount.kind == "cgroup" and "memory" in mount.options):
+            own = _membership(memberships, unified)
+            if own is not None:
+                yield from (Group(path, unified) for path in _upwards(own, mount))
 
 
 def _membership(memberships: str, unified: bool) -> str | None:
@@ -334,17 +240,13 @@ def _membership(memberships: str, unified: bool) -> str | None:
     return None
 
 
-def _upwards(own: str, root: str, point: str) -> Iterable[str]:
+def _upwards(own: str, mount: Mount) -> Iterator[str]:
     """In a container, the root of the mount may be a group far below the host's."""
-    root = root.rstrip("/")
+    root = mount.root.rstrip("/")
     below = own[len(root) :] if (own + "/").startswith(root + "/") else ""
     names = [name for name in below.split("/") if name not in ("", "..")]
     for length in range(len(names), -1, -1):
-        yield "/".join((point, *names[:length]))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return chr(int(found[1], 8))
+        yield "/".join((mount.point, *names[:length]))
 
 
 def _stalls(pressure: str) -> Iterator[float]:
@@ -352,20 +254,6 @@ def _stalls(pressure: str) -> Iterator[float]:
         if line.startswith("full "):
             with suppress(ValueError):
                 yield float(line.partition("avg10=")[2].partition(" ")[0])
-
-
-def _stat_fields(path: str) -> list[int]:
-    """What follows name and state, from the parent on; empty if the process is gone."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object costs twice as much
-        try:
-            after_name = os.read(handle, 4096).rpartition(b")")[2].split()
-        finally:
-            os.close(handle)
-        fields = [int(field) for field in after_name[1:22]]
-    except (OSError, ValueError):
-        return []
-    return fields if len(fields) == 21 else []
 
 
 def _field(text: str, name: str) -> int | None:
@@ -384,14 +272,4 @@ def _number(text: str) -> int | None:
 
 
 def _read(path: str) -> str:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            parts = [os.read(handle, BLOCK)]
-            while parts[-1]:
-                parts.append(os.read(handle, BLOCK))
-        finally:
-            os.close(handle)
-    except (OSError, ValueError):
-        return ""
-    return b"".join(parts).decode("utf-8", "replace")
+    return read_proc(path).decode("utf-8", "replace")

@@ -6,7 +6,15 @@ that are handed in; whoever asks carries out what it finds.
 
 from collections.abc import Callable, Iterator
 
-from hypervisor.resources.limits import Finding, Limits, Sample, size_text, span_text
+from hypervisor.resources.limits import (
+    Act,
+    Finding,
+    LimitName,
+    Limits,
+    Sample,
+    size_text,
+    span_text,
+)
 
 NEAR = 0.8
 QUIET = "no output, no CPU and nothing written"
@@ -21,57 +29,64 @@ NOTABLE_GROWTH = 1.1
 class Overseer:
     def __init__(self, limits: Limits, dry_run: bool = False, quiet: str = QUIET) -> None:
         """`quiet` says what was missing while nothing was seen of the attempt."""
-        self._limits, self._quiet_words = limits, quiet
+        self._limits, self._silence_text = limits, quiet
         self._dry_run = dry_run
-        self._said: set[tuple[str, bool]] = set()
+        self._reported: set[tuple[LimitName, bool]] = set()
         self._last = self._ran = 0
-        self._quiet = Quiet()
+        self._silence = SilenceTimer()
         self._exact = ExactMemory()
 
     def look(self, sample: Sample, exact_memory: Callable[[], int]) -> list[Finding]:
         """What is new about this sample; `exact_memory` is asked before a verdict on memory."""
         self._ran += min(sample.at - self._last, MOST_COUNTED)
-        self._last, ran, quiet = sample.at, self._ran, self._quiet.after(sample)
+        self._last, ran, quiet = sample.at, self._ran, self._silence.after(sample)
         return [
-            *self._check("time", self._limits.time, ran, lambda: _ran(ran)),
+            *self._check("time", self._limits.time, ran, lambda: f"ran for {span_text(ran)}"),
             *self._check_memory(sample, exact_memory),
-            *self._check("silence", self._limits.silence, quiet, lambda: self._silent(quiet)),
-            *self._check("output", self._limits.output, sample.output, lambda: _wrote(sample)),
+            *self._check(
+                "silence",
+                self._limits.silence,
+                quiet,
+                lambda: f"{self._silence_text} for {span_text(quiet)}",
+            ),
+            *self._check(
+                "output",
+                self._limits.output,
+                sample.output,
+                lambda: f"{size_text(sample.output)} of output",
+            ),
         ]
-
-    def _silent(self, quiet: int) -> str:
-        return f"{self._quiet_words} for {span_text(quiet)}"
 
     def _check_memory(self, sample: Sample, ask: Callable[[], int]) -> Iterator[Finding]:
         limit = self._limits.memory
-        if limit and sample.rss >= NEAR * limit and not self._is_said("memory", True):
+        if limit and sample.rss >= NEAR * limit and not self._is_reported("memory", True):
             # Processes that forked share pages, and RSS counts these once for each.
             used = min(sample.rss, self._exact.at(sample, ask))
             yield from self._check("memory", limit, used, lambda: f"{size_text(used)} used")
 
     def _check(
-        self, name: str, limit: int | None, amount: int, evidence: Callable[[], str]
+        self, name: LimitName, limit: int | None, amount: int, evidence: Callable[[], str]
     ) -> Iterator[Finding]:
         if not limit or amount < NEAR * limit:
             return
         reached = amount >= limit
-        if self._is_said(name, reached):
+        if self._is_reported(name, reached):
             return
-        self._said.add((name, reached))
+        self._reported.add((name, reached))
         shown = span_text(limit) if name in ("time", "silence") else size_text(limit)
         yield Finding(name, self._act(reached), f"{evidence()}, limit {shown}")
 
-    def _is_said(self, name: str, reached: bool) -> bool:
-        """A stop says all there is: no warning comes after it."""
-        return (name, True) in self._said or (name, reached) in self._said
+    def _is_reported(self, name: LimitName, reached: bool) -> bool:
+        """No warning comes after a stop."""
+        return (name, True) in self._reported or (name, reached) in self._reported
 
-    def _act(self, reached: bool) -> str:
+    def _act(self, reached: bool) -> Act:
         if not reached:
             return "warn"
         return "would_stop" if self._dry_run else "stop"
 
 
-class Quiet:
+class SilenceTimer:
     """For how long there was no output, no CPU used and nothing written."""
 
     def __init__(self) -> None:
@@ -121,11 +136,3 @@ def _uses_cpu(earlier: Sample, sample: Sample) -> bool:
     """Looked at over one interval for bursts, over the whole silence for steady little work."""
     seconds = (sample.at - earlier.at) / 1000
     return sample.cpu - earlier.cpu > IDLE_CPU * seconds + CPU_TICK
-
-
-def _ran(at: int) -> str:
-    return f"ran for {span_text(at)}"
-
-
-def _wrote(sample: Sample) -> str:
-    return f"{size_text(sample.output)} of output"

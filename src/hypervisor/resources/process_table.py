@@ -1,4 +1,4 @@
-"""Seeing the processes of this machine: one cheap pass over /proc, else psutil."""
+"""The processes of this machine, read cheaply from /proc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from hypervisor.resources.host import DEAD_STATES
 
-LINUX = os.path.exists("/proc/self/stat")
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -32,18 +31,14 @@ class Process(NamedTuple):
         return self.state not in DEAD_STATES
 
 
-def snapshot() -> dict[int, Process]:
+def snapshot(proc: str = "/proc") -> dict[int, Process]:
     """Every process on this machine that we may see, zombies too."""
-    return {process.pid: process for process in map(look, pids()) if process}
+    return {pid: process for pid in pids(proc) if (process := look(pid, proc))}
 
 
-def pids() -> list[int]:
+def pids(proc: str = "/proc") -> list[int]:
     """Of all processes, mostly the newest first: the likeliest to be gone soon."""
-    if LINUX:
-        return [int(entry) for entry in reversed(os.listdir("/proc")) if entry.isdecimal()]
-    import psutil
-
-    return psutil.pids()[::-1]
+    return [int(entry) for entry in reversed(os.listdir(proc)) if entry.isdecimal()]
 
 
 def descendants(
@@ -54,18 +49,23 @@ def descendants(
 
 
 def family(root: int) -> list[Process]:
-    """All below `root` as the kernel's lists of children tell: what it costs depends on these
-    alone, not on how many others there are. It may miss one that comes or goes just now, so
-    it is for measuring; whoever ends a tree takes `descendants`."""
-    if not lists_children():
-        return descendants(root, snapshot())
-    found: list[Process] = []
-    more, passed = [root], {root}
+    """All below `root`. It may miss one that comes or goes just now, so it is for measuring;
+    whoever ends a tree takes `descendants`."""
+    return descendants(root, families([root]))
+
+
+def families(roots: Iterable[int], proc: str = "/proc") -> dict[int, Process]:
+    """At least these processes and all below them. Where the kernel keeps lists of children, only
+    these: what that costs does not depend on how many others there are."""
+    if not lists_children(proc):
+        return snapshot(proc)
+    found: dict[int, Process] = {}
+    more = list(roots)
     while more:
-        fresh = [pid for pid in children_of(more.pop()) if pid not in passed]
-        passed.update(fresh)
-        more += fresh
-        found += [process for process in map(look, fresh) if process]
+        pid = more.pop()
+        if pid not in found and (process := look(pid, proc)):
+            found[pid] = process
+            more += children_of(pid, proc)
     return found
 
 
@@ -80,7 +80,7 @@ def children_of(pid: int, proc: str = "/proc") -> list[int]:
         return [
             int(child)
             for thread in os.listdir(f"{proc}/{pid}/task")
-            for child in _read(f"{proc}/{pid}/task/{thread}/children").split()
+            for child in read_proc(f"{proc}/{pid}/task/{thread}/children").split()
         ]
     except OSError:
         return []
@@ -91,41 +91,26 @@ def written(pids: Iterable[int]) -> int:
     return sum(_number_after(f"/proc/{pid}/io", b"wchar:") or 0 for pid in pids)
 
 
-def proportional(pids: Iterable[int]) -> int:
+def proportional(pids: Iterable[int], proc: str = "/proc") -> int:
     """Memory in bytes, with shared pages shared out: dearer than `rss`, but adds up."""
     total = 0
     for pid in pids:
-        kilobytes = _number_after(f"/proc/{pid}/smaps_rollup", b"\nPss:")
+        kilobytes = _number_after(f"{proc}/{pid}/smaps_rollup", b"\nPss:")
         if kilobytes is not None:
             total += kilobytes * 1024
-        elif process := look(pid):
+        elif process := look(pid, proc):
             total += process.rss
     return total
 
 
 def environment(pid: int) -> list[bytes]:
     """The entries a process was started with; none where they are not ours to read."""
-    if LINUX:
-        return _read(f"/proc/{pid}/environ").split(b"\0")
-    import psutil
-
-    try:
-        entries = psutil.Process(pid).environ()
-    except (psutil.Error, OSError):
-        return []
-    return [os.fsencode(f"{name}={value}") for name, value in entries.items()]
+    return read_proc(f"/proc/{pid}/environ").split(b"\0")
 
 
 def command_line(pid: int) -> list[bytes]:
     """The words a process was started with; none where they are not ours to read."""
-    if LINUX:
-        return _read(f"/proc/{pid}/cmdline").split(b"\0")
-    import psutil
-
-    try:
-        return [os.fsencode(word) for word in psutil.Process(pid).cmdline()]
-    except (psutil.Error, OSError):
-        return []
+    return read_proc(f"/proc/{pid}/cmdline").split(b"\0")
 
 
 def below(
@@ -145,69 +130,51 @@ def below(
     return found
 
 
-def look(pid: int) -> Process | None:
-    """One process, or None if it is gone."""
-    if not LINUX:
-        return _look_through_psutil(pid)
-    stat = _read(f"/proc/{pid}/stat", whole=False)
-    if not stat:
-        return None
-    before, _, after = stat.rpartition(b")")
+def look(pid: int | str, proc: str = "/proc") -> Process | None:
+    """One process (`self`: ours), or None if it is gone."""
+    before, _, after = read_proc(f"{proc}/{pid}/stat", whole=False).rpartition(b")")
     fields = after.split(None, 22)
-    state = fields[0].decode()
-    if state == "Z" and int(fields[17]) > 1:
+    try:
+        state, numbers = fields[0].decode(), [int(field) for field in fields[1:22]]
+        parent, group, session = numbers[:3]
+        user, system, waited_user, waited_system = numbers[10:14]
+        threads, start, rss = numbers[16], numbers[18], numbers[20] * PAGE
+    except (ValueError, IndexError):
+        return None
+    if state == "Z" and threads > 1:
         state = "S"  # only the main thread has ended
+    number, _, name = before.partition(b"(")
     return Process(
-        pid,
-        int(fields[1]),
-        int(fields[2]),
-        int(fields[3]),
-        int(fields[19]),
-        (int(fields[11]) + int(fields[12])) / TICKS,
-        int(fields[21]) * PAGE,
-        before.partition(b"(")[2].decode(errors="replace"),
+        pid if isinstance(pid, int) else int(number),
+        parent,
+        group,
+        session,
+        start,
+        (user + system) / TICKS,
+        rss,
+        name.decode(errors="replace"),
         state,
-        (int(fields[13]) + int(fields[14])) / TICKS,
+        (waited_user + waited_system) / TICKS,
     )
 
 
-def _read(path: str, whole: bool = True) -> bytes:
-    """What a file in /proc says: nothing if the process is gone or not ours to read."""
+def read_proc(path: str, whole: bool = True) -> bytes:
+    """A file in /proc or of a cgroup; empty if the process is gone or it is not ours to read."""
     try:
-        handle = os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object costs twice as much
+    except (OSError, ValueError):
         return b""
     try:
-        text = os.read(handle, 4096)
-        while whole and (piece := os.read(handle, 65536)):
-            text += piece
-        return text
-    except (ProcessLookupError, PermissionError):
+        data = os.read(handle, 4096)
+        while whole and (block := os.read(handle, 1 << 16)):
+            data += block
+        return data
+    except OSError:
         return b""
     finally:
         os.close(handle)
 
 
 def _number_after(path: str, word: bytes) -> int | None:
-    _, found, rest = _read(path).partition(word)
-    return int(rest.split(None, 1)[0]) if found else None
-
-
-def _look_through_psutil(pid: int) -> Process | None:
-    import psutil
-
-    try:
-        found = psutil.Process(pid)
-        with found.oneshot():
-            state = "Z" if found.status() == psutil.STATUS_ZOMBIE else "S"
-            start = int(found.create_time() * 1000)
-            parent, name = found.ppid(), found.name()
-            group, session = os.getpgid(pid), os.getsid(pid)
-            try:
-                times, rss = found.cpu_times(), found.memory_info().rss
-                cpu = times.user + times.system
-            except psutil.Error:
-                cpu, rss = 0.0, 0
-    except (psutil.Error, OSError):
-        return None
-    return Process(pid, parent, group, session, start, cpu, rss, name, state)
+    rest = read_proc(path).partition(word)[2].split(None, 1)
+    return int(rest[0]) if rest and rest[0].isdigit() else None

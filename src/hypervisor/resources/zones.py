@@ -1,16 +1,20 @@
-"""How loaded the host is, as one of four zones, and how many workers a zone allows.
+"""The four zones of host load, and how many workers each allows.
 
-What an attempt was admitted for does not count against it: neither the CPU of
-commands, which run niced and at most one per core, nor memory that was planned
-for. An emergency counts everything.
+What an attempt was admitted for does not count against it: neither the CPU of commands, which run
+niced and at most one per core, nor planned memory. An emergency counts everything.
 
-A zone is entered at once and left slowly: the load must have been lower by a
-margin for a while, so that a load near a threshold does not flap.
+A zone is entered at once and left slowly: the load must have been lower by a margin for a while,
+so that a load near a threshold does not flap.
 """
 
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
-SAFE, WARNING, DANGER, EMERGENCY = ZONES = ("safe", "warning", "danger", "emergency")
+Zone = Literal["safe", "warning", "danger", "emergency"]
+SAFE: Final = "safe"
+WARNING: Final = "warning"
+DANGER: Final = "danger"
+EMERGENCY: Final = "emergency"
+ZONES: tuple[Zone, ...] = (SAFE, WARNING, DANGER, EMERGENCY)
 
 
 class Thresholds(NamedTuple):
@@ -60,22 +64,22 @@ class Load(NamedTuple):
         return amount / self.memory_limit if self.memory_limit > 0 else 0.0
 
 
-class Standing(NamedTuple):
+class ZoneState(NamedTuple):
     """The zone a host is in, and what is needed to leave it.
 
     `calm` tells for each zone but the last since when the load, margin included,
     has been no higher than that zone.
     """
 
-    zone: str = SAFE
+    zone: Zone = SAFE
     since: int = 0
     calm: tuple[int | None, ...] = (None, None, None)
 
 
 def zone_for(
     load: Load, thresholds: Thresholds, count_own: bool = True, margin: float = 0.0
-) -> str:
-    """The zone of this load as it is, without regard to the past."""
+) -> Zone:
+    """The zone of this load alone, whatever came before."""
     cpu = load.counted_cpu(count_own) + margin
     ram = load.unplanned_ram + margin
     stalls = load.stall is not None and load.stall + 100 * margin > thresholds.stall
@@ -92,23 +96,23 @@ def _reaches(share: float, threshold: float) -> bool:
     return threshold < 1 and share >= threshold
 
 
-def moved(
-    standing: Standing, load: Load, thresholds: Thresholds, now: int, count_own: bool = True
-) -> Standing:
-    """Where the host stands after this load: up at once, down after a calm while."""
+def next_zone(
+    state: ZoneState, load: Load, thresholds: Thresholds, now: int, count_own: bool = True
+) -> ZoneState:
+    """The zone after this load: up at once, down after a calm while."""
     least = ZONES.index(zone_for(load, thresholds, count_own))
     with_margin = ZONES.index(zone_for(load, thresholds, count_own, thresholds.margin))
     calm = tuple(
         None if with_margin > level else now if began is None else min(began, now)
-        for level, began in enumerate(standing.calm)
+        for level, began in enumerate(state.calm)
     )
     held = (began is not None and now - began >= thresholds.hold_ms for began in calm)
     lowest = next((level for level, long in enumerate(held) if long), len(calm))
-    zone = ZONES[max(least, min(ZONES.index(standing.zone), lowest))]
-    return Standing(zone, standing.since if zone == standing.zone else now, calm)
+    zone = ZONES[max(least, min(ZONES.index(state.zone), lowest))]
+    return ZoneState(zone, state.since if zone == state.zone else now, calm)
 
 
-def allowed(zone: str, limit: int) -> int:
+def allowed(zone: Zone, limit: int) -> int:
     """How many of `limit` workers may live in that zone; one always may, so work goes on."""
     if zone == SAFE:
         return limit

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hypervisor.learning.pools import PER_CORE, AdaptivePools
+from hypervisor.queue.pool import Pool
 from hypervisor.resources.admission import Footprint
-from hypervisor.resources.allocation import Demand, Pool, assign_workers
+from hypervisor.resources.allocation import Demand, assign_workers
 from hypervisor.resources.governor import Decision, RunningAttempt
 from hypervisor.runs import sql
 from hypervisor.runs.worker_processes import LiveWorkers, WorkerProcesses, pool_of

@@ -6,9 +6,9 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from hypervisor.queue.pool import Pool
 from hypervisor.queue.rescue import reap_worker
 from hypervisor.queue.sql import claims
-from hypervisor.resources.allocation import Pool
 from hypervisor.runs import sql
 from hypervisor.runs.spec import BATCH, AtWork, Pause
 

@@ -18,17 +18,18 @@ from hypervisor.batches.pipeline import pattern_of
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
-from hypervisor.core.gitignore import show_skills
-from hypervisor.core.text import counted
-from hypervisor.inputs.items import field, item_of
+from hypervisor.core.gitignore import unignore_skills
+from hypervisor.core.places import DATA
+from hypervisor.core.text import pluralize
+from hypervisor.inputs.items import column_text, item_of
+from hypervisor.inputs.named_files import is_task_file
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.priority import DEFAULT
 from hypervisor.queue.sql import queries
-from hypervisor.queue.task import Task, TaskFilter
+from hypervisor.queue.task import Batch, Task, TaskFilter
 from hypervisor.runs.spec import RunSpec, spec_from
 from hypervisor.skills.folders import (
-    DATA,
     FoundSkill,
     check_inside,
     find_skill,
@@ -41,10 +42,10 @@ from hypervisor.skills.render import (
     Fields,
     costs_of,
     fields_of,
-    leave_of,
     limits_of,
+    permissions_of,
+    run_of,
     skill_text,
-    way_of,
 )
 from hypervisor.skills.skill import FILE, check_name, own_file, read_skill
 
@@ -74,6 +75,7 @@ def new_skill(
     hv: Context,
     name: str,
     batch: str,
+    *,
     user: bool = False,
     description: str = "",
     dry_run: bool = False,
@@ -83,25 +85,24 @@ def new_skill(
     folder = os.path.join(_home(user), name)
     if os.path.lexists(folder):
         raise WrongState(f"{folder} is there already. Nothing was changed; take another name.")
-    meant = hv.store.read(queries.batch, validate.text("the batch", batch))
-    if meant.spec is None:
-        raise InvalidInput(f"nothing runs the tasks of {meant.name}: there is nothing to keep.")
-    spec = spec_from(meant.spec)
-    making = _Making(hv, name, meant.id, meant.name, spec)
-    files = making.files(description)
+    source = hv.store.read(queries.batch, validate.text("the batch", batch))
+    if source.spec is None:
+        raise InvalidInput(f"nothing runs the tasks of {source.name}: there is nothing to keep.")
+    builder = _SkillBuilder(hv, name, source, spec_from(source.spec))
+    files = builder.files(description)
     read_skill(files[FILE], name)  # what is written can be read, or is not written
     if not dry_run:
-        _write(folder, files, making.programs)
+        _write(folder, files, builder.programs)
     shown = {each: data.decode("utf-8", "replace") for each, data in files.items()}
-    return MadeSkill(name, folder, shown, tuple(making.notes), not dry_run)
+    return MadeSkill(name, folder, shown, tuple(builder.notes), not dry_run)
 
 
-class _Making:
+class _SkillBuilder:
     """The files of the new folder, put together step by step."""
 
-    def __init__(self, hv: Context, name: str, batch: str, called: str, spec: RunSpec) -> None:
-        self._hv, self._name, self._batch, self._called, self._spec = hv, name, batch, called, spec
-        self._tasks = hv.store.read(queries.list_tasks, TaskFilter(batch=batch), SAMPLE)
+    def __init__(self, hv: Context, name: str, batch: Batch, spec: RunSpec) -> None:
+        self._hv, self._name, self._batch, self._spec = hv, name, batch, spec
+        self._tasks = hv.store.read(queries.list_tasks, TaskFilter(batch=batch.id), SAMPLE)
         self._old = find_skill(spec.skill) if spec.skill else None
         self._files: dict[str, bytes] = {}
         self.programs: set[str] = set()  # those of the files that are run
@@ -109,16 +110,18 @@ class _Making:
 
     def files(self, description: str) -> dict[str, bytes]:
         spec, fields = self._spec, fields_of(self._spec)
-        told = description or f"as the batch {self._called}"
+        description = description or f"as the batch {self._batch.name}"
         if spec.agent:
             self._files[PROMPT] = (spec.prompt or INSTRUCTIONS).encode()
         if spec.schema:
             self._files[SCHEMA] = spec.schema.encode()
         fields["run"] = self._own_program(spec, fields["run"])
         fields |= self._items() | self._common() | self._cut() | self._following()
-        fields |= self._written_back(fields)
-        front = {"name": self._name, "description": _line(told)} | fields
-        body = f"# {self._name}\n\nMade from the batch `{_line(self._called)}`.\n"
+        usual = "status" if fields.get("items", {}).get("format") == "tasks" else "none"
+        if spec.write_back != usual:
+            fields["write-back"] = spec.write_back
+        front = {"name": self._name, "description": _line(description)} | fields
+        body = f"# {self._name}\n\nMade from the batch `{_line(self._batch.name)}`.\n"
         return {FILE: skill_text(front, body).encode()} | self._files
 
     def _own_program(self, spec: RunSpec, way: Fields) -> Fields:
@@ -174,14 +177,14 @@ class _Making:
         items = [item_of(task) for task in self._tasks if _is_item(task)]
         if not items or self._per_chunk():
             return {}
-        if all(_is_task_file(item) for item in items):
+        if all(map(is_task_file, items)):
             return {"items": {"format": "tasks"}}
         if any(item.columns is not None for item in items) or not self._all_files(items):
             return {}
         endings = {os.path.splitext(item.text)[1] for item in items}
         pattern = f"**/*{endings.pop()}" if len(endings) == 1 else "**/*"
         where = os.path.commonpath([os.path.dirname(item.text) or "." for item in items])
-        self.notes.append(f"it took {counted(len(items), 'file')} of {where}")
+        self.notes.append(f"it took {pluralize(len(items), 'file')} of {where}")
         return {"items": {"glob": pattern}}
 
     def _old_items(self, old: FoundSkill) -> Fields:
@@ -204,7 +207,7 @@ class _Making:
 
     def _cut(self) -> Fields:
         """How it was cut into chunks, by what those are called."""
-        chunks = self._hv.store.read(chunks_sql.every, self._batch)
+        chunks = self._hv.store.read(chunks_sql.every, self._batch.id)
         names = [chunk.name for chunk in chunks]
         if not names:
             return {}
@@ -217,7 +220,7 @@ class _Making:
             return found | {"chunk-size": max(self._sizes(chunks))}
         by = self._field(set(names))
         if by is None:
-            self.notes.append(f"{counted(len(names), 'chunk')}: what cut them is not known")
+            self.notes.append(f"{pluralize(len(names), 'chunk')}: what cut them is not known")
             return found
         return found | {"chunk-by": by}
 
@@ -231,31 +234,31 @@ class _Making:
         """The column whose values are the names of the chunks."""
         items = [item_of(task) for task in self._tasks if _is_item(task)]
         for column in (items[0].columns or {}) if items else ():
-            if {" ".join(field(item, column).split())[:100] or "none" for item in items} == names:
+            if {
+                " ".join(column_text(item, column).split())[:100] or "none" for item in items
+            } == names:
                 return str(column)
         return None
-
-    def _written_back(self, fields: Fields) -> Fields:
-        usual = "status" if fields.get("items", {}).get("format") == "tasks" else "none"
-        return {} if self._spec.write_back == usual else {"write-back": self._spec.write_back}
 
     # What follows on the items
 
     def _following(self) -> Fields:
-        whole = pattern_of(self._hv, self._batch)
-        if whole is None:
+        pipeline = pattern_of(self._hv, self._batch.id)
+        if pipeline is None:
             return {}
-        if whole.stages[0] != self._batch:
-            raise InvalidInput(f"{self._called} is a later stage of another batch: name that one.")
+        if pipeline.stages[0] != self._batch.id:
+            raise InvalidInput(
+                f"{self._batch.name} is a later stage of another batch: name that one."
+            )
         found: Fields = {}
         stages = [
-            spec_from(self._hv.store.read(queries.batch, each).spec) for each in whole.stages[1:]
+            spec_from(self._hv.store.read(queries.batch, each).spec) for each in pipeline.stages[1:]
         ]
         if all(stage.command for stage in stages) and stages:
             found["then"] = [_from_anywhere(stage) for stage in stages]
-        if whole.reduce_batch:
-            last = spec_from(self._hv.store.read(queries.batch, whole.reduce_batch).spec)
-            found["reduce"] = self._own_program(last, way_of(last))
+        if pipeline.reduce_batch:
+            last = spec_from(self._hv.store.read(queries.batch, pipeline.reduce_batch).spec)
+            found["reduce"] = self._own_program(last, run_of(last))
             if last.agent:
                 self._files["reduce.md"] = (last.prompt or INSTRUCTIONS).encode()
                 found["reduce"]["prompt"] = "reduce.md"
@@ -266,7 +269,7 @@ class _Making:
         """What the agent of the reduce may do and cost, where no other one works."""
         if self._spec.agent:
             return {}  # it has the leave of that one
-        found = leave_of(last, "read-only" if self._spec.propose else "edit")
+        found = permissions_of(last, "read-only" if self._spec.propose else "edit")
         limits = limits_of(self._spec) | costs_of(last)
         return found | ({"limits": limits} if limits else {})
 
@@ -291,7 +294,7 @@ def _home(user: bool) -> str:
 
 
 def _write(folder: str, files: dict[str, bytes], programs: set[str]) -> None:
-    """All files at a stroke: they are made beside the place and then moved there."""
+    """All files in one step: the folder is written beside its place and renamed."""
     above = os.path.dirname(folder)
     fresh = os.path.join(above, f".{os.path.basename(folder)}.{os.getpid()}.new")
     try:
@@ -306,7 +309,7 @@ def _write(folder: str, files: dict[str, bytes], programs: set[str]) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
         raise InvalidInput(f"{folder} cannot be written: {error.strerror}.") from None
     if os.path.basename(os.path.dirname(above)) == DATA:
-        show_skills(os.path.dirname(above))
+        unignore_skills(os.path.dirname(above))
 
 
 def _is_item(task: Task) -> bool:
@@ -317,11 +320,6 @@ def _is_chunk(task: Task) -> bool:
     """Whether the task stands for a whole chunk: its item is a list."""
     columns = item_of(task).columns if _is_item(task) else None
     return (task.key or "").startswith("chunk ") and set(columns or ()) == OF_CHUNK
-
-
-def _is_task_file(item: Item) -> bool:
-    path = (item.columns or {}).get("path")
-    return path == item.text and item.text.endswith(".md")
 
 
 def _line(text: str) -> str:

@@ -10,19 +10,23 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.core.places import DATA
+from hypervisor.core.store_path import find_upwards
 from hypervisor.skills.fields import NAME
 from hypervisor.skills.skill import FILE, LARGEST, Skill, check_name, read_skill
 
-PROJECT, USER, BUILT_IN = "project", "user", "built-in"
-DATA = ".hypervisor"
+SkillKind = Literal["project", "user", "built-in"]
+PROJECT: Final = "project"
+USER: Final = "user"
+BUILT_IN: Final = "built-in"
 FOLDER = "skills"
 
 
 class Place(NamedTuple):
-    kind: str
+    kind: SkillKind
     folder: str
 
 
@@ -30,7 +34,7 @@ class FoundSkill(NamedTuple):
     """A skill, where it was found, and the folders of the same name that it hides."""
 
     skill: Skill
-    kind: str
+    kind: SkillKind
     folder: str
     hides: tuple[str, ...] = ()
 
@@ -43,7 +47,7 @@ class BrokenSkill(NamedTuple):
     """A folder whose skill cannot be read, and why."""
 
     name: str
-    kind: str
+    kind: SkillKind
     folder: str
     why: str
 
@@ -58,15 +62,10 @@ def places(env: Mapping[str, str] | None = None) -> tuple[Place, ...]:
 def project_folder() -> str | None:
     """The skills of the project around the current folder, found upwards like .git."""
     try:
-        folder = os.getcwd()
+        data = find_upwards(os.getcwd(), DATA)
     except OSError:
         return None
-    while not os.path.exists(os.path.join(folder, DATA)):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return os.path.join(folder, DATA, FOLDER)
+    return None if data is None else os.path.join(data, FOLDER)
 
 
 def user_folder(env: Mapping[str, str] | None = None) -> str:
@@ -84,19 +83,19 @@ def find_skill(name: str, where: tuple[Place, ...] | None = None) -> FoundSkill 
     """The skill of that name, None if there is none. InvalidInput: it cannot be used."""
     if not NAME.match(name):
         return None
-    there = [
+    folders = [
         (place, folder)
         for place in (places() if where is None else where)
         if os.path.lexists(os.path.join(folder := os.path.join(place.folder, name), FILE))
     ]
-    if not there:
+    if not folders:
         return None
-    (place, folder), *hidden = there
+    (place, folder), *hidden = folders
     skill = read_folder(folder, place.kind)
     return FoundSkill(skill, place.kind, folder, tuple(path for _, path in hidden))
 
 
-def need_skill(name: str) -> FoundSkill:
+def require_skill(name: str) -> FoundSkill:
     """The skill of that name. NotFound names the nearest one."""
     check_name(name)
     found = find_skill(name)
@@ -117,7 +116,7 @@ def skill_names() -> list[str]:
     return sorted({name for place in places() for name in _names_in(place.folder)})
 
 
-def every_skill() -> tuple[list[FoundSkill], list[BrokenSkill]]:
+def all_skills() -> tuple[list[FoundSkill], list[BrokenSkill]]:
     """All skills by name, those that are hidden left out, and those that cannot be read."""
     where = places()
     found: list[FoundSkill] = []
@@ -147,7 +146,7 @@ def _names_in(folder: str) -> list[str]:
     ]
 
 
-def read_folder(folder: str, kind: str) -> Skill:
+def read_folder(folder: str, kind: SkillKind) -> Skill:
     """The skill of a folder, with every file that it names in its place."""
     path = os.path.join(folder, FILE)
     around = (os.path.dirname(os.path.dirname(folder)), os.path.dirname(folder), folder, path)
@@ -189,7 +188,7 @@ def _content(folder: str, name: str, most: int) -> bytes:
 
 
 def _refuse_foreign(paths: Iterable[str]) -> None:
-    """What others own, others change."""
+    """Refuse files that another user owns and could change."""
     for path in paths:
         try:
             owner = os.stat(path).st_uid

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from hypervisor.agents.routing import AUTO
-from hypervisor.inputs.task_files.yaml_text import written
+from hypervisor.inputs.task_files.yaml_text import to_yaml
 from hypervisor.runs.spec import RunSpec
 from hypervisor.skills.skill import ANY
 
@@ -24,15 +24,15 @@ def skill_text(fields: Mapping[str, Any], body: str) -> str:
     for name, value in fields.items():
         if isinstance(value, dict):
             lines.append(f"{name}:")
-            lines += [f"  {key}: {written(each)}" for key, each in value.items()]
+            lines += [f"  {key}: {to_yaml(each)}" for key, each in value.items()]
         else:
-            lines.append(f"{name}: {written(value)}")
+            lines.append(f"{name}: {to_yaml(value)}")
     return "\n".join([*lines, "---", "", body.strip(), ""])
 
 
 def fields_of(spec: RunSpec) -> Fields:
     """The fields that say how a batch was run; what is as it would be anyway is left out."""
-    found: Fields = {"run": way_of(spec)}
+    found: Fields = {"run": run_of(spec)}
     program = {
         "shell": spec.shell,
         "python": spec.python,
@@ -56,14 +56,14 @@ def fields_of(spec: RunSpec) -> Fields:
     return found
 
 
-def way_of(spec: RunSpec) -> Fields:
+def run_of(spec: RunSpec) -> Fields:
     """What runs: the one of the three that it is."""
     if spec.agent:
         return {"agent": ANY if spec.agent == AUTO else spec.agent}
     return {"command": list(spec.command)} if spec.command else {"function": spec.function}
 
 
-def leave_of(spec: RunSpec, usual: str = "edit") -> Fields:
+def permissions_of(spec: RunSpec, usual: str = "edit") -> Fields:
     """What an agent may do, on the items or in a reduce."""
     return _given(
         {
@@ -84,7 +84,7 @@ def costs_of(spec: RunSpec) -> Fields:
 def _agent(spec: RunSpec) -> Fields:
     return (
         {"prompt": PROMPT}
-        | leave_of(spec)
+        | permissions_of(spec)
         | _given(
             {
                 "workspace": spec.workspace if spec.workspace != "project" else None,

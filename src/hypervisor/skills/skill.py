@@ -1,19 +1,26 @@
-"""A skill: a `hv run` that is kept in a folder, as its file SKILL.md says it.
+"""The format of a skill: a folder with a SKILL.md that describes a `hv run`.
 
-The front matter holds the defaults of options, the body what people read (and an agent is
-told, unless a prompt is named). Nothing here touches a file. What is wrong is refused with
-the field and its line; an unknown field is wrong, since it would do nothing.
+The front matter holds the defaults of options; the body is for people, and is the agent's prompt
+unless another one is named. Nothing here touches a file. Errors name the field and its line; an
+unknown field is an error, since it would do nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files.front_matter import Front, Node, Values, decoded, find
+from hypervisor.inputs.task_files.front_matter import (
+    FrontMatter,
+    Node,
+    Values,
+    decode_utf8,
+    find_front_matter,
+)
 from hypervisor.runs.config import Reader, one_of
 from hypervisor.skills import fields as skill_fields
 from hypervisor.skills.fields import (
@@ -29,11 +36,12 @@ from hypervisor.skills.fields import (
 
 FILE = "SKILL.md"
 LARGEST = 1 << 20  # bytes of a SKILL.md
-WAYS = ("function", "command", "agent")
+RunKind = Literal["function", "command", "agent"]
+RUN_KINDS: tuple[RunKind, ...] = ("function", "command", "agent")
 
 
-class Ran(NamedTuple):
-    """What a skill runs, or what it runs at the end: exactly one of the three."""
+class SkillRun(NamedTuple):
+    """What a skill runs, on each item or as its reduce: exactly one of the three."""
 
     function: str = ""
     command: tuple[str, ...] = ()
@@ -41,13 +49,13 @@ class Ran(NamedTuple):
     prompt: str = ""  # of an agent: a file in the folder
 
     @property
-    def way(self) -> str:
-        return next(way for way in WAYS if getattr(self, way))
+    def kind(self) -> RunKind:
+        return next(kind for kind in RUN_KINDS if getattr(self, kind))
 
 
-class ItemsOf(NamedTuple):
-    """What the items are: PATH read in a format, files below PATH, or a file of the skill's own.
-    `paths`: of a folder of task files only the paths are wanted, nobody looks inside."""
+class ItemSource(NamedTuple):
+    """Where the items come from: PATH read in a format, files below PATH, or a file of the skill.
+    `paths`: of a folder of task files only the paths are needed."""
 
     format: str = ""
     glob: str = ""
@@ -61,10 +69,10 @@ class Skill(NamedTuple):
 
     name: str
     description: str
-    run: Ran
-    items: ItemsOf = ItemsOf()
+    run: SkillRun
+    items: ItemSource = ItemSource()
     options: Mapping[str, Any] = MappingProxyType({})
-    reduce: Ran | None = None
+    reduce: SkillRun | None = None
     body: str = ""
     fields: Mapping[str, Any] = MappingProxyType({})
 
@@ -91,18 +99,18 @@ def read_skill(data: bytes, name: str) -> Skill:
     """What the SKILL.md in the folder of that name says."""
     if len(data) > LARGEST:
         raise InvalidInput(f"larger than {LARGEST >> 10:,} KB: that is no {FILE}.")
-    place = find(data)
+    place = find_front_matter(data)
     if place is None:
         raise InvalidInput("line 1: there is no front matter: it begins with a line `---`.")
-    decoded(data)  # as a whole: the line that is no text shall be counted from its beginning
-    body = validate.text("the text below the front matter", decoded(data[place.body :]))
-    return _Reading(Front(decoded(data[place.start : place.end]))).skill(name, body)
+    decode_utf8(data)  # the whole file, so that an error names its line
+    body = validate.text("the text below the front matter", decode_utf8(data[place.body :]))
+    return _SkillReader(FrontMatter(decode_utf8(data[place.start : place.end]))).skill(name, body)
 
 
-class _Reading:
+class _SkillReader:
     """Reads one front matter; every complaint gets the line it is about."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: FrontMatter) -> None:
         self._front = front
 
     def skill(self, name: str, body: str) -> Skill:
@@ -114,65 +122,61 @@ class _Reading:
             if needed not in top:
                 raise InvalidInput(f"line 1: the field {needed} is missing.")
         self._check_name(top["name"][1], name)
-        run = self._ran(top["run"][1], "run", WAYS)
+        run = self._run(top["run"][1], "run", RUN_KINDS)
         reduce = self._reduce(top["reduce"][1]) if "reduce" in top else None
         options = self._options(top, FIELDS, "", run, reduce)
         options |= self._limits(top, run, reduce)
         self._check_cuts(top)
         if not options.get("shell"):
             self._check_script(top["run"][1], run)
-        items = self._items(top["items"][1]) if "items" in top else ItemsOf()
+        items = self._items(top["items"][1]) if "items" in top else ItemSource()
         if run.agent and "prompt" not in options and not body.strip():
-            raise InvalidInput("the agent is told nothing: name a prompt, or write it below.")
-        told = self._value(top["description"][1], "description", _description)
-        return Skill(
-            name,
-            told,
-            run,
-            items,
-            MappingProxyType(options),
-            reduce,
-            body,
-            MappingProxyType(front.fields()),
+            raise InvalidInput("the agent has no prompt: name one, or write it below.")
+        description = self._value(
+            top["description"][1],
+            "description",
+            partial(skill_fields.text, skill_fields.LONGEST_DESCRIPTION),
         )
+        fields = MappingProxyType(front.fields())
+        return Skill(name, description, run, items, MappingProxyType(options), reduce, body, fields)
 
     def _check_name(self, node: Node, folder: str) -> None:
-        found = self._value(node, "name", lambda what, value: check_name(value))
-        if found != folder:
-            why = f"name is {found!r}, and the folder is called {folder!r}: they must be the same"
+        name = self._value(node, "name", lambda what, value: check_name(value))
+        if name != folder:
+            why = f"name is {name!r}, and the folder is called {folder!r}: they must be the same"
             raise self._refused(node, why)
 
-    def _ran(self, node: Node, what: str, known: tuple[str, ...]) -> Ran:
+    def _run(self, node: Node, what: str, known: tuple[str, ...]) -> SkillRun:
         pairs = self._pairs(node, what, known)
-        if sum(way in pairs for way in WAYS) != 1:
-            raise self._refused(node, f"{what} must be one of {', '.join(WAYS)}, and only one")
-        found = {
+        if sum(kind in pairs for kind in RUN_KINDS) != 1:
+            raise self._refused(node, f"{what} must be one of {', '.join(RUN_KINDS)}, and only one")
+        values = {
             key: self._value(value, f"{what}.{key}", RUN[key]) for key, (_, value) in pairs.items()
         }
-        if "command" in found:
-            found["command"] = tuple(found["command"])
-        return Ran(**found)
+        if "command" in values:
+            values["command"] = tuple(values["command"])
+        return SkillRun(**values)
 
-    def _reduce(self, node: Node) -> Ran:
-        found = self._ran(node, "reduce", (*WAYS, "prompt"))
-        self._check_script(node, found)
-        if bool(found.prompt) != bool(found.agent):
+    def _reduce(self, node: Node) -> SkillRun:
+        reduce = self._run(node, "reduce", (*RUN_KINDS, "prompt"))
+        self._check_script(node, reduce)
+        if bool(reduce.prompt) != bool(reduce.agent):
             raise self._refused(node, "reduce.prompt and reduce.agent go together")
-        return found
+        return reduce
 
-    def _items(self, node: Node) -> ItemsOf:
-        pairs = self._pairs(node, "items", ItemsOf._fields)
-        found = {
+    def _items(self, node: Node) -> ItemSource:
+        pairs = self._pairs(node, "items", ItemSource._fields)
+        values = {
             key: self._value(value, f"items.{key}", ITEMS[key]) for key, (_, value) in pairs.items()
         }
-        if "glob" in found and "file" in found:
+        if "glob" in values and "file" in values:
             raise self._refused(node, "items.glob and items.file do not go together")
-        if found.get("paths") and found.get("format") != "tasks":
+        if values.get("paths") and values.get("format") != "tasks":
             raise self._refused(pairs["paths"][0], "items.paths goes with the format tasks")
-        return ItemsOf(**found)
+        return ItemSource(**values)
 
     def _limits(
-        self, top: Mapping[str, tuple[Node, Node]], run: Ran, reduce: Ran | None
+        self, top: Mapping[str, tuple[Node, Node]], run: SkillRun, reduce: SkillRun | None
     ) -> dict[str, Any]:
         if "limits" not in top:
             return {}
@@ -184,29 +188,29 @@ class _Reading:
         pairs: Mapping[str, tuple[Node, Node]],
         known: Mapping[str, skill_fields.Field],
         prefix: str,
-        run: Ran,
-        reduce: Ran | None,
+        run: SkillRun,
+        reduce: SkillRun | None,
     ) -> dict[str, Any]:
-        found = {}
-        ways = {"", AGENT if run.agent else PROGRAM}
+        options = {}
+        runs = {"", AGENT if run.agent else PROGRAM}
         if run.agent or (reduce and reduce.agent):
-            ways.add(ANY_AGENT)
+            runs.add(ANY_AGENT)
         for key, field in known.items():
             if key not in pairs:
                 continue
             node, value = pairs[key]
-            instead = key == "prompt" and run.function  # what an agent is told in its place
-            if field.goes_with not in ways and not instead:
+            instead = key == "prompt" and run.function  # for an agent in its place
+            if field.goes_with not in runs and not instead:
                 needs = "a command or a function" if field.goes_with == PROGRAM else "an agent"
                 raise self._refused(node, f"{prefix}{key} goes with {needs} only")
-            found[field.option] = self._value(value, prefix + key, field.read)
-        return found
+            options[field.option] = self._value(value, prefix + key, field.read)
+        return options
 
-    def _check_script(self, node: Node, ran: Ran) -> None:
-        """A first word ./x is a file of the folder; what a shell reads is its own affair."""
-        if ran.command and ran.command[0].startswith("./"):
+    def _check_script(self, node: Node, run: SkillRun) -> None:
+        """A first word ./x is a file of the folder."""
+        if run.command and run.command[0].startswith("./"):
             try:
-                skill_fields.file_name("command", ran.command[0])
+                skill_fields.file_name("command", run.command[0])
             except InvalidInput as error:
                 raise self._refused(node, str(error).rstrip(".")) from None
 
@@ -239,10 +243,6 @@ class _Reading:
         return InvalidInput(f"line {line}: {why}.")
 
 
-def _description(what: str, value: Any) -> str:
-    return skill_fields.text(skill_fields.LONGEST_DESCRIPTION, what, value)
-
-
 def _unknown(prefix: str, key: str, known: tuple[str, ...]) -> str:
     from difflib import get_close_matches
 
@@ -264,4 +264,4 @@ ITEMS: Mapping[str, Reader] = {
     "file": skill_fields.file_name,
     "paths": skill_fields.yes_or_no,
 }
-__all__ = ["ANY", "FILE", "ItemsOf", "Ran", "Skill", "check_name", "read_skill"]
+__all__ = ["ANY", "FILE", "ItemSource", "Skill", "SkillRun", "check_name", "read_skill"]

@@ -18,7 +18,7 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch
-from hypervisor.skills.folders import BrokenSkill, FoundSkill, every_skill, need_skill
+from hypervisor.skills.folders import BrokenSkill, FoundSkill, all_skills, require_skill
 
 MOST_BATCHES = 10_000
 BAD = ("failed", "cancelled", "blocked", "review")
@@ -63,7 +63,7 @@ class SkillDetails(NamedTuple):
 
 def skills(hv: Context) -> tuple[SkillView, ...]:
     """List the skills: what each does, where it is from, and how it has done so far."""
-    found, broken = every_skill()
+    found, broken = all_skills()
     made = _batches(hv)
     views = [_view(each, record_of(hv, made.get(each.skill.name, ()))) for each in found]
     views += [_broken(each) for each in broken]
@@ -72,7 +72,7 @@ def skills(hv: Context) -> tuple[SkillView, ...]:
 
 def skill(hv: Context, name: str) -> SkillDetails:
     """Show a skill: its fields, its text, its record, and what parallelism is worth to it."""
-    found = need_skill(name)
+    found = require_skill(name)
     made = _batches(hv).get(name, [])
     return SkillDetails(
         _view(found, record_of(hv, made)),

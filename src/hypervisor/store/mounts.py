@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from hypervisor.core.mounts import parse_mounts, read_mounts
+
 NETWORK = {
     "nfs",
     "nfs3",
@@ -32,25 +34,12 @@ NETWORK = {
 }
 
 
-def network_file_system(path: str, table: str | None = None) -> str | None:
+def network_file_system(path: str, mountinfo: str | None = None) -> str | None:
     """The type of the network file system that `path` is on, None if it is local."""
-    if table is None:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            table = file.read()
     path = os.path.realpath(path)
     best, kind = "", ""
-    for line in table.split("\n"):
-        left, _, right = line.partition(" - ")
-        if not right:
-            continue
-        point = _unescape(left.split(" ")[4])
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):  # a later mount hides an earlier one
-            best, kind = point, right.split(" ")[0]
+    for mount in read_mounts() if mountinfo is None else parse_mounts(mountinfo):
+        inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
+        if inside and len(mount.point) >= len(best):  # a later mount hides an earlier one
+            best, kind = mount.point, mount.kind
     return kind if kind in NETWORK else None
-
-
-def _unescape(text: str) -> str:
-    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, letter)
-    return text

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import hypervisor
-from hypervisor.batches.plans import renames
 from hypervisor.batches.plans.action import PlanChanged
 from hypervisor.batches.plans.files import ActionFiles
 from hypervisor.batches.plans.plan import whereabouts
 from hypervisor.batches.sql import actions, chunks
+from hypervisor.core import atomic_replace
 from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.core.renameat2 import renameat2
 from hypervisor.queue.sql import queries
@@ -419,7 +419,7 @@ class TestOwner:
                 path.write_text("the owner's")
             return real(*args) if exchange else False
 
-        monkeypatch.setattr(renames, "renameat2", late)
+        monkeypatch.setattr(atomic_replace, "renameat2", late)
         (failed,) = apply(hv).failed
         assert "has changed meanwhile" in failed.problem
         assert (folder / "in/a.md").read_text() == "the owner's"
@@ -435,7 +435,7 @@ class TestOwner:
         given([proposal])
         real = renameat2
         monkeypatch.setattr(
-            renames,
+            atomic_replace,
             "renameat2",
             lambda *args: (folder / "x").write_text("the owner's") and real(*args),
         )
@@ -443,6 +443,16 @@ class TestOwner:
         assert failed.problem == "x is there already"
         assert (folder / "x").read_text() == "the owner's"
         assert (folder / "in/a.md").read_text() == TEXT
+
+    def test_is_still_writing(self, hv, given, folder, monkeypatch):
+        given([write("in/a.md", "x")])
+        monkeypatch.setattr(atomic_replace, "PATIENCE", 0.05)
+        with open(folder / "in/a.md", "a") as owner:
+            (failed,) = apply(hv).failed
+            owner.write("the owner's")
+        assert "being written" in failed.problem
+        assert (folder / "in/a.md").read_text() == TEXT + "the owner's"
+        assert sorted(os.listdir(folder / "in")) == ["a.md", "b.md", "c.md"]
 
     def test_puts_a_link_in_the_way(self, hv, approved, folder):
         approved([create("first")], [create("in/new")], [delete("in/a.md")])

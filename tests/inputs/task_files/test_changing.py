@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files import atomic_replace
+from hypervisor.inputs.task_files.change import LARGEST, explaining
 from hypervisor.inputs.task_files.files import TaskFiles
 from hypervisor.inputs.task_files.markdown import receipt_line, receipt_problems
 from tests.support.taskfiles import THREE, add, names, replace
@@ -115,7 +115,7 @@ class TestRefusals:
         assert names(folder) == ["task.md"]
 
     def test_too_large(self, files, path):
-        os.truncate(path, atomic_replace.LARGEST + 1)
+        os.truncate(path, LARGEST + 1)
         self.check(files, path, "larger")
 
 
@@ -205,8 +205,9 @@ class TestReceipts:
 
 
 def test_errors_that_are_not_about_the_file_stay_what_they_are():
-    error = atomic_replace.explained("x", OSError(errno.EIO, "bad disk"))
-    assert isinstance(error, OSError) and error.errno == errno.EIO
+    with pytest.raises(OSError) as caught, explaining("x"):
+        raise OSError(errno.EIO, "bad disk")
+    assert caught.value.errno == errno.EIO
 
 
 class TestMany:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from hypervisor.inputs.task_files.edit import edited
-from hypervisor.inputs.task_files.front_matter import Front
+from hypervisor.inputs.task_files.edit import edit_fields
+from hypervisor.inputs.task_files.front_matter import FrontMatter
 
 TYPICAL = """id: t-1
 # when we have time
@@ -21,7 +21,7 @@ assignee:
 
 
 def test_fields_are_read_as_people_mean_them():
-    assert Front(TYPICAL).fields() == {
+    assert FrontMatter(TYPICAL).fields() == {
         "id": "t-1",
         "title": "Fix the pump (again), ask http://x.y/z",
         "status": "todo",
@@ -35,7 +35,7 @@ def test_fields_are_read_as_people_mean_them():
 
 def test_only_the_changed_values_are_touched():
     changes = {"status": "done", "assignee": "ann", "points": None, "x": "yes"}
-    assert edited(TYPICAL, changes, "\n") == (
+    assert edit_fields(TYPICAL, changes, "\n") == (
         TYPICAL.replace("todo", "done")
         .replace("points: 8\n", "")
         .replace("assignee:", "assignee: ann")
@@ -44,4 +44,4 @@ def test_only_the_changed_values_are_touched():
 
 
 def test_a_name_that_yaml_takes_for_a_value_is_quoted():
-    assert edited("a: 1\n", {"on": date(2026, 1, 2)}, "\n") == "a: 1\n'on': 2026-01-02\n"
+    assert edit_fields("a: 1\n", {"on": date(2026, 1, 2)}, "\n") == "a: 1\n'on': 2026-01-02\n"

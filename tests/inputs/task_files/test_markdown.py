@@ -63,7 +63,7 @@ def split(marked):
 
 
 def front(data):
-    place = front_matter.find(data)
+    place = front_matter.find_front_matter(data)
     assert place is not None
     return place
 
@@ -524,8 +524,8 @@ class TestBodyLine:
     def test_stands_above_the_receipts(self):
         data = b"text\n\n## Receipts\n\n- x\n"
         assert with_body_line(data, "[[p]]") == b"text\n\n[[p]]\n\n## Receipts\n\n- x\n"
-        data = b"# T\ntext\n## Notes\nx\n"
-        assert with_body_line(data, "[[p]]", "## Notes") == b"# T\ntext\n\n[[p]]\n\n## Notes\nx\n"
+        data = b"# T\ntext\n## Receipts\nx\n"
+        assert with_body_line(data, "[[p]]") == b"# T\ntext\n\n[[p]]\n\n## Receipts\nx\n"
 
     def test_is_added_once(self):
         once = with_body_line(b"---\np: '[[p]]'\n---\ntext\n## Receipts\n\n- saw [[p]]\n", "[[p]]")

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hypervisor.core import atomic_replace
+from hypervisor.core.atomic_replace import Replacement
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files import atomic_replace
+from hypervisor.inputs.task_files.change import Lock, spare_path
 from hypervisor.inputs.task_files.files import TaskFiles
 from tests.support.taskfiles import add, names, replace
 
@@ -34,29 +36,27 @@ class TestTheOwner:
     @pytest.mark.parametrize("way", ["replace", "in place"])
     def test_who_writes_just_before_the_swap_is_merged(self, files, path, folder, way, monkeypatch):
         write = replace if way == "replace" else Path.write_bytes
-        real, saves = (
-            atomic_replace._exchange,
-            iter([b"v1", None, b"v2"]),
-        )  # None: as it is put back
+        real = Replacement._exchange
+        saves = iter([b"v1", None, b"v2"])  # None: as it is put back
 
-        def late(one, other, expected):
+        def late(self, expected=None):
             if (save := next(saves, None)) is not None:
                 write(path, save)
-            real(one, other, expected)
+            real(self, expected)
 
-        monkeypatch.setattr(atomic_replace, "_exchange", late)
+        monkeypatch.setattr(Replacement, "_exchange", late)
         assert files.change(str(path), add(b"+"))
         assert path.read_bytes() == b"v2+" and names(folder) == ["task.md"]
 
     def test_who_writes_again_on_top_keeps_both(self, files, path, folder, monkeypatch):
-        real, saves = atomic_replace._exchange, iter([b"v1", b"v2"])
+        real, saves = Replacement._exchange, iter([b"v1", b"v2"])
 
-        def late(one, other, expected):
+        def late(self, expected=None):
             if (save := next(saves, None)) is not None:
                 replace(path, save)
-            real(one, other, expected)
+            real(self, expected)
 
-        monkeypatch.setattr(atomic_replace, "_exchange", late)
+        monkeypatch.setattr(Replacement, "_exchange", late)
         assert files.change(str(path), add(b"+"))
         assert [(folder / name).read_bytes() for name in names(folder)] == [b"v2+", b"v1"]
         assert names(folder)[1].startswith("task.md.kept-")
@@ -103,15 +103,15 @@ class TestTheOwner:
     ):
         """Their open file is swapped out; it comes back, and what they go on writing is there."""
         monkeypatch.setattr(atomic_replace, "PATIENCE", 0.05)
-        real = atomic_replace._exchange
+        real = Replacement._exchange
         opened: list[int] = []
 
-        def late(one, other, expected):
+        def late(self, expected=None):
             if not opened:
                 opened.append(os.open(path, os.O_WRONLY | os.O_APPEND))
-            real(one, other, expected)
+            real(self, expected)
 
-        monkeypatch.setattr(atomic_replace, "_exchange", late)
+        monkeypatch.setattr(Replacement, "_exchange", late)
         with pytest.raises(InvalidInput, match="being written"):
             files.change(str(path), add(b"+"))
         os.write(opened[0], b" theirs")
@@ -121,16 +121,16 @@ class TestTheOwner:
 
     @pytest.mark.parametrize("target", ["none.md", "other.md"])
     def test_who_puts_a_link_there_keeps_it(self, files, path, folder, target, monkeypatch):
-        real = atomic_replace._exchange
+        real = Replacement._exchange
         (folder / "other.md").write_bytes(b"other")
 
-        def late(one, other, expected):
-            if not path.is_symlink() and one.endswith(".ready") and path.read_bytes() == b"old":
+        def late(self, expected=None):
+            if not path.is_symlink() and path.read_bytes() == b"old":
                 os.symlink(target, folder / "link")
                 os.rename(folder / "link", path)
-            real(one, other, expected)
+            real(self, expected)
 
-        monkeypatch.setattr(atomic_replace, "_exchange", late)
+        monkeypatch.setattr(Replacement, "_exchange", late)
         with pytest.raises(InvalidInput):
             files.change(str(path), add(b"+"))
         assert os.readlink(path) == target and names(folder) == ["other.md", "task.md"]
@@ -145,8 +145,11 @@ class TestTheOwner:
             files.change(str(path), edit)
         assert names(folder) == []
 
-    def test_without_exchange_it_is_compared_and_renamed(self, files, path, folder, monkeypatch):
+    @pytest.mark.parametrize("links", [True, False])
+    def test_without_exchange_it_is_renamed(self, files, path, folder, monkeypatch, links):
         monkeypatch.setattr(atomic_replace, "EXCHANGE", 1 << 30)  # no kernel knows it: EINVAL
+        if not links:
+            monkeypatch.setattr(os, "link", refuse)
         saves = iter([b"v1"])
 
         def edit(data):
@@ -157,12 +160,34 @@ class TestTheOwner:
         assert files.change(str(path), edit)
         assert path.read_bytes() == b"v1+" and names(folder) == ["task.md"]
 
+    def test_without_exchange_who_writes_just_before_is_merged(
+        self, files, path, folder, monkeypatch
+    ):
+        monkeypatch.setattr(atomic_replace, "EXCHANGE", 1 << 30)
+        real, saves = Replacement._exchange, iter([b"v1"])
+
+        def late(self, expected=None):
+            if (save := next(saves, None)) is not None:
+                replace(path, save)
+            real(self, expected)
+
+        monkeypatch.setattr(Replacement, "_exchange", late)
+        assert files.change(str(path), add(b"+"))
+        assert path.read_bytes() == b"v1+" and names(folder) == ["task.md"]
+
+
+def refuse(*args, **named):
+    raise PermissionError(1, "no links here")
+
 
 STEPPING = """
 import os, signal, sys
-from hypervisor.inputs.task_files import atomic_replace as swapping
+from hypervisor.core import atomic_replace
+from hypervisor.core.atomic_replace import Replacement
 from hypervisor.inputs.task_files.files import TaskFiles
-path, locks, stop, save = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+path, locks, stop, save, exchange = *sys.argv[1:3], int(sys.argv[3]), *sys.argv[4:]
+if exchange == "link":
+    atomic_replace.EXCHANGE = 1 << 30  # no kernel knows it: EINVAL
 calls, rename = 0, os.rename
 def step(name, real):
     def call(*args, **named):
@@ -178,7 +203,7 @@ def step(name, real):
     return call
 for module, names in (
     (os, "open write fsync fchmod rename unlink ftruncate pwrite close".split()),
-    (swapping, "_exchange _content_of".split()),
+    (Replacement, "_exchange _hash".split()),
 ):
     for name in names:
         setattr(module, name, step(name, getattr(module, name)))
@@ -188,8 +213,9 @@ print(calls)
 """
 
 
+@pytest.mark.parametrize("exchange", ["exchange", "link"])
 @pytest.mark.parametrize("save", ["quiet", "save"])
-def test_killed_at_every_step_nothing_is_lost_or_left(path, folder, tmp_path, save):
+def test_killed_at_every_step_nothing_is_lost_or_left(path, folder, tmp_path, save, exchange):
     """The owner saves just before the swap, or not; the next change finds things in order."""
     stop, ended = 0, False
     while not ended:
@@ -200,7 +226,7 @@ def test_killed_at_every_step_nothing_is_lost_or_left(path, folder, tmp_path, sa
         second = folder / "second.md"
         second.write_bytes(b"two")
         command = [sys.executable, "-c", STEPPING, str(path), str(tmp_path / "locks")]
-        run = subprocess.run([*command, str(stop), save], capture_output=True, timeout=60)
+        run = subprocess.run([*command, str(stop), save, exchange], capture_output=True, timeout=60)
         ended = run.returncode == 0
         assert ended or run.returncode == -signal.SIGKILL, run.stderr
         saved = (folder / "task.md.other").exists()
@@ -218,9 +244,7 @@ def test_killed_at_every_step_nothing_is_lost_or_left(path, folder, tmp_path, sa
 
 def test_a_spare_that_nobody_knows_of_is_kept(files, path, folder, tmp_path):
     """As after a power cut that took the note about it along."""
-    spare = atomic_replace.spare_of(
-        str(path), atomic_replace.Lock(0, str(tmp_path / "locks" / "here"))
-    )
+    spare = spare_path(str(path), Lock(0, str(tmp_path / "locks" / "here")))
     Path(spare).write_bytes(b"whose?")
     assert files.change(str(path), add(b"+"))
     kept, task = sorted(names(folder), key=lambda name: name == "task.md")
@@ -230,9 +254,7 @@ def test_a_spare_that_nobody_knows_of_is_kept(files, path, folder, tmp_path):
 
 @pytest.mark.parametrize("left", [b"", b"old"])
 def test_a_spare_with_nothing_of_its_own_goes(files, path, folder, tmp_path, left):
-    spare = atomic_replace.spare_of(
-        str(path), atomic_replace.Lock(0, str(tmp_path / "locks" / "here"))
-    )
+    spare = spare_path(str(path), Lock(0, str(tmp_path / "locks" / "here")))
     Path(spare).write_bytes(left)
     assert files.change(str(path), add(b"+"))
     assert (path.read_bytes(), names(folder)) == (b"old+", ["task.md"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hypervisor.core.mounts import parse_mounts
 from hypervisor.resources import cgroup
 from hypervisor.resources.cgroup import Group, _locate
 from hypervisor.runs.processes import tree
@@ -52,11 +53,11 @@ def removed(group):
     ],
 )
 def test_own_group_is_found_below_its_mount(own, mounts, place):
-    assert _locate(own, mounts) == place
+    assert _locate(own, parse_mounts("\n".join(mounts))) == place
 
 
 def test_a_mount_of_version_1_is_not_taken_for_version_2():
-    assert _locate("/", [V1.replace("rw,cpu", "rw,cgroup2")]) is None
+    assert _locate("/", parse_mounts(V1.replace("rw,cpu", "rw,cgroup2"))) is None
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".", "../x"])

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from hypervisor.resources.host import LocalHost
@@ -289,23 +288,10 @@ def test_without_pidfd_the_start_is_checked_all_the_same(forest, monkeypatch):
     test_a_pid_that_was_given_away_is_not_hit(forest)
 
 
-class TestWithoutProc:
-    """As on other systems, as far as that can be tried here."""
-
-    def test_a_snapshot_shows_the_same(self, monkeypatch):
-        here = look(os.getpid())
-        monkeypatch.setattr("hypervisor.resources.process_table.LINUX", False)
-        there = look(os.getpid())
-        assert there[:4] == here[:4]
-        assert there.cpu == pytest.approx(here.cpu, abs=0.2)
-        assert there.rss == pytest.approx(here.rss, rel=0.2)
-        assert there.name and there.lives
-
-    def test_a_tree_is_stopped(self, forest):
-        worker = forest.worker("w", ["plain", "session", "daemon", "stubborn", "stopped"])
-        worker.call(f"sys.path.append({str(Path(psutil.__file__).parents[1])!r})")
-        worker.call("setattr(processes, 'LINUX', False) or delattr(os, 'pidfd_open')")
-        worker.call("delattr(os, 'waitid')")
-        worker.grow(6)
-        worker.call("len(tree.stop_descendants(0.2))")
-        assert forest.living(worker.folder) == []
+def test_without_pidfd_and_waitid_a_tree_is_stopped(forest):
+    worker = forest.worker("w", ["plain", "session", "daemon", "stubborn", "stopped"])
+    worker.call("delattr(os, 'pidfd_open')")
+    worker.call("delattr(os, 'waitid')")
+    worker.grow(6)
+    worker.call("len(tree.stop_descendants(0.2))")
+    assert forest.living(worker.folder) == []

@@ -19,7 +19,7 @@ from hypervisor.batches.plans.action import DONE, Action, PlanChanged, Standing,
 from hypervisor.batches.sql import actions as actions_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.add import with_fresh_ids
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
@@ -117,7 +117,7 @@ def undo(
         rows = hv.store.read(actions_sql.every, work.batch.id)
         todo = [a for a in reversed(rows) if a.state in (actions.APPLIED, actions.UNDOING)]
         if any(a.state == actions.APPLIED for a in todo):
-            said = f"undo approved: {counted(len(todo), 'action')}"
+            said = f"undo approved: {pluralize(len(todo), 'action')}"
             hv.store.write(actions_sql.approve, work.batch.id, [], said, hv.actor, hv.at(now))
         folders = {each for a in rows for each in a.data.get("folders", ())}
         outcomes = [work.undo(each, folders) for each in todo]
@@ -141,7 +141,7 @@ def _approve(hv: Context, batch: Batch, approved: str, now: int | None) -> list[
     if not plan.to_do:
         return []
     kinds = ", ".join(f"{count} {kind}" for kind, count in plan.kinds.items())
-    said = f"plan approved: {counted(len(plan.to_do), 'action')} ({kinds}), plan {plan.hash}"
+    said = f"plan approved: {pluralize(len(plan.to_do), 'action')} ({kinds}), plan {plan.hash}"
     new = [(each.task, each.kind, each.data) for each in plan.to_do]
     return hv.store.write(actions_sql.approve, batch.id, new, said, hv.actor, hv.at(now), last)
 

@@ -29,15 +29,17 @@ from hypervisor.batches.plans.action import (
     standing,
     visible,
 )
-from hypervisor.batches.plans.renames import (
-    FRESH,
-    SECOND,
-    hash_at,
+from hypervisor.core.atomic_replace import (
+    CREATE,
+    OLD,
+    PART,
+    FileBusy,
+    Replacement,
+    blocks,
+    digest,
+    file_hash,
     opened,
-    pieces,
     rename_new,
-    swap,
-    write,
 )
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.core.private_folders import make_private_folders
@@ -45,7 +47,7 @@ from hypervisor.core.private_folders import make_private_folders
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LARGEST_READ = 16 << 20
 NOT_FOR_PLANS = frozenset((".git", ".hypervisor"))
-OURS = re.compile(r"\.hv-.*\.tmp(\.old)?")
+OURS = re.compile(rf"\.hv-.*\.tmp(?:{re.escape(PART)}|{re.escape(OLD)})?")
 
 
 class ActionFiles:
@@ -84,7 +86,7 @@ class ActionFiles:
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISREG(found.st_mode):
                     raise InvalidInput(f"{path!r} is no plain file.")
-                return hash_at(folder, name), stat.S_IMODE(found.st_mode)
+                return file_hash(folder, name), stat.S_IMODE(found.st_mode)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -92,7 +94,7 @@ class ActionFiles:
 
     def read(self, path: str) -> bytes:
         with self._parent(path) as (folder, name), opened(folder, name) as file:
-            data = b"".join(pieces(file, LARGEST_READ + 1))
+            data = b"".join(blocks(file, LARGEST_READ + 1))
         if len(data) > LARGEST_READ:
             raise InvalidInput(f"{path!r} is too large to be edited.")
         return data
@@ -146,14 +148,12 @@ class ActionFiles:
 
     def kept(self, content: str) -> bytes:
         """What was kept under that hash."""
-        from hashlib import sha256
-
         try:
             with open(os.path.join(self._kept, content), "rb") as file:
                 data = file.read()
         except OSError as error:
             raise Changed(f"the original {content} is not kept here: {error.strerror}") from None
-        if sha256(data).hexdigest() != content:
+        if digest(data) != content:
             raise Changed(f"the kept original {content} was changed")
         return data
 
@@ -165,6 +165,8 @@ class ActionFiles:
             {MOVE: self._move, REPLACE: self._replace, PLACE: self._place, REMOVE: self._remove}[
                 step.kind
             ](step, tag, content)
+        except FileBusy:
+            raise Changed(f"{visible(step.path)} is being written by another program") from None
         except FileExistsError:
             raise Changed(f"{visible(step.to or step.path)} is there already") from None
         except FileNotFoundError:
@@ -176,22 +178,20 @@ class ActionFiles:
         """Clean up behind somebody who died in the middle of a step."""
         if step.kind == MOVE:
             return self._finish_move(step)
-        name = _temporary(tag)
-        with suppress(FileNotFoundError), self._parent(step.path) as (folder, _):
-            self._keep(folder, name + SECOND)
-            os.unlink(name + SECOND, dir_fd=folder)
-        with suppress(FileNotFoundError), self._parent(step.path) as (folder, target):
-            aside = hash_at(folder, name)
-            if step.kind == REPLACE and aside not in (step.before, step.after):
-                if self._hash(step.path) == step.after:  # not what we meant to replace
-                    swap(folder, name, target)
-                else:
-                    self._keep(folder, name)
-            if step.kind == REMOVE and aside != step.before:
-                rename_new(folder, name, folder, target)
-                return
-            os.unlink(name, dir_fd=folder)
+        with suppress(FileNotFoundError), self._parent(step.path) as (folder, name):
+            replacement = _replacement(folder, name, step, tag)
+            if step.kind == REMOVE:
+                self._finish_removal(replacement)
+            else:
+                replacement.recover()
             os.fsync(folder)
+
+    def _finish_removal(self, removed: Replacement) -> None:
+        folder, name, spare, before, _ = removed
+        if file_hash(folder, spare) == before:
+            os.unlink(spare, dir_fd=folder)
+        else:
+            rename_new(folder, spare, folder, name)
 
     def make_folders(self, folders: Sequence[str]) -> None:
         for each in folders:
@@ -246,10 +246,7 @@ class ActionFiles:
 
     def _move(self, step: Step, tag: str, content: bytes) -> None:
         with self._parent(step.path) as (old, name), self._parent(step.to) as (new, target):
-            rename_new(old, name, new, target)
-            if hash_at(new, target) != step.before:
-                rename_new(new, target, old, name)
-                raise Changed(f"{visible(step.path)} has changed meanwhile")
+            _rename_checked(step, old, name, new, target)
             os.fsync(new)
             os.fsync(old)
 
@@ -265,40 +262,29 @@ class ActionFiles:
                 os.unlink(name, dir_fd=old)
 
     def _replace(self, step: Step, tag: str, content: bytes) -> None:
-        temporary = _temporary(tag)
         with self._parent(step.path) as (folder, name):
-            write(folder, temporary, content, step)
-            try:
-                swap(folder, temporary, name)
-            except OSError:
-                os.unlink(temporary, dir_fd=folder)
-                raise
-            if hash_at(folder, temporary) != step.before:
-                swap(folder, temporary, name)
-                os.unlink(temporary, dir_fd=folder)
+            replacement = _replacement(folder, name, step, tag)
+            _write(replacement, content, step)
+            if not replacement.swap():
                 raise Changed(f"{visible(step.path)} has changed meanwhile")
-            os.unlink(temporary, dir_fd=folder)
             os.fsync(folder)
 
     def _place(self, step: Step, tag: str, content: bytes) -> None:
-        temporary = _temporary(tag)
         with self._parent(step.path) as (folder, name):
-            write(folder, temporary, content, step)
+            replacement = _replacement(folder, name, step, tag)
+            _write(replacement, content, step)
             try:
-                rename_new(folder, temporary, folder, name)
+                rename_new(folder, replacement.spare + PART, folder, name)
             except OSError:
-                os.unlink(temporary, dir_fd=folder)
+                replacement.discard()
                 raise
             os.fsync(folder)
 
     def _remove(self, step: Step, tag: str, content: bytes) -> None:
-        temporary = _temporary(tag)
         with self._parent(step.path) as (folder, name):
-            rename_new(folder, name, folder, temporary)
-            if hash_at(folder, temporary) != step.before:
-                rename_new(folder, temporary, folder, name)
-                raise Changed(f"{visible(step.path)} has changed meanwhile")
-            os.unlink(temporary, dir_fd=folder)
+            spare = _replacement(folder, name, step, tag).spare
+            _rename_checked(step, folder, name, folder, spare)
+            os.unlink(spare, dir_fd=folder)
             os.fsync(folder)
 
     def _keep(self, folder: int, name: str) -> str:
@@ -312,9 +298,9 @@ class ActionFiles:
                 os.unlink(temporary, dir_fd=place)
             seen = sha256()
             with opened(folder, name) as file:
-                copy = os.open(temporary, FRESH, 0o600, dir_fd=place)
+                copy = os.open(temporary, CREATE, 0o600, dir_fd=place)
                 with os.fdopen(copy, "wb") as kept:
-                    for piece in pieces(file):
+                    for piece in blocks(file):
                         seen.update(piece)
                         kept.write(piece)
                     kept.flush()
@@ -362,5 +348,36 @@ class ActionFiles:
         return folder
 
 
-def _temporary(tag: str) -> str:
-    return f".hv-{tag}.tmp"
+def _replacement(folder: int, name: str, step: Step, tag: str) -> Replacement:
+    return Replacement(folder, name, f".hv-{tag}.tmp", step.before, step.after)
+
+
+def _write(replacement: Replacement, content: bytes, step: Step) -> None:
+    """Write the new file, with its attributes, to the disk beside its place."""
+    handle = replacement.create(content, 0o666 if step.mode is None else 0o600)
+    try:
+        if step.owner is not None:
+            with suppress(PermissionError):  # not ours to give away
+                os.fchown(handle, *step.owner)
+        if step.mode is not None:
+            os.fchmod(handle, step.mode)
+        if step.mtime is not None:
+            os.utime(handle, ns=(step.mtime, step.mtime))
+        os.fsync(handle)
+    except OSError:
+        replacement.discard()
+        raise
+    finally:
+        os.close(handle)
+
+
+def _rename_checked(step: Step, old: int, name: str, new: int, target: str) -> None:
+    """Rename a file, and back again if it is not the one that the step is about."""
+    rename_new(old, name, new, target)
+    try:
+        as_planned = file_hash(new, target) == step.before
+    except OSError:
+        as_planned = False
+    if not as_planned:
+        rename_new(new, target, old, name)
+        raise Changed(f"{visible(step.path)} has changed meanwhile")

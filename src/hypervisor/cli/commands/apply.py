@@ -12,7 +12,7 @@ from hypervisor.batches.plans.plan import Plan, plan
 from hypervisor.cli.commands.plan import picture
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv apply review
@@ -44,7 +44,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             break
         if not args.json:
             print("\n".join(picture(found, args.full)), flush=True)
-        if not args.yes and not asked(f"Carry out {counted(len(found.to_do), 'action')}?"):
+        if not args.yes and not asked(f"Carry out {pluralize(len(found.to_do), 'action')}?"):
             print("Nothing was changed.")
             return _code(done)
         try:
@@ -90,7 +90,7 @@ def _rehearse(found: Plan, args: argparse.Namespace) -> int:
         return EXIT_OK
     left = sum(found.states.get(state, 0) for state in UNFINISHED)
     if left:
-        print(f"{counted(left, 'action')} approved before would be carried out first.")
+        print(f"{pluralize(left, 'action')} approved before would be carried out first.")
     print("\n".join(picture(found, args.full)))
     print("\n(dry run: nothing was changed)")
     return EXIT_OK
@@ -113,11 +113,11 @@ def _report(done: Applied, found: Plan, args: argparse.Namespace) -> int:
         return _code(done)
     if not (done.resumed or done.applied or done.failed or done.dropped):
         before = found.states.get("applied", 0)
-        what = f"all {counted(before, 'action')} are applied" if before else "nothing is proposed"
+        what = f"all {pluralize(before, 'action')} are applied" if before else "nothing is proposed"
         refused = f", {len(found.refused)} refused" if found.refused else ""
         print(f"nothing to do: {what}{refused}")
         return EXIT_OK
-    parts = [f"{counted(done.applied, 'action')} applied"]
+    parts = [f"{pluralize(done.applied, 'action')} applied"]
     more = {
         "failed": len(done.failed),
         "dropped": len(done.dropped),

@@ -6,7 +6,7 @@ import argparse
 
 from hypervisor.cli.output import print_json
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
 from hypervisor.runs.outputs.retention import gc
@@ -23,8 +23,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
         return EXIT_OK
-    gone = f"{counted(found.outputs, 'output')} ({size_text(found.bytes)})"
-    kept = f"{counted(found.kept, 'output')} ({size_text(found.kept_bytes)}) kept"
+    gone = f"{pluralize(found.outputs, 'output')} ({size_text(found.bytes)})"
+    kept = f"{pluralize(found.kept, 'output')} ({size_text(found.kept_bytes)}) kept"
     if args.dry_run:
         print(f"{gone} would be deleted, {kept} (dry run: nothing was changed)")
     else:

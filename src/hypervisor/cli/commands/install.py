@@ -8,20 +8,19 @@ from collections.abc import Callable
 from hypervisor.cli.commands.apply import asked, refuse_unasked
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
-from hypervisor.integrations.clients import CLIENTS, PROJECT, USER
+from hypervisor.integrations.clients import CLIENTS, PROJECT, USER, Place, Scope
 from hypervisor.integrations.install import (
-    Place,
     Planned,
     carry_out,
+    current_place,
     difference,
-    here,
     plan_install,
 )
 
 EXAMPLE = """hv install claude
   hv install codex --project --dry-run
   hv install gemini --yes"""
-Plan = Callable[[str, str, Place], Planned]
+Plan = Callable[[str, Scope, Place], Planned]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def perform(args: argparse.Namespace, plan: Plan, removing: bool) -> int:
     """Show what would be changed, ask, change it."""
     refuse_unasked(args)
-    place = here()
+    place = current_place()
     planned = plan(args.client, args.scope, place)
     if not args.json:
         _show(planned)

@@ -8,7 +8,7 @@ import sys
 from hypervisor.cli.commands.selecting import rehearse
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.steer import Moved
 from hypervisor.runs.run import kill, stop_batch
@@ -48,7 +48,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json(moved)
     elif args.batch is not None:
-        print(f"{counted(len(moved), 'attempt')} stopped")
+        print(f"{pluralize(len(moved), 'attempt')} stopped")
     else:
         for each in moved:
             print(f"{each.task} {each.state}")
@@ -64,7 +64,7 @@ def _put_back(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"stopped": stopped})
     else:
-        print(f"{counted(stopped, 'attempt')} stopped, the tasks go back into the queue")
+        print(f"{pluralize(stopped, 'attempt')} stopped, the tasks go back into the queue")
     return EXIT_OK
 
 

@@ -7,7 +7,7 @@ import argparse
 from hypervisor.cli.output import duration, one_line, print_json
 from hypervisor.cli.render import money_text
 from hypervisor.core.errors import EXIT_OK, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.learning.estimator import Range
 from hypervisor.learning.learn import Gain, Learned, learn_parallelization, learnings
 from hypervisor.queue.context import Context
@@ -66,7 +66,7 @@ def _shown(each: Learned) -> list[str]:
     if each.samples or each.said:
         lines += [f"  {line}" for line in _plot(each.gains)]
         lines.append(f"  parallel benefit {_saved(each.parallel_benefit)}")
-    workers = counted(each.next.workers, "worker")
+    workers = pluralize(each.next.workers, "worker")
     lines.append(f"  next time: {workers}: {one_line(each.next.why)}")
     return lines
 
@@ -74,8 +74,8 @@ def _shown(each: Learned) -> list[str]:
 def _basis(each: Learned) -> str:
     if each.success is None:
         return "no samples yet"
-    changed = f", changed {counted(each.changes, 'time')}" if each.changes else ""
-    return f"{counted(each.samples, 'sample')}, {100 * each.success:.0f} % successful{changed}"
+    changed = f", changed {pluralize(each.changes, 'time')}" if each.changes else ""
+    return f"{pluralize(each.samples, 'sample')}, {100 * each.success:.0f} % successful{changed}"
 
 
 def _usual(each: Learned) -> str:

@@ -7,7 +7,7 @@ import sys
 
 from hypervisor.cli.output import clock, one_line, print_json, table
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.notifications.notice import MOST_TRIES, WORDS
 from hypervisor.notifications.notify import (
     RuleStatus,
@@ -94,7 +94,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.action in ("retry", "drop"):
         count = (retry_notices if args.action == "retry" else drop_notices)(hv, args.name)
         what = "to be tried again" if args.action == "retry" else "dropped"
-        return _say(args, {"notices": count}, f"{counted(count, 'dead letter')} {what}")
+        return _say(args, {"notices": count}, f"{pluralize(count, 'dead letter')} {what}")
     if args.action == "rm":
         remove_rule(hv, args.name)
         return _say(args, {"removed": args.name}, f"rule {args.name} removed")
@@ -133,7 +133,7 @@ def _send(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json(done)
     else:
-        parts = [f"{counted(done.sent, 'notice')} delivered"]
+        parts = [f"{pluralize(done.sent, 'notice')} delivered"]
         more = {"did not arrive": done.missed, "given up": done.given_up, "waiting": done.waiting}
         print(", ".join(parts + [f"{count} {word}" for word, count in more.items() if count]))
     return EXIT_UNSUCCESSFUL if done.missed or done.given_up else EXIT_OK

@@ -9,7 +9,7 @@ from hypervisor.batches.plans.action import SETTLED
 from hypervisor.batches.plans.plan import Plan, PlannedAction, plan
 from hypervisor.cli.output import one_line, painted, print_json, wants_colour
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv plan review
@@ -48,7 +48,7 @@ def picture(found: Plan, full: bool) -> Iterator[str]:
 
 def _counts(found: Plan) -> Iterator[str]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in found.kinds.items())
-    todo = counted(len(found.to_do), "action")
+    todo = pluralize(len(found.to_do), "action")
     yield f"{one_line(found.batch)}: {todo} to do" + (f" ({kinds})" if kinds else "")
     if found.to_do:
         categories = (f"{one_line(name)} {count}" for name, count in found.categories.items())
@@ -61,7 +61,7 @@ def _counts(found: Plan) -> Iterator[str]:
         yield f"  approved before: {before}"
     for state, count in found.held_back.items():
         why = "were rejected" if state == "rejected" else "are not decided yet"
-        yield f"  left out: {counted(count, 'task')} in chunks that {why}"
+        yield f"  left out: {pluralize(count, 'task')} in chunks that {why}"
 
 
 def _actions(actions: Sequence[PlannedAction], full: bool) -> Iterator[str]:

@@ -8,7 +8,7 @@ import sys
 
 from hypervisor.cli.output import clock, one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_RECEIPTS_BROKEN, EXIT_UNSUCCESSFUL, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.receipts import receipt, receipts, unwritten_files, verify, write_receipts
 
@@ -70,7 +70,7 @@ def _sync(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"files": changed, "unwritten": len(behind)})
     else:
-        print(f"{counted(changed, 'file')} written")
+        print(f"{pluralize(changed, 'file')} written")
     if behind:
         again = f"hv receipt sync {shlex.quote(args.of)}"
         told = f"{unwritten_text(behind)}. The results are kept in the store; run `{again}` again."
@@ -89,7 +89,7 @@ def _verify(hv: Context, args: argparse.Namespace) -> int:
             print(f"hv: {told}", file=sys.stderr)
         lines = sum(report.receipts for report in reports)
         verdict = f"{len(broken)} broken" if broken else "all hold"
-        held = f"{counted(lines, 'receipt')} in {counted(len(reports), 'chain')}"
+        held = f"{pluralize(lines, 'receipt')} in {pluralize(len(reports), 'chain')}"
         print(f"{held}: {verdict}")
         if len(reports) == 1 and not broken:
             print(f"head {reports[0].head}")

@@ -21,10 +21,10 @@ from hypervisor.cli.run.arguments import name_for, skill_of, spec_of
 from hypervisor.cli.run.sources import Source
 from hypervisor.core import validate
 from hypervisor.core.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.hive.checkout import branch_here
 from hypervisor.inputs import items as reading
-from hypervisor.inputs.duplicates import Repeats
+from hypervisor.inputs.duplicates import DuplicateFinder
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.template import Item, Template, parse
 from hypervisor.queue.add import check_task
@@ -130,7 +130,7 @@ def _incomplete(left_out: int, code: int) -> int:
     """A run that left items out is not a success, however well the others went."""
     were = "was" if left_out == 1 else "were"
     print(
-        f"hv: {counted(left_out, 'item')} {were} left out, see above. The others are kept; fix "
+        f"hv: {pluralize(left_out, 'item')} {were} left out, see above. The others are kept; fix "
         f"{'it' if left_out == 1 else 'them'} and run the same command again.",
         file=sys.stderr,
     )
@@ -197,11 +197,11 @@ def _check_programs(args: argparse.Namespace) -> None:
 
 def _check_items(args: argparse.Namespace) -> int:
     template: Template | None = args.template
-    repeats = Repeats()
+    duplicates = DuplicateFinder()
     count, risky = 0, None
     for item in _usable(args):
         count += 1
-        repeats.note(reading.likeness(item))
+        duplicates.add(reading.item_hash(item))
         if args.agent:
             args.survey.agents.add(agent_task(item, args.base))
         if args.numbering:
@@ -214,7 +214,7 @@ def _check_items(args: argparse.Namespace) -> int:
             risky = item.text
     if not count and args.problem is not None:
         raise args.problem  # the command fits none of them
-    args.all_usable, args.repeated = args.problem is None, repeats.found()
+    args.all_usable, args.repeated = args.problem is None, duplicates.duplicates()
     args.left_out = args.source.bad
     _tell_bad(args.source)
     if not count:
@@ -249,7 +249,7 @@ def _usable(args: argparse.Namespace) -> Iterator[Item]:
             pipeline.check_item(args.then_templates, item)
         except InvalidInput as error:
             args.problem = args.problem or error
-            args.source.leave_out(reading.place_of(item.text)[:200], str(error))
+            args.source.leave_out(reading.printable_path(item.text)[:200], str(error))
         else:
             yield item
 
@@ -271,7 +271,7 @@ def _tell_bad(source: Source) -> None:
     for place, why in source.first_bad:
         print(f"hv: {one_line(place)}: {one_line(why)} Left out.", file=sys.stderr)
     if (more := source.bad - len(source.first_bad)) > 0:
-        print(f"hv: {counted(more, 'more item')} left out.", file=sys.stderr)
+        print(f"hv: {pluralize(more, 'more item')} left out.", file=sys.stderr)
 
 
 def _intent(args: argparse.Namespace) -> Intent:

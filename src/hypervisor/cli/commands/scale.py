@@ -6,7 +6,7 @@ import argparse
 
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.runs.config import MOST_WORKERS
 from hypervisor.runs.run import scale
@@ -27,7 +27,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         print_json({"workers": workers, "batch": args.batch})
     else:
         where = "this host" if args.batch is None else one_line(f"batch {args.batch}")
-        most = "as planned" if workers is None else f"at most {counted(workers, 'worker')}"
+        most = "as planned" if workers is None else f"at most {pluralize(workers, 'worker')}"
         print(f"{where}: {most}")
     return EXIT_OK
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.look import MOST_LISTED, list_tasks
 from hypervisor.queue.steer import Moved
@@ -60,7 +60,7 @@ def rehearse(chosen: Sequence[str], as_json: bool) -> int:
     if as_json:
         print_json(chosen)
     else:
-        tasks = counted(len(chosen), "task")
+        tasks = pluralize(len(chosen), "task")
         print("\n".join([*chosen, f"{tasks} (dry run: nothing was changed)"]))
     return EXIT_OK
 

@@ -22,8 +22,8 @@ from hypervisor.cli.output import (
 )
 from hypervisor.cli.render import BOLD, DIM, WIDE, money_text, render
 from hypervisor.core.errors import EXIT_OK, InvalidInput
-from hypervisor.core.text import counted
-from hypervisor.inputs.task_files.yaml_text import written
+from hypervisor.core.text import pluralize
+from hypervisor.inputs.task_files.yaml_text import to_yaml
 from hypervisor.learning.learn import Learned
 from hypervisor.queue.context import Context
 from hypervisor.skills.create import MadeSkill, new_skill
@@ -60,7 +60,14 @@ def prepare(args: argparse.Namespace) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.word == "new":
-        made = new_skill(hv, args.name, args.batch, args.user, args.description, args.dry_run)
+        made = new_skill(
+            hv,
+            args.name,
+            args.batch,
+            user=args.user,
+            description=args.description,
+            dry_run=args.dry_run,
+        )
         print_json(made) if args.json else _tell(made)
     elif args.word == "show":
         details = skill(hv, args.name)
@@ -89,7 +96,7 @@ def _list(found: tuple[SkillView, ...]) -> None:
 
 
 def _about(each: SkillView) -> str:
-    hidden = f" (hides {counted(len(each.hides), 'other')} of this name)" if each.hides else ""
+    hidden = f" (hides {pluralize(len(each.hides), 'other')} of this name)" if each.hides else ""
     return each.description + hidden
 
 
@@ -97,7 +104,7 @@ def record_line(record: SkillRecord) -> str:
     """The record in a few words."""
     if not record.runs:
         return "never run"
-    parts = [counted(record.runs, "run"), counted(record.tasks, "task")]
+    parts = [pluralize(record.runs, "run"), pluralize(record.tasks, "task")]
     if record.success is not None:
         parts.append(f"{100 * record.success:.0f} % done")
     if record.cost_micros:
@@ -147,16 +154,16 @@ def _learned(each: Learned) -> str:
     saved = each.parallel_benefit
     return (
         f"parallel benefit {saved.mean:.2f} ({saved.low:.2f} to {saved.high:.2f}) "
-        f"of {counted(each.samples, 'sample')}; next time "
-        f"{counted(each.next.workers, 'worker')}: {each.next.why}"
+        f"of {pluralize(each.samples, 'sample')}; next time "
+        f"{pluralize(each.next.workers, 'worker')}: {each.next.why}"
     )
 
 
 def _fields(found: SkillDetails) -> list[tuple[str, str]]:
     return [
-        (name, ", ".join(f"{key} {written(each)}" for key, each in value.items()))
+        (name, ", ".join(f"{key} {to_yaml(each)}" for key, each in value.items()))
         if isinstance(value, dict)
-        else (name, written(value))
+        else (name, to_yaml(value))
         for name, value in found.fields.items()
         if name not in ("name", "description")
     ]

@@ -6,7 +6,7 @@ import argparse
 
 from hypervisor.cli.output import colour, cut, one_line, plain, print_json, table, width
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.core.text import counted as number_of
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.look import batches, stats
 from hypervisor.queue.task import Stats
@@ -31,7 +31,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
         print_json(counted)
         return EXIT_OK
-    tasks = number_of(counted.total, "task")
+    tasks = pluralize(counted.total, "task")
     print(f"{tasks}, {counted.remaining} remaining, {counted.claimed} claimed")
     for state, count in counted.states.items():
         if count:

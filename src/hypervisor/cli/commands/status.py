@@ -25,7 +25,7 @@ from hypervisor.cli.render import (
 from hypervisor.cli.stages import stage_lines, together
 from hypervisor.cli.views import view_for
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.look import batches, stats
 from hypervisor.runs.status import Status, status
@@ -87,7 +87,7 @@ def _print(hv: Context, batch: str | None) -> None:
     counts = count(found.stats.states, found.attempts)
     scene = Frame(found, counts, hv.now(), batches=names)
     what = "everything" if found.batch is None else one_line(f"batch {found.batch.name}")
-    print(f"{what}: {counted(found.stats.total, 'task')}")
+    print(f"{what}: {pluralize(found.stats.total, 'task')}")
     columns = columns_here()
     drawn = progress(scene, columns - 1) if sys.stdout.isatty() else [figures(scene)]
     for line in [*drawn, *hints(scene), *money_lines(found), host_line(found)]:

@@ -20,7 +20,7 @@ from hypervisor.cli.output import (
 from hypervisor.cli.render import WIDE, glyphs, render
 from hypervisor.cli.stages import stage_lines
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
 from hypervisor.runs.run import Summary, summary
@@ -58,7 +58,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         print()
         _print_tasks(shown)
     if len(shown) < len(tasks):
-        print(f"and {counted(len(tasks) - len(shown), 'more task')}: --all shows them")
+        print(f"and {pluralize(len(tasks) - len(shown), 'more task')}: --all shows them")
     return EXIT_OK
 
 
@@ -72,14 +72,14 @@ def _head(found: Summary) -> list[str]:
         f"runtime {duration(round(found.runtime_seconds * 1000))}",
         f"CPU {duration(round(found.cpu_seconds * 1000))}",
         f"peak memory {size_text(found.peak_bytes)}" if found.peak_bytes else "",
-        counted(found.attempts, "attempt"),
+        pluralize(found.attempts, "attempt"),
     ]
     spent = [
         f"{found.tokens:,} tokens" if found.tokens is not None else "",
         f"cost {cost_text(found)}" if found.cost is not None else "",
     ]
     return [
-        f"batch {one_line(found.batch)} ({found.id}): {counted(found.total, 'task')}",
+        f"batch {one_line(found.batch)} ({found.id}): {pluralize(found.total, 'task')}",
         "  " + (dot.join(states) or "nothing in it"),
         "  " + dot.join(cost for cost in costs if cost),
         *(["  " + dot.join(each for each in spent if each)] if any(spent) else []),

@@ -9,7 +9,7 @@ from hypervisor.batches.plans.apply import Outcome, Undone, undo
 from hypervisor.cli.commands.apply import asked, refuse_unasked, tell_problem
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv undo review --dry-run
@@ -44,12 +44,12 @@ def _show(would: Undone) -> None:
     _list(would.undone, "to be undone")
     _list(would.refused, "changed since, to be left alone")
     if would.dropped:
-        print(f"{counted(would.dropped, 'action')} approved, not to be carried out any more")
+        print(f"{pluralize(would.dropped, 'action')} approved, not to be carried out any more")
 
 
 def _list(outcomes: Sequence[Outcome], what: str) -> None:
     if outcomes:
-        print(f"{counted(len(outcomes), 'action')} {what}:")
+        print(f"{pluralize(len(outcomes), 'action')} {what}:")
     for each in outcomes[:FEW]:
         problem = f": {each.problem}" if each.problem else ""
         print(f"  #{each.number} {one_line(each.what + problem)}")
@@ -67,7 +67,7 @@ def _report(done: Undone, args: argparse.Namespace) -> int:
     elif not (done.undone or done.refused or done.dropped):
         print("nothing to undo")
     else:
-        parts = [f"{counted(len(done.undone), 'action')} undone"]
+        parts = [f"{pluralize(len(done.undone), 'action')} undone"]
         parts += [f"{len(done.refused)} left alone"] if done.refused else []
         parts += [f"{done.dropped} dropped"] if done.dropped else []
         print(", ".join(parts))

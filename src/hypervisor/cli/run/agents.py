@@ -18,7 +18,7 @@ from hypervisor.agents.routing import AUTO
 from hypervisor.cli import values
 from hypervisor.cli.output import block, one_line, print_json
 from hypervisor.core.errors import EXIT_OK, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
@@ -249,7 +249,7 @@ def show(
     print(block(found.prompt))
     for line in told:
         print(line)
-    print(f"{counted(args.count, 'item')} (dry run: nothing was started)")
+    print(f"{pluralize(args.count, 'item')} (dry run: nothing was started)")
     return EXIT_OK
 
 

@@ -12,7 +12,7 @@ from hypervisor.batches.preflight_findings import Preflight
 from hypervisor.cli.output import one_line, print_json, say
 from hypervisor.cli.run import agents, pipeline
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.inputs.template import Item, Template
 from hypervisor.runs.run import Submitted
 
@@ -48,7 +48,7 @@ def _opening(found: Submitted, args: argparse.Namespace) -> str:
         f"{found.still_open:,} still open" if found.still_open else "",
     ]
     said = "; ".join(part for part in parts if part)
-    return f"batch {found.batch.name}: {counted(args.count, 'item')}" + (
+    return f"batch {found.batch.name}: {pluralize(args.count, 'item')}" + (
         f" ({said})" if said else ""
     )
 
@@ -101,5 +101,5 @@ def preview(args: argparse.Namespace, items: Iterator[Item]) -> int:
     for line in pipeline.lines(args):
         print(line)
     more = f", {args.count - SHOWN:,} of them not shown" if args.count > SHOWN else ""
-    print(f"{counted(args.count, 'item')}{more} (dry run: nothing was started)")
+    print(f"{pluralize(args.count, 'item')}{more} (dry run: nothing was started)")
     return EXIT_OK

@@ -20,7 +20,7 @@ from hypervisor.cli.run import agents
 from hypervisor.core.errors import InvalidInput
 from hypervisor.skills.fields import FIELDS, FILES, NAME, PROGRAM
 from hypervisor.skills.folders import BUILT_IN, FoundSkill, find_skill, nearest
-from hypervisor.skills.skill import ANY, Ran, own_file
+from hypervisor.skills.skill import ANY, SkillRun, own_file
 
 MAGIC = frozenset("*?[")
 # Of each of these only one can be meant: whichever is given rules out what the skill says of
@@ -137,11 +137,11 @@ def _not_meant(args: argparse.Namespace, found: FoundSkill) -> tuple[str, ...]:
     return OF_AGENT if args.reduce_agent and args.reduce_agent != _agent(last) else ()
 
 
-def _agent(ran: Ran) -> str:
+def _agent(ran: SkillRun) -> str:
     return AUTO if ran.agent == ANY else ran.agent
 
 
-def _command(found: FoundSkill, ran: Ran) -> list[str]:
+def _command(found: FoundSkill, ran: SkillRun) -> list[str]:
     if not ran.command:
         return []
     first, *rest = ran.command
@@ -151,8 +151,8 @@ def _command(found: FoundSkill, ran: Ran) -> list[str]:
     return [found.path(own) if own else first, *rest]
 
 
-def _what(ran: Ran) -> str:
-    return {"function": "a function", "command": "a command", "agent": "an agent"}[ran.way]
+def _what(ran: SkillRun) -> str:
+    return {"function": "a function", "command": "a command", "agent": "an agent"}[ran.kind]
 
 
 # Its items

@@ -110,7 +110,7 @@ class Source:
         shown = "standard input" if name == "-" else name
         known = "" if name == "-" and form == "mbox" else shown  # nobody can read a pipe again
 
-        def read(bad: reading.Bad) -> Iterator[Item]:
+        def read(bad: reading.OnBadItem) -> Iterator[Item]:
             file.seek(begin)
             try:
                 yield from reading.read_items(file, form, null, bad, known)
@@ -162,7 +162,7 @@ class Source:
 
         null = self._null
 
-        def read(bad: reading.Bad) -> Iterator[Item]:
+        def read(bad: reading.OnBadItem) -> Iterator[Item]:
             def told(line: int, why: str) -> None:
                 bad(f"standard input, line {line}", why)
 
@@ -179,7 +179,7 @@ class Source:
         try:
             file = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
             self._stack.callback(file.close)
-            copy = reading.spooled(file)
+            copy = reading.seekable(file)
         except OSError as error:
             raise InvalidInput(f"{name} cannot be read: {error.strerror}.") from None
         return copy, self._form or ("lines" if name == "-" else guess_format(name))

@@ -13,13 +13,19 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files.front_matter import BREAK, Front, Node, front_of, loader
+from hypervisor.inputs.task_files.front_matter import (
+    BREAK,
+    FrontMatter,
+    Node,
+    loader,
+    parse_front_matter,
+)
 from hypervisor.inputs.task_files.yaml_text import (
     checked_key,
-    normal,
-    normal_or_date,
-    same,
-    written,
+    equal_values,
+    normalized,
+    normalized_or_date,
+    to_yaml,
 )
 
 COLON = re.compile(r"[ \t]*:")
@@ -32,19 +38,19 @@ class Splice(NamedTuple):
     text: str
 
 
-def edited(inner: str, changes: Mapping[str, Any], line_end: str) -> str:
+def edit_fields(inner: str, changes: Mapping[str, Any], line_end: str) -> str:
     """The text between the marks with these fields set; None removes a field."""
-    front = front_of(inner)
+    front = parse_front_matter(inner)
     wanted = front.fields()
     editor = Editor(front, line_end)
     for key, value in changes.items():
-        value = value if value is None else normal_or_date(value)
-        plain = normal(value)
+        value = value if value is None else normalized_or_date(value)
+        plain = normalized(value)
         if plain is None:
             if checked_key(key) in wanted:
                 del wanted[key]
                 editor.remove(key)
-        elif key not in wanted or not same(wanted[key], plain):
+        elif key not in wanted or not equal_values(wanted[key], plain):
             wanted[checked_key(key)] = plain
             editor.set(key, value)
     if not editor.splices:
@@ -57,10 +63,10 @@ def edited(inner: str, changes: Mapping[str, Any], line_end: str) -> str:
 def _check(after: str, wanted: dict[str, Any], changes: Mapping[str, Any]) -> None:
     names = ", ".join(list(changes)[:5])
     try:
-        found = front_of(after).fields()
+        found = parse_front_matter(after).fields()
     except InvalidInput:
         found = None
-    if not same(found, wanted):
+    if not equal_values(found, wanted):
         raise InvalidInput(
             f"{names[:200]}: cannot be changed without changing other fields: the front matter "
             "shares values between them (anchors, `<<`) or is laid out in an unusual way. The file "
@@ -71,7 +77,7 @@ def _check(after: str, wanted: dict[str, Any], changes: Mapping[str, Any]) -> No
 class Editor:
     """Collects splices of one front matter."""
 
-    def __init__(self, front: Front, line_end: str) -> None:
+    def __init__(self, front: FrontMatter, line_end: str) -> None:
         self.splices: list[Splice] = []
         self._front = front
         self._line_end = line_end
@@ -93,7 +99,7 @@ class Editor:
         if self._is_block(node, key_node):
             self._set_block(key_node, node, value, start, end)
             return
-        new = written(value, getattr(node, "style", None))
+        new = to_yaml(value, getattr(node, "style", None))
         before = self._front.text[start - 1]
         self._splice(start, end, new if before in " \t\r\n" else " " + new)
 
@@ -110,7 +116,7 @@ class Editor:
         self._splice(start, end, "")
 
     def _add(self, key: str, value: Any) -> None:
-        text, pair = self._front.text, f"{written(key)}: {written(value)}"
+        text, pair = self._front.text, f"{to_yaml(key)}: {to_yaml(value)}"
         root = self._front.root
         if root is None:
             self._splice(len(text), len(text), pair + self._line_end)
@@ -128,11 +134,11 @@ class Editor:
         column = node.start_mark.column
         if node.id == "sequence" and isinstance(value, list) and value:
             between = self._line_end + " " * column
-            self._splice(start, end, between.join("- " + written(each) for each in value))
+            self._splice(start, end, between.join("- " + to_yaml(each) for each in value))
             return
         colon = COLON.match(self._front.text, key.end_mark.index)
         at = colon.end() if colon else key.end_mark.index
-        self._splice(at, at, " " + written(value))
+        self._splice(at, at, " " + to_yaml(value))
         self._splice(*self._whole_lines(start, end), "")
 
     def _is_block(self, node: Node, key: Node) -> bool:

@@ -1,9 +1,9 @@
-"""Task files of people, changed without ever losing a byte of theirs.
+"""The user's task files, changed without ever losing a byte of theirs.
 
-Our own processes queue up at a lock. The owner does not: a file is changed by swapping a
-finished copy in and looking at what came out (swapping.py). If that is not what was read,
-the owner was quicker, and the edit is made again on what they wrote. What a killed process
-left behind is put in order by the next one that holds the lock, before anything else.
+Our own processes queue up at a lock. The owner does not: a file is changed by exchanging it with
+a finished copy and checking what came out. If that is not what was read, the owner was quicker,
+and the edit is made again on what they wrote. What a killed process left behind is put in order by
+the next one that takes the lock.
 """
 
 from __future__ import annotations
@@ -13,64 +13,44 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from hypervisor.core.atomic_replace import PATIENCE, FileBusy, digest
 from hypervisor.core.errors import HypervisorError
-from hypervisor.inputs.task_files.atomic_replace import (
-    PATIENCE,
-    Found,
+from hypervisor.inputs.task_files.change import (
+    Change,
     Lock,
-    Swap,
-    busy,
-    explained,
-    is_same_file,
-    mark,
+    Original,
+    explaining,
     read_file,
-    read_settled,
     recover,
     refuse_protected,
 )
 from hypervisor.queue.receipt import Receipt
 
-LOCK_DIGITS = 3  # so many locks are enough, and no more files than that pile up
-AT_ONCE = 16  # files that are in the middle of being changed
+LOCK_DIGITS = 3  # enough locks, and a bounded number of lock files
+GROUP = 16  # files that are changed together
 LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 
-
 Edit = Callable[[bytes], bytes]
+Outcomes = list[bool | Exception]
 
 
 class Job(NamedTuple):
-    """One file to be changed."""
+    """One file to be changed; what is wrong with it does not keep others from being changed."""
 
     number: int
-    real: str
+    path: str
     edit: Edit
 
-
-class Group(NamedTuple):
-    """Files that are being changed together: what is wrong with one does not keep the others
-    from it. Plain lists, as thousands of files go this way."""
-
-    locks: list[int]
-    begun: list[tuple[Job, Swap]]
-    written: list[tuple[Job, Swap]]
-    left: list[Job]
-
-    def close(self, outcomes: list[bool | Exception]) -> None:
+    @contextmanager
+    def report_errors(self, outcomes: Outcomes) -> Iterator[None]:
         try:
-            for job, swap in self.begun:
-                try:
-                    swap.close()
-                except (HypervisorError, OSError) as error:
-                    outcomes[job.number] = error
-        finally:
-            for lock in self.locks:
-                with suppress(OSError):
-                    os.close(lock)
+            yield
+        except (HypervisorError, OSError) as error:
+            outcomes[self.number] = error
 
 
 class TaskFiles:
@@ -89,129 +69,102 @@ class TaskFiles:
         """Replace the content by what `edit` makes of it, in one step; False if that is the same.
 
         `edit` is called again whenever the owner wrote meanwhile, on what they wrote."""
-        real = os.path.realpath(path)
-        with self._locked(real) as lock:
-            return self._changed(lock, real, edit)
+        path = os.path.realpath(path)
+        with self._locked(path) as lock:
+            return self._change(lock, path, edit)
 
-    def change_all(self, edits: Sequence[tuple[str, Edit]]) -> list[bool | Exception]:
+    def change_all(self, edits: Sequence[tuple[str, Edit]]) -> Outcomes:
         """Many files, each as `change` does it. They are written first and then synced, so that
         the disk is waited for about once. Returns for each what `change` returns or raises."""
-        outcomes: list[bool | Exception] = [False] * len(edits)
+        outcomes: Outcomes = [False] * len(edits)
         folders: dict[str, str] = {}
-        jobs = [Job(n, _real(path, folders), edit) for n, (path, edit) in enumerate(edits)]
-        for start in range(0, len(jobs), AT_ONCE):
-            self._change_some(jobs[start : start + AT_ONCE], outcomes)
+        jobs = [Job(n, _real_path(path, folders), edit) for n, (path, edit) in enumerate(edits)]
+        for start in range(0, len(jobs), GROUP):
+            for job in self._change_group(jobs[start : start + GROUP], outcomes):
+                with job.report_errors(outcomes):
+                    outcomes[job.number] = self.change(job.path, job.edit)
         return outcomes
 
     def append_receipts(self, path: str, receipts: Sequence[Receipt]) -> bool:
-        """Write down what is missing of a task's receipts; False if all are there.
+        """Add those of a task's receipts that the file lacks; False if it has all of them.
 
-        Their section being the last, that is one write at the end of the file."""
+        If their section is the last, that is one write at the end of the file."""
         from hypervisor.inputs.task_files.receipts_section import section_start, with_receipts
 
-        real = os.path.realpath(path)
-        with self._locked(real) as lock:
+        path = os.path.realpath(path)
+        with self._locked(path) as lock:
             for _ in _rounds():
-                found = read_settled(real)
-                new = with_receipts(found.data, receipts)
-                if new == found.data:
+                original = read_file(path, wait=True)
+                old, new = original.data, with_receipts(original.data, receipts)
+                if new == old:
                     return False
-                if section_start(found.data) is None or not new.startswith(found.data):
-                    return self._changed(lock, real, lambda data: with_receipts(data, receipts))
-                if self._appended(real, found, new[len(found.data) :]):
+                if section_start(old) is None or not new.startswith(old):
+                    return self._change(lock, path, lambda data: with_receipts(data, receipts))
+                if self._append(path, original, new[len(old) :]):
                     return True
-        raise busy(real)
+        raise FileBusy(path)
 
-    def _changed(self, lock: Lock, real: str, edit: Edit) -> bool:
+    def _change(self, lock: Lock, path: str, edit: Edit) -> bool:
         for tries in _rounds():
-            found = read_settled(real)
-            new = edit(found.data)
-            if new == found.data:
+            original = read_file(path, wait=True)
+            new = edit(original.data)
+            if new == original.data:
                 return tries > 0  # the owner, or we in an earlier round, wrote just that
-            if self._swapped(Swap(lock, real, found, new)):
-                return True
-        raise busy(real)
-
-    def _swapped(self, swap: Swap) -> bool:
-        try:
-            swap.write()
-            if self._sync:
-                swap.sync()
-            return swap.made()
-        finally:
-            swap.close()
-
-    def _change_some(self, jobs: Sequence[Job], outcomes: list[bool | Exception]) -> None:
-        """No lock is waited for while another one is held: who is in the way comes last."""
-        group = Group([], [], [], [])
-        try:
-            for job in jobs:
-                try:
-                    self._begin(job, group)
-                except (HypervisorError, OSError) as error:
-                    outcomes[job.number] = error
-            self._finish(group, outcomes)
-        finally:
-            group.close(outcomes)
-        for job in group.left:
+            change = Change(lock, path, original, new)
             try:
-                outcomes[job.number] = self.change(job.real, job.edit)
-            except (HypervisorError, OSError) as error:
-                outcomes[job.number] = error
-
-    def _begin(self, job: Job, group: Group) -> None:
-        lock = Lock(self._lock_file(job.real), self._folder)
-        group.locks.append(lock.file)
-        try:
-            fcntl.flock(lock.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another process holds it, or we ourselves for another file
-            group.left.append(job)
-            return
-        recover(lock)
-        found = read_settled(job.real)
-        new = job.edit(found.data)
-        if new != found.data:
-            swap = Swap(lock, job.real, found, new)
-            group.begun.append((job, swap))
-            swap.write()
-            group.written.append((job, swap))
-
-    def _finish(self, group: Group, outcomes: list[bool | Exception]) -> None:
-        synced = []
-        for job, swap in group.written:
-            try:
+                change.write()
                 if self._sync:
-                    swap.sync()
-                synced.append((job, swap))
-            except (HypervisorError, OSError) as error:
-                outcomes[job.number] = error
-        for job, swap in synced:
-            try:
-                made = outcomes[job.number] = swap.made()
-                if not made:  # the owner was quicker
-                    group.left.append(job)
-            except (HypervisorError, OSError) as error:
-                outcomes[job.number] = error
+                    change.sync()
+                if change.swap():
+                    return True
+            finally:
+                change.close()
+        raise FileBusy(path)
 
-    def _appended(self, real: str, found: Found, added: bytes) -> bool:
+    def _change_group(self, jobs: Sequence[Job], outcomes: Outcomes) -> list[Job]:
+        """Returns the jobs to be done alone: their lock was taken, or the owner was quicker. No
+        lock is waited for while another one is held."""
+        left: list[Job] = []
+        written: list[tuple[Job, Change]] = []
+        synced: list[tuple[Job, Change]] = []
+        with ExitStack() as stack:
+            for job in jobs:
+                with job.report_errors(outcomes):
+                    try:
+                        lock = stack.enter_context(self._locked(job.path, wait=False))
+                    except BlockingIOError:  # another process has it, or we for another file
+                        left.append(job)
+                        continue
+                    if change := _written(lock, job, stack, outcomes):
+                        written.append((job, change))
+            for job, change in written:
+                with job.report_errors(outcomes):
+                    if self._sync:
+                        change.sync()
+                    synced.append((job, change))
+            for job, change in synced:
+                with job.report_errors(outcomes):
+                    changed = outcomes[job.number] = change.swap()
+                    if not changed:
+                        left.append(job)
+        return left
+
+    def _append(self, path: str, original: Original, added: bytes) -> bool:
         """False if it is no longer the file that was read."""
-        refuse_protected(real, found.status)
-        try:
-            file = os.open(real, APPEND)
-        except OSError as error:
-            raise explained(real, error) from None
+        refuse_protected(path, original.status)
+        with explaining(path):
+            file = os.open(path, APPEND)
         try:
             before = os.fstat(file)
-            if not is_same_file(before, found.status) or before.st_size != len(found.data):
+            size = len(original.data)
+            if not os.path.samestat(before, original.status) or before.st_size != size:
                 return False
-            self._write_end(file, before.st_size, added)
-            alone = os.fstat(file).st_size == before.st_size + len(added)
+            self._write_end(file, size, added)
+            alone = os.fstat(file).st_size == size + len(added)
         finally:
             os.close(file)
-        try:
-            return alone and is_same_file(os.stat(real), found.status)
-        except OSError as error:
-            raise explained(real, error) from None
+        with explaining(path):
+            return alone and os.path.samestat(os.stat(path), original.status)
 
     def _write_end(self, file: int, size: int, added: bytes) -> None:
         written = os.write(file, added)
@@ -223,18 +176,19 @@ class TaskFiles:
             os.fsync(file)
 
     @contextmanager
-    def _locked(self, real: str) -> Iterator[Lock]:
-        file = self._lock_file(real)
+    def _locked(self, path: str, wait: bool = True) -> Iterator[Lock]:
+        """The lock of a path; without `wait`, BlockingIOError if it is taken."""
+        file = self._lock_file(path)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             lock = Lock(file, self._folder)
             recover(lock)
             yield lock
         finally:
             os.close(file)
 
-    def _lock_file(self, real: str) -> int:
-        name = mark(os.fsencode(real))[:LOCK_DIGITS]
+    def _lock_file(self, path: str) -> int:
+        name = digest(os.fsencode(path))[:LOCK_DIGITS]
         place = os.path.join(self._folder, f"{name}.lock")
         try:
             return os.open(place, LOCK, 0o600)
@@ -243,12 +197,27 @@ class TaskFiles:
             return os.open(place, LOCK, 0o600)
 
 
-def _real(path: str, folders: dict[str, str]) -> str:
-    """As os.path.realpath says it; what is known of a folder is not looked up again."""
-    if os.path.islink(path):
-        return os.path.realpath(path)
+def _written(lock: Lock, job: Job, stack: ExitStack, outcomes: Outcomes) -> Change | None:
+    """The change, written but not synced, which the stack will close; None if there is none."""
+    original = read_file(job.path, wait=True)
+    new = job.edit(original.data)
+    if new == original.data:
+        return None
+    change = Change(lock, job.path, original, new)
+
+    def close() -> None:
+        with job.report_errors(outcomes):
+            change.close()
+
+    stack.callback(close)
+    change.write()
+    return change
+
+
+def _real_path(path: str, folders: dict[str, str]) -> str:
+    """Like os.path.realpath, but each folder is looked up only once."""
     folder, name = os.path.split(path)
-    if name in ("", ".", ".."):
+    if os.path.islink(path) or name in ("", ".", ".."):
         return os.path.realpath(path)
     if folder not in folders:
         folders[folder] = os.path.realpath(folder)

@@ -11,22 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.items import Bad, TaskItem, checked, place_of
+from hypervisor.inputs.items import OnBadItem, TaskItem, checked, printable_path, reporting
 from hypervisor.inputs.sources import open_file
 from hypervisor.inputs.template import as_text
 
-SINGLE = (
-    "id",
-    "title",
-    "type",
-    "status",
-    "priority",
-    "project",
-    "parent",
-    "assignee",
-    "complexity",
-)
-LISTS = ("depends_on", "tags", "files")
 COLUMNS = (
     "id",
     "title",
@@ -42,65 +30,69 @@ COLUMNS = (
     "date",
     "files",
 )
+LISTS = ("depends_on", "tags", "files")
 DATES = ("date", "created")
 ENDING = ".md"
 MOST_PARTS = 10_000  # of one value: what anchors repeat can be endless
 LONGEST_VALUE = 10_000
 
 
-def task_items(paths: Iterable[str], bad: Bad) -> Iterator[TaskItem]:
+def task_items(paths: Iterable[str], bad: OnBadItem) -> Iterator[TaskItem]:
     """The task files of these paths, those that can be read."""
     for item in checked(_read_all(paths, bad), bad):
         assert isinstance(item, TaskItem)
         yield item
 
 
-def task_paths(folder: str, bad: Bad) -> Iterator[str]:
+def task_paths(folder: str, bad: OnBadItem) -> Iterator[str]:
     """The paths of all task files below a folder, sorted."""
     root = "" if folder.rstrip("/") == "." else folder
     try:
         waiting = _entries(root)
     except OSError as error:
-        raise InvalidInput(f"{place_of(folder)} cannot be read: {error.strerror}.") from None
+        raise InvalidInput(f"{printable_path(folder)} cannot be read: {error.strerror}.") from None
     while waiting:  # no recursion: folders may be nested deeper than calls can be
         path = waiting.pop()
         if not path.endswith("/"):
             if os.path.islink(path) and not _leads_inside(path, folder):
-                bad(place_of(path), "it is a link that leads out of the folder.")
+                bad(printable_path(path), "it is a link that leads out of the folder.")
             else:
                 yield path
             continue
         try:
             waiting += _entries(path)
         except OSError as error:
-            bad(place_of(path), f"the folder cannot be read: {error.strerror}.")
+            bad(printable_path(path), f"the folder cannot be read: {error.strerror}.")
 
 
 def read_task(path: str) -> TaskItem:
     """The task file at a path; its columns are what its front matter says."""
-    from hypervisor.inputs.task_files.front_matter import LONGEST_FRONT, OPENING, find
+    from hypervisor.inputs.task_files.front_matter import LONGEST_FRONT, OPENING, find_front_matter
     from hypervisor.inputs.task_files.markdown import parse
 
     with open_file(path) as file:
         data = file.read(LONGEST_FRONT + 4096)
         if file.read(1):  # the rest is body
-            place = find(data) if OPENING.match(data) else None
+            place = find_front_matter(data) if OPENING.match(data) else None
             data = data[: place.body] if place else b""
     return TaskItem(path, 1, columns_of(path, parse(data).fields))
 
 
 def columns_of(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """What the front matter of a task says, as text and lists of text; the rest is left out."""
-    found: dict[str, Any] = {}
-    for name in SINGLE:
-        found[name] = " ".join(", ".join(_texts(fields.get(name))).split())[:LONGEST_VALUE]
-    for name in LISTS:
-        value = fields.get(name)
+    columns = {name: _column(name, fields) for name in COLUMNS}
+    return {"path": path, **{name: value for name, value in columns.items() if value}}
+
+
+def _column(name: str, fields: Mapping[str, Any]) -> str | list[str]:
+    value = fields.get(name)
+    if name in LISTS:
         parts = value.split(",") if isinstance(value, str) and name != "files" else [value]
-        found[name] = [text for text in _texts(parts) if text]
-    dates = (", ".join(_texts(fields.get(name))) for name in DATES)
-    found["date"] = next((date[:LONGEST_VALUE] for date in dates if date), "")
-    return {"path": path, **{name: found[name] for name in COLUMNS if found[name]}}
+        return [text for text in _texts(parts) if text]
+    if name == "date":
+        dates = (", ".join(_texts(fields.get(each))) for each in DATES)
+        return next((date[:LONGEST_VALUE] for date in dates if date), "")
+    return " ".join(", ".join(_texts(value)).split())[:LONGEST_VALUE]
 
 
 def below(epic: str, tasks: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -126,14 +118,10 @@ def parent_of(columns: Mapping[str, Any]) -> str:
     return name
 
 
-def _read_all(paths: Iterable[str], bad: Bad) -> Iterator[TaskItem]:
+def _read_all(paths: Iterable[str], bad: OnBadItem) -> Iterator[TaskItem]:
     for path in paths:
-        try:
+        with reporting(path, bad):
             yield read_task(path)
-        except OSError as error:
-            bad(place_of(path), f"it cannot be read: {error.strerror}.")
-        except (InvalidInput, ValueError) as error:
-            bad(place_of(path), str(error))
 
 
 def _entries(folder: str) -> list[str]:

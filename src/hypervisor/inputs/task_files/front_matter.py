@@ -28,10 +28,10 @@ CLOSING = re.compile(rb"[\r\n](?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)")
 TAG = "tag:yaml.org,2002:"
 DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)\Z")
 WITH_BASE = re.compile(r"[-+]?0[bx][0-9a-fA-F_]+\Z")
-CUT = "The file was left as it is; correct it and try again."
+LEFT_AS_IS = "The file was left as it is; correct it and try again."
 
 
-class Place(NamedTuple):
+class Bounds(NamedTuple):
     """Offsets in bytes: of the text between the two marks, and of the body behind them."""
 
     start: int
@@ -39,29 +39,31 @@ class Place(NamedTuple):
     body: int
 
 
-def find(data: bytes) -> Place | None:
+def find_front_matter(data: bytes) -> Bounds | None:
     """Where the front matter is; None if there is none."""
     opening = OPENING.match(data)
     if opening is None:
         return None
     closing = CLOSING.search(data, opening.end() - 1)
     if closing is None:
-        raise InvalidInput(f"line 1: front matter is opened here and never closed. {CUT}")
+        raise InvalidInput(f"line 1: front matter is opened here and never closed. {LEFT_AS_IS}")
     end = closing.start() + 1
     if end - opening.end() > LONGEST_FRONT:
-        raise InvalidInput(f"the front matter is larger than {LONGEST_FRONT // 1024} KB. {CUT}")
-    return Place(opening.end(), end, closing.end())
+        raise InvalidInput(
+            f"the front matter is larger than {LONGEST_FRONT // 1024} KB. {LEFT_AS_IS}"
+        )
+    return Bounds(opening.end(), end, closing.end())
 
 
-def decoded(data: bytes) -> str:
+def decode_utf8(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = 1 + len(BREAK.findall(data[: error.start].decode("latin-1")))
-        raise InvalidInput(f"line {line}: this is no UTF-8 text. {CUT}") from None
+        raise InvalidInput(f"line {line}: this is no UTF-8 text. {LEFT_AS_IS}") from None
 
 
-class Front:
+class FrontMatter:
     """The front matter of one file, as text and as nodes that know their place in it.
 
     The text begins with the line break of the opening mark, so that offsets cannot be
@@ -85,7 +87,7 @@ class Front:
         return 1 + len(BREAK.findall(self.text, 0, max(index, 0)))
 
     def refused(self, index: int, why: str) -> InvalidInput:
-        return InvalidInput(f"line {self.line(index)}: {why}. {CUT}")
+        return InvalidInput(f"line {self.line(index)}: {why}. {LEFT_AS_IS}")
 
     def pairs_of(self, node: Node) -> tuple[dict[str, tuple[Node, Node]], list[Node]]:
         """Keys with their values, and what is merged in; a key that comes twice is refused."""
@@ -141,15 +143,15 @@ class Front:
 
 
 @lru_cache(maxsize=4)
-def front_of(inner: str) -> Front:
+def parse_front_matter(inner: str) -> FrontMatter:
     """What was read a moment ago need not be read again to be changed."""
-    return Front(inner)
+    return FrontMatter(inner)
 
 
 class Values:
     """Makes plain values of nodes; whatever aliases repeat counts every time."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: FrontMatter) -> None:
         self._front = front
         self._left = 2 * LONGEST_FRONT  # what a text without aliases can never use up
         self._open: list[Node] = []
@@ -159,7 +161,7 @@ class Values:
         if self._left < 0:
             raise self._refused(node, "aliases repeat too much")
         if node.id == "scalar":
-            return plain(node)
+            return scalar_value(node)
         if any(each is node for each in self._open):
             raise self._refused(node, "an alias contains itself")
         if len(self._open) >= MOST_LEVELS:
@@ -188,7 +190,7 @@ class Values:
         return self._front.refused(node.start_mark.index, why)
 
 
-def plain(node: Node) -> Any:
+def scalar_value(node: Node) -> Any:
     """A scalar's value. What Python or JSON could not hold, or YAML 1.1 would turn into a
     number that nobody meant (`12:30`, `007`), stays the text it is."""
     text, kind = str(node.value), node.tag.removeprefix(TAG)

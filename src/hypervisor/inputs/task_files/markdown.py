@@ -1,8 +1,8 @@
 """Markdown task files: fields in front matter, a body, receipts at its end.
 
-Bytes in, bytes out, nothing read or written here. Whatever an edit is not about stays byte
-for byte: comments, order, quotes, anchors, line ends, a byte order mark. An edit that
-changes nothing returns the same bytes. What cannot be read is refused, never mended.
+Bytes in, bytes out; no I/O. Everything that an edit is not about stays byte for byte: comments,
+order, quotes, anchors, line ends, a byte order mark. An edit that changes nothing returns the same
+bytes. What cannot be parsed is refused, never repaired.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files.front_matter import BOM, decoded, find, front_of
+from hypervisor.inputs.task_files.front_matter import (
+    BOM,
+    decode_utf8,
+    find_front_matter,
+    parse_front_matter,
+)
 from hypervisor.inputs.task_files.receipts_section import (
-    HEADING,
-    LINE_END,
+    line_end,
     receipt_line,
     receipt_problems,
     section_start,
@@ -42,89 +46,57 @@ class Document(NamedTuple):
 
 def parse(data: bytes) -> Document:
     """What a task file says; refused, with the line, if its front matter cannot be read."""
-    place = find(data)
-    decoded(data)
+    place = find_front_matter(data)
+    decode_utf8(data)
     if place is None:
-        return Document({}, decoded(data.removeprefix(BOM)), False)
-    inner = decoded(data[place.start : place.end])
-    return Document(front_of(inner).fields(), decoded(data[place.body :]), True)
+        return Document({}, decode_utf8(data.removeprefix(BOM)), False)
+    inner = decode_utf8(data[place.start : place.end])
+    return Document(parse_front_matter(inner).fields(), decode_utf8(data[place.body :]), True)
 
 
 def with_fields(data: bytes, changes: Mapping[str, Any]) -> bytes:
     """The file with these fields set; None removes one. A file without front matter gets one."""
-    from hypervisor.inputs.task_files.edit import edited
+    from hypervisor.inputs.task_files.edit import edit_fields
 
-    place = find(data)
-    decoded(data)
+    place = find_front_matter(data)
+    decode_utf8(data)
     if place is None:
         return _with_new_front(data, changes)
-    inner = decoded(data[place.start : place.end])
-    line_end = _last_line_end(data[: place.end]).decode()
-    changed = edited(inner, changes, line_end)
+    inner = decode_utf8(data[place.start : place.end])
+    changed = edit_fields(inner, changes, line_end(data, place.end).decode())
     if changed == inner:
         return data
     return data[: place.start] + changed.encode() + data[place.end :]
 
 
-def with_body_line(data: bytes, line: str, before_heading: str = HEADING.decode()) -> bytes:
-    """The file with `line` as a paragraph of its own at the end of the body, or before a
-    heading such as that of the receipts; unless the body above it contains the text already."""
+def with_body_line(data: bytes, line: str) -> bytes:
+    """The file with `line` as a paragraph of its own at the end of the body, but above the
+    receipts; unless the body contains the text already."""
     if not line.strip() or len(line.splitlines()) != 1:
         raise InvalidInput("exactly one line of text can be added to the body.")
-    start = _body_start(data)
-    stop = _heading(data, start, before_heading)
-    stop = len(data) if stop is None else stop
+    place = find_front_matter(data)
+    start = place.body if place else len(BOM) if data.startswith(BOM) else 0
+    receipts = section_start(data)
+    stop = len(data) if receipts is None else receipts
     text = line.strip().encode()
     if text in data[start:stop]:
         return data
-    end = _first_line_end(data)
+    end = line_end(data)
     before, after = data[:stop], data[stop:]
     if before.removeprefix(BOM) and before[-1:] not in b"\r\n":
         before += end
-    gap = end if _needs_gap(before[start:]) else b""
+    above = before[start:].splitlines()
+    gap = end if above and above[-1].strip() else b""
     return before + gap + text + end + (end if after else b"") + after
 
 
-def _body_start(data: bytes) -> int:
-    place = find(data)
-    if place is not None:
-        return place.body
-    return len(BOM) if data.startswith(BOM) else 0
-
-
 def _with_new_front(data: bytes, changes: Mapping[str, Any]) -> bytes:
-    from hypervisor.inputs.task_files.edit import edited
+    from hypervisor.inputs.task_files.edit import edit_fields
 
-    line_end = _first_line_end(data)
-    inner = edited("", changes, line_end.decode())
+    end = line_end(data)
+    inner = edit_fields("", changes, end.decode())
     if not inner:
         return data
     mark = BOM if data.startswith(BOM) else b""
-    fence = b"---" + line_end
+    fence = b"---" + end
     return mark + fence + inner.encode() + fence + data[len(mark) :]
-
-
-def _heading(data: bytes, start: int, heading: str) -> int | None:
-    if heading.encode() == HEADING:
-        return section_start(data)
-    position = start
-    for each in data[start:].splitlines(keepends=True):
-        if each.rstrip() == heading.encode():
-            return position
-        position += len(each)
-    return None
-
-
-def _needs_gap(above: bytes) -> bool:
-    """Whether the text above would run into the new line."""
-    lines = above.splitlines()
-    return bool(lines) and bool(lines[-1].strip())
-
-
-def _first_line_end(data: bytes) -> bytes:
-    found = LINE_END.search(data)
-    return found.group() if found else b"\n"
-
-
-def _last_line_end(data: bytes) -> bytes:
-    return b"\r\n" if data.endswith(b"\r\n") else data[-1:]

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hypervisor.inputs.task_files.front_matter import find
+from hypervisor.inputs.task_files.front_matter import find_front_matter
 from hypervisor.queue.receipt import Receipt
 
 HEADING = b"## Receipts"
@@ -77,10 +77,10 @@ def receipt_problems(
     order = {each.hash[:HASH_SHOWN]: place for place, each in enumerate(receipts)}
     known = {each.hash[:HASH_SHOWN]: each for each in (*receipts, *others)}
     problems, seen, last = [], set[str](), -1
-    above, counted = 1, 0
+    line_number, counted_to = 1, 0
     for line in lines:
-        above += len(LINE_END.findall(data, counted, line.start))
-        counted, where = line.start, f"line {above}"
+        line_number += len(LINE_END.findall(data, counted_to, line.start))
+        counted_to, where = line.start, f"line {line_number}"
         name = f"#{line.number} {line.mark}"
         if line.mark not in known:
             problems.append(f"{where}: {name} is not in the store: edited, or not from here")
@@ -98,7 +98,7 @@ def receipt_problems(
 
 def section_start(data: bytes) -> int | None:
     """Where the first heading of receipts begins that is not an example in a code block."""
-    place = find(data)
+    place = find_front_matter(data)
     if HEADING not in data:
         return None
     body = 0 if place is None else place.body
@@ -142,7 +142,7 @@ def _without_torn_line(data: bytes, receipts: Sequence[Receipt]) -> bytes:
     """A power cut may leave the beginning of a line at the end of the file, or zeros: the store
     has all of it, so they go."""
     whole = data.rstrip(b"\0")
-    if whole.endswith(b"\r") and _line_end(data) == b"\r\n":
+    if whole.endswith(b"\r") and line_end(data) == b"\r\n":
         whole = whole[:-1]
     begun = whole[max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1 :]
     if (not begun and whole == data) or section_start(data) is None:
@@ -153,7 +153,7 @@ def _without_torn_line(data: bytes, receipts: Sequence[Receipt]) -> bytes:
 
 
 def _with_section(data: bytes, receipts: Sequence[Receipt]) -> bytes:
-    end = _line_end(data)
+    end = line_end(data)
     if data and data[-1:] not in b"\r\n":
         data += end
     gap = b"" if not data or data.endswith(end * 2) else end
@@ -199,7 +199,7 @@ def _next_line(data: bytes, start: int) -> int:
 
 
 def _inserted(data: bytes, place: int, receipts: Sequence[Receipt]) -> bytes:
-    end = _line_end(data, place)
+    end = line_end(data, place)
     before, after = data[:place], data[place:]
     glue = b"" if before[-1:] in (b"\n", b"\r") else end
     if before.rstrip(b" \t").endswith(HEADING):
@@ -212,9 +212,9 @@ def _texts(receipts: Sequence[Receipt], end: bytes) -> list[bytes]:
     return [receipt_line(each).encode() + end for each in receipts]
 
 
-def _line_end(data: bytes, place: int | None = None) -> bytes:
+def line_end(data: bytes, place: int = 0) -> bytes:
     """The line end in use just before `place`; else the file's first."""
-    if place is not None and place:
+    if place:
         tail = data[max(place - 2, 0) : place]
         if tail[-1:] in (b"\n", b"\r"):
             return b"\r\n" if tail == b"\r\n" else tail[-1:]

@@ -19,7 +19,7 @@ NUMBER_LIKE = re.compile(r"[-+.]?[0-9][0-9a-fA-FoxXeE_.:+-]*\Z")
 ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-def normal(value: Any, levels: int = 0) -> Any:
+def normalized(value: Any, levels: int = 0) -> Any:
     """The plain value that will be read back; refuses what YAML and JSON do not both have."""
     if levels > MOST_LEVELS:
         raise InvalidInput(f"a value is nested too deeply: at most {MOST_LEVELS} levels.")
@@ -34,15 +34,15 @@ def normal(value: Any, levels: int = 0) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, (list, tuple)):
-        return [normal(each, levels + 1) for each in value]
+        return [normalized(each, levels + 1) for each in value]
     if isinstance(value, dict):
-        return {checked_key(key): normal(each, levels + 1) for key, each in value.items()}
+        return {checked_key(key): normalized(each, levels + 1) for key, each in value.items()}
     raise InvalidInput(f"{type(value).__name__} values cannot be written to front matter.")
 
 
-def normal_or_date(value: Any) -> Any:
+def normalized_or_date(value: Any) -> Any:
     """A date given as such is written without quotes; all else by its plain value."""
-    return value if isinstance(value, date) else normal(value)
+    return value if isinstance(value, date) else normalized(value)
 
 
 def checked_key(key: Any) -> str:
@@ -53,7 +53,7 @@ def checked_key(key: Any) -> str:
     return key
 
 
-def same(one: Any, other: Any) -> bool:
+def equal_values(one: Any, other: Any) -> bool:
     """Equal values of the same kinds: 1, 1.0 and true are three."""
     kind = type(one)
     if kind is not type(other):
@@ -64,15 +64,15 @@ def same(one: Any, other: Any) -> bool:
         if one.keys() != other.keys():
             return False
         for key, value in one.items():  # noqa: SIM110
-            if not same(value, other[key]):
+            if not equal_values(value, other[key]):
                 return False
         return True
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(equal_values, one, other))
     return bool(one == other)
 
 
-def written(value: Any, quote: str | None = None) -> str:
+def to_yaml(value: Any, quote: str | None = None) -> str:
     """YAML of a value on one line; `quote` is the style that texts had before."""
     if value is None:
         return "null"
@@ -88,8 +88,8 @@ def written(value: Any, quote: str | None = None) -> str:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{written(k)}: {written(v)}" for k, v in value.items()) + "}"
-    return "[" + ", ".join(written(each) for each in value) + "]"
+        return "{" + ", ".join(f"{to_yaml(k)}: {to_yaml(v)}" for k, v in value.items()) + "}"
+    return "[" + ", ".join(to_yaml(each) for each in value) + "]"
 
 
 def _written_text(text: str, quote: str | None) -> str:
@@ -101,7 +101,7 @@ _kept_text = lru_cache(maxsize=1024)(_written_text)  # states and names come aga
 
 def is_plain(text: str) -> bool:
     """Whether every reader of YAML takes this text, without quotes, for itself."""
-    if not text.isprintable() or not PLAIN.match(text) or (":" in text and _ends_a_key(text)):
+    if not text.isprintable() or not PLAIN.match(text) or ": " in text or text.endswith(":"):
         return False
     if text.lower() in WORDS or NUMBER_LIKE.match(text):
         return False
@@ -109,10 +109,6 @@ def is_plain(text: str) -> bool:
 
     resolvers = SafeLoader.yaml_implicit_resolvers.get(text[0], [])
     return not any(pattern.match(text) for _, pattern in resolvers)
-
-
-def _ends_a_key(text: str) -> bool:
-    return ": " in text or text.endswith(":")
 
 
 def _float(value: float) -> str:

@@ -18,11 +18,10 @@ from hypervisor.inputs.mail import read_message
 from hypervisor.skills.builtin.mail_classify_rules import Category, Rules, rules_for
 from hypervisor.skills.builtin.mail_classify_text import Mail, addresses, read
 from hypervisor.skills.builtin.triage_decide import read_note
-from hypervisor.skills.builtin.triage_text import Spoken
+from hypervisor.skills.builtin.triage_text import Spoken, first_few
 
 EMPTY = "empty"
 LONGEST_SAID = 100
-MOST_NAMED = 4
 
 Fields = dict[str, Any]
 
@@ -48,8 +47,8 @@ def run(item: Any) -> Fields:
     note = read_note(os.environ.get("HV_NOTE", ""))
     if note.category:
         category, why = note.category, ("the reviewer says so",)
-    elif note.text:
-        why += (f"the reviewer noted: {note.text}",)
+    else:
+        why += note.remarks
     actions, why_not = _proposals(item, category, rules)
     rationale = f"{_recognised(mail)}: {'; '.join((*why, *why_not))}"
     result: Fields = {"category": category, "rationale": rationale}
@@ -66,12 +65,12 @@ def decide(mail: Mail, rules: Rules) -> tuple[str, tuple[str, ...]]:
         if fit.points >= rules.points.enough and fit.points > best.points:
             best = fit
     if best.category:
-        return best.category, (_named(best.why), *broken)
+        return best.category, (first_few(best.why), *broken)
     other = rules.otherwise
     signs = [f"from {each}" for each in other.sender.found(mail.senders)]
     signs += other.headers.found(mail.headers)
     if signs:
-        return other.machine, (_named(tuple(signs)), *broken)
+        return other.machine, (first_few(signs), *broken)
     if not (subject.count or text.count or any(mail.senders)):
         return EMPTY, ("there is no text either", *broken)
     return other.person, ("no rule fits and no sign of a machine", *broken)
@@ -136,8 +135,3 @@ def _recognised(mail: Mail) -> str:
 def _text(item: Mapping[str, Any], name: str) -> str:
     value = item.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _named(why: tuple[str, ...]) -> str:
-    more = len(why) - MOST_NAMED
-    return ", ".join(why[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -5,12 +5,21 @@ The user's lists are added to those that ship; a category of the user's own goes
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from hypervisor.skills.builtin.rule_files import RuleFiles, Tables, is_count, is_name, wrong
+from hypervisor.skills.builtin.rule_files import (
+    RuleFiles,
+    Tables,
+    check_count,
+    check_known,
+    check_tables,
+    is_name,
+    wrong,
+)
 from hypervisor.skills.builtin.triage_text import WordList
 
 NAME = "mail-classify.toml"
@@ -25,6 +34,7 @@ HEADER = re.compile(r"[\w*-]+(:.*)?")
 FOLDER = re.compile(r"[\w-][\w. -]{0,60}")
 
 Table = dict[str, Any]
+Fits = Callable[[str], object]
 
 
 class Points(NamedTuple):
@@ -37,39 +47,21 @@ class Points(NamedTuple):
     enough: int
 
 
-class Glob:
-    """A text in which a star stands for anything, compared in one case, in linear time."""
-
-    __slots__ = ("_first", "_last", "_middle")
-
-    def __init__(self, rule: str) -> None:
-        self._first, *rest = rule.strip().lower().split("*")
-        self._last = rest[-1] if rest else None
-        self._middle = rest[:-1]
-
-    def fits(self, text: str) -> bool:
-        if self._last is None:
-            return text == self._first
-        at, end = len(self._first), len(text) - len(self._last)
-        if at > end or not (text.startswith(self._first) and text.endswith(self._last)):
-            return False
-        for part in self._middle:
-            found = text.find(part, at, end)
-            if found < 0:
-                return False
-            at = found + len(part)
-        return True
+def glob(rule: str) -> Fits:
+    """Matches a text in which a star stands for anything, in lower case and in linear time."""
+    pattern = rule.strip().lower().replace("[", "[[]").replace("?", "[?]")
+    return re.compile(fnmatch.translate(pattern)).match
 
 
 class Globs:
     __slots__ = ("_globs",)
 
     def __init__(self, rules: Iterable[str]) -> None:
-        self._globs = [(rule, Glob(rule)) for rule in rules]
+        self._globs = [(rule, glob(rule)) for rule in rules]
 
     def found(self, texts: Collection[str]) -> list[str]:
         """The rules that one of the texts fits."""
-        return [rule for rule, glob in self._globs if any(map(glob.fits, texts))]
+        return [rule for rule, fits in self._globs if any(map(fits, texts))]
 
 
 class HeaderRules:
@@ -78,10 +70,10 @@ class HeaderRules:
     __slots__ = ("_rules",)
 
     def __init__(self, rules: Iterable[str]) -> None:
-        self._rules: list[tuple[str, str, Glob | None]] = []
+        self._rules: list[tuple[str, str, Fits | None]] = []
         for rule in rules:
             name, colon, value = (part.strip() for part in rule.partition(":"))
-            self._rules.append((rule, name.lower(), Glob(value) if colon else None))
+            self._rules.append((rule, name.lower(), glob(value) if colon else None))
 
     def found(self, headers: Mapping[str, str]) -> list[str]:
         return [rule for rule, name, value in self._rules if _fits(headers, name, value)]
@@ -119,13 +111,12 @@ class Rules(NamedTuple):
         return next((each.folder for each in self.categories if each.name == category), "")
 
 
-def _fits(headers: Mapping[str, str], name: str, value: Glob | None) -> bool:
+def _fits(headers: Mapping[str, str], name: str, value: Fits | None) -> bool:
     if "*" in name:
-        named = Glob(name)
-        found = [text for each, text in headers.items() if named.fits(each)]
+        texts = [text for each, text in headers.items() if glob(name)(each)]
     else:
-        found = [headers[name]] if name in headers else []
-    return bool(found) if value is None else any(map(value.fits, found))
+        texts = [headers[name]] if name in headers else []
+    return bool(texts) if value is None else any(map(value, texts))
 
 
 # From the files
@@ -169,11 +160,7 @@ def _category(name: str, table: Table) -> Category:
 
 
 def _merged(base: Tables, given: Tables, path: str) -> Tables:
-    for table, value in given.items():
-        if table not in base:
-            raise wrong(path, table, "", f"is unknown: use one of {', '.join(base)}")
-        if not isinstance(value, dict):
-            raise wrong(path, table, "", "must be a table")
+    check_tables(path, given, base)
     merged = dict(base)
     for table in NUMBERS:
         merged[table] = _numbers(base[table], given.get(table, {}), table, path)
@@ -186,10 +173,8 @@ def _merged(base: Tables, given: Tables, path: str) -> Tables:
 
 def _numbers(base: Table, given: Table, table: str, path: str) -> Table:
     for key, value in given.items():
-        if key not in base:
-            raise wrong(path, table, key, f"is unknown: use one of {', '.join(base)}")
-        if not is_count(value):
-            raise wrong(path, table, key, "must be a whole number, 0 or more")
+        check_known(path, table, key, base)
+        check_count(path, table, key, value)
     return {**base, **given}
 
 
@@ -212,8 +197,7 @@ def _added(base: Table, given: Table) -> Table:
 
 def _check(path: str, table: str, given: Table, known: tuple[str, ...]) -> None:
     for key, value in given.items():
-        if key not in known:
-            raise wrong(path, table, key, f"is unknown: use one of {', '.join(known)}")
+        check_known(path, table, key, known)
         if key in SWITCHES:
             if not isinstance(value, bool):
                 raise wrong(path, table, key, "must be true or false")

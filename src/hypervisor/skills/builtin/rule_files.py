@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
 from hypervisor.core.errors import InvalidInput
@@ -48,6 +48,24 @@ class RuleFiles(Generic[Rules]):
 def wrong(path: str, table: str, key: str, what: str) -> InvalidInput:
     place = f"[{table}] {key}" if key else f"[{table}]"
     return InvalidInput(f"{path}: {place} {what}. Nothing was changed; correct the file.")
+
+
+def check_tables(path: str, given: Tables, known: Tables) -> None:
+    for table, value in given.items():
+        check_known(path, table, "", known)
+        if not isinstance(value, dict):
+            raise wrong(path, table, "", "must be a table")
+
+
+def check_known(path: str, table: str, key: str, known: Collection[str]) -> None:
+    """The table, or the key if one is given, must be one of those."""
+    if (key or table) not in known:
+        raise wrong(path, table, key, f"is unknown: use one of {', '.join(known)}")
+
+
+def check_count(path: str, table: str, key: str, value: Any) -> None:
+    if not is_count(value):
+        raise wrong(path, table, key, "must be a whole number, 0 or more")
 
 
 def is_count(value: Any) -> bool:

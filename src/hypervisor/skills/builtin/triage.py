@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.core.places import DATA
+from hypervisor.core.store_path import find_upwards
 from hypervisor.inputs.task_files import markdown
 from hypervisor.inputs.task_files.files import TaskFiles
 from hypervisor.skills.builtin.triage_decide import Decision, Fields, Note, decide, read_note
@@ -22,7 +24,7 @@ from hypervisor.skills.builtin.triage_rules import Rules, rules_for
 
 UNREADABLE = "unreadable"
 KEPT = "the file was left as it is"
-DATA, LOCKS = ".hypervisor", "locks"
+LOCKS = "locks"
 
 # Said of a file that is no task; trouble with writing one is a failure of the attempt.
 NOT_UNDERSTOOD = (FileNotFoundError, InvalidInput, NotFound, ValueError, RecursionError)
@@ -127,7 +129,7 @@ def _result(
     done = decision.changes() if changed else {}
     result: Fields = {
         "category": decision.category,
-        "rationale": _rationale(decision.why, note),
+        "rationale": "; ".join(decision.why + note.remarks),
         "changed": done,
         "receipts": [f"triaged: {decision.category}{_listed(done)}"] if done else [],
     }
@@ -142,11 +144,6 @@ def _unreadable(error: Exception, note: Note) -> Fields:
         reason = error.strerror or type(error).__name__
     why = reason if KEPT in reason.lower() else f"{reason.rstrip('.')}; {KEPT}"
     return _result(Decision(UNREADABLE, (why,), {}), note)
-
-
-def _rationale(why: tuple[str, ...], note: Note) -> str:
-    said = [f"the reviewer noted: {note.text}"] if note.text else []
-    return "; ".join([*why, *said])
 
 
 def _listed(changes: Fields) -> str:
@@ -176,12 +173,8 @@ def _files_of(locks: str) -> TaskFiles:
 @lru_cache
 def _own_locks(folder: str) -> str:
     """Outside of a run: in the data folder above, or at home, where nobody else can write."""
-    above = folder
-    while not os.path.isdir(os.path.join(above, DATA)):
-        if above == os.path.dirname(above):
-            return os.path.expanduser(os.path.join("~", ".cache", "hypervisor", LOCKS))
-        above = os.path.dirname(above)
-    return os.path.join(above, DATA, LOCKS)
+    data = find_upwards(folder, DATA)
+    return os.path.join(data or os.path.expanduser("~/.cache/hypervisor"), LOCKS)
 
 
 def _proposals(path: str, data: bytes, decision: Decision) -> list[Fields]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hypervisor.skills.builtin.triage_rules import Rules
-from hypervisor.skills.builtin.triage_text import Spoken, Text, read
+from hypervisor.skills.builtin.triage_text import Spoken, Text, first_few, read
 
 CLOSED, ASSIGNED = "closed", "assigned"
 JUDGEMENT, AUTOMATABLE, UNCLEAR = "judgement", "automatable", "unclear"
@@ -27,11 +27,15 @@ Fields = dict[str, Any]
 
 
 class Note(NamedTuple):
-    """What a reviewer said with a retry; the rest of the text is only repeated."""
+    """The note of a reviewer who asked for a retry."""
 
     text: str = ""
     category: str = ""
     assignee: str = ""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return (f"the reviewer noted: {self.text}",) if self.text else ()
 
 
 class Decision(NamedTuple):
@@ -51,6 +55,10 @@ class Side(NamedTuple):
 
     points: int
     words: tuple[str, ...]
+
+    @property
+    def named(self) -> str:
+        return first_few(self.words)
 
 
 def read_note(text: str) -> Note:
@@ -135,22 +143,17 @@ def _sides(title: Spoken, body: Spoken, rules: Rules) -> tuple[str, str]:
     for category, one, other in ((JUDGEMENT, person, bot), (AUTOMATABLE, bot, person)):
         least = max(enough, margin * other.points, other.points + 1)
         if one.points >= least:
-            return category, f"{category}: {_named(one)}"
+            return category, f"{category}: {one.named}"
     if person.points and bot.points:
-        return UNCLEAR, f"unclear: both judgement ({_named(person)}) and machine ({_named(bot)})"
+        return UNCLEAR, f"unclear: both judgement ({person.named}) and machine ({bot.named})"
     some = person if person.points else bot
-    return UNCLEAR, f"unclear: only {_named(some)}" if some.points else "unclear: no rule fits"
+    return UNCLEAR, f"unclear: only {some.named}" if some.points else "unclear: no rule fits"
 
 
 def _side(in_title: list[str], in_body: list[str], rules: Rules) -> Side:
     weights = rules.assignee
     points = weights.title * len(in_title) + weights.body * len(in_body)
     return Side(points, tuple(dict.fromkeys([*in_title, *in_body])))
-
-
-def _named(side: Side) -> str:
-    more = len(side.words) - 4
-    return ", ".join(side.words[:4]) + (f" and {more} more" if more > 0 else "")
 
 
 def _complexity(title: Spoken, body: Spoken, text: Text, rules: Rules) -> str:

@@ -15,6 +15,9 @@ from hypervisor.skills.builtin.rule_files import (
     LONGEST_NAME,
     RuleFiles,
     Tables,
+    check_count,
+    check_known,
+    check_tables,
     is_count,
     is_name,
     wrong,
@@ -64,16 +67,11 @@ class Rules(NamedTuple):
 
 
 def _merged(base: Tables, changes: Tables, path: str) -> Tables:
+    check_tables(path, changes, base)
     merged = dict(base)
     for table, keys in changes.items():
-        if table not in base:
-            raise wrong(path, table, "", f"is unknown: use one of {', '.join(base)}")
-        if not isinstance(keys, dict):
-            raise wrong(path, table, "", "must be a table")
         for key, value in keys.items():
-            if key not in base[table]:
-                known = ", ".join(base[table])
-                raise wrong(path, table, key, f"is unknown: use one of {known}")
+            check_known(path, table, key, base[table])
             _check(path, table, key, value, base[table][key])
         merged[table] = {**base[table], **keys}
     return merged
@@ -85,8 +83,7 @@ def _check(path: str, table: str, key: str, value: Any, shipped: Any) -> None:
         if not isinstance(value, bool):
             raise wrong(path, table, key, "must be true or false")
     elif isinstance(shipped, int):
-        if not is_count(value):
-            raise wrong(path, table, key, "must be a whole number, 0 or more")
+        check_count(path, table, key, value)
     elif isinstance(shipped, str):
         if not is_name(value):
             raise wrong(path, table, key, f"must be one line of 1 to {LONGEST_NAME} characters")

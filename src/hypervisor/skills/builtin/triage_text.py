@@ -8,7 +8,7 @@ that a second look at the file sees the same text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from unicodedata import normalize
 
@@ -44,6 +44,11 @@ def read(body: str) -> Text:
             else:
                 ticked += 1
     return Text(LINK.sub(" ", "\n".join(prose)), tuple(headings), ticked, unticked)
+
+
+def first_few(rules: Sequence[str], most: int = 4) -> str:
+    more = len(rules) - most
+    return ", ".join(rules[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def heading_text(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jinja2 import Template
 
 from hypervisor.batches.report import BatchReport
-from hypervisor.core.text import counted
+from hypervisor.core.text import pluralize
 from hypervisor.core.version import VERSION
 from hypervisor.resources.limits import size_text
 from hypervisor.web.rendering import environment, inlined
@@ -19,7 +19,7 @@ from hypervisor.web.report.text import by_state, moment, number, printed, took, 
 OPEN = ("in_progress", "merging", "active", "waiting", "inbox")
 FILTERS = {
     "by_state": by_state,
-    "counted": counted,
+    "pluralize": pluralize,
     "moment": moment,
     "number": number,
     "printed": printed,
