@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from hypervisor.cli import following
-from hypervisor.cli.following import Watcher
 from hypervisor.cli.output import print_json_object
-from hypervisor.cli.progress import count
-from hypervisor.cli.views import Lines, Silent
+from hypervisor.cli.views import Lines
+from hypervisor.runs import monitor, status
 from hypervisor.runs import run as running
-from hypervisor.runs import status
+from hypervisor.runs.monitor import Monitor, Target
 from tests.cli.conftest import until
 from tests.cli.running import held, run
 from tests.runs import test_run as made_up
@@ -36,19 +34,19 @@ def submitted(context) -> str:
     return str(batch)
 
 
-def watcher(context, batch, view) -> Watcher:
-    return Watcher(context, (batch,), view, 0, lambda s: count(s.stats.states, s.attempts))
+def following(context, batch, on_failure=None) -> Monitor:
+    return Monitor(context, Target((batch,), 0), on_failure)
 
 
 def test_where_nothing_is_shown_nobody_asks_what_runs(context, monkeypatch):
     batch = submitted(context)
     made_up.claim(context, now=None)
-    shown = watcher(context, batch, Lines()).look()
+    shown = following(context, batch, Lines().failed).look()
     assert [each.title for each in shown.status.attempts] == ["a"]
 
     monkeypatch.setattr(status, "attempts", None)
-    monkeypatch.setattr(following, "failed_since", None)
-    silent = watcher(context, batch, Silent()).look()
+    monkeypatch.setattr(monitor, "ended_since", None)
+    silent = following(context, batch).look()
     assert silent.status._replace(attempts=()) == shown.status._replace(attempts=())
     assert silent.status.attempts == () and silent.open == 2
 
@@ -56,7 +54,7 @@ def test_where_nothing_is_shown_nobody_asks_what_runs(context, monkeypatch):
 def test_the_end_is_seen_before_the_next_look_is_due(context):
     batch = submitted(context)
     first, second = made_up.claim(context, limit=2, now=None)
-    silent = watcher(context, batch, Silent())
+    silent = following(context, batch)
     assert silent.look().open == 2 and not silent.is_due()
     made_up.settle(context, first, "complete", None)
     silent.rest()

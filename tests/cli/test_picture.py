@@ -3,11 +3,12 @@
 import pytest
 
 from hypervisor.cli.escape import Harmless
+from hypervisor.cli.live import Rows, draw, terminal_console
 from hypervisor.cli.output import width
-from hypervisor.cli.progress import Counts, Pace, RunCounter, count, running
-from hypervisor.cli.render import Frame, Rows, clock, memory_text, picture, rate, render
-from hypervisor.cli.views import Places
+from hypervisor.cli.render import clock, memory_text, progress, rate
 from hypervisor.queue.task import Batch, Stats
+from hypervisor.runs.monitor import Snapshot
+from hypervisor.runs.progress import Counts, Pace, RunCounter, count, running
 from hypervisor.runs.run import Submitted
 from hypervisor.runs.spec import Pause
 from hypervisor.runs.status import Attempting, Status
@@ -56,9 +57,11 @@ def status(*attempts, pauses=(), host=None, **states):
     return Status(BATCH, stats(**states), attempts, pauses, 1234, reading)
 
 
-def drawn(scene, columns=80, height=24, rows=None):
-    places = rows or Places().arranged(scene.status.attempts, scene.now)
-    return [render(line, colours=False) for line in picture(scene, places, columns, height)]
+def drawn(snapshot, columns=80, height=24):
+    console = terminal_console()
+    console.size = (columns - 1, height)
+    lines = console.render_lines(draw(snapshot, Rows(), columns - 1, height), pad=False)
+    return ["".join(segment.text for segment in line).rstrip() for line in lines]
 
 
 class TestPace:
@@ -128,31 +131,33 @@ class TestPicture:
     def test_it_always_fits(self, columns, height):
         hostile = attempt(2, title="日本語の題" * 40, line="\x1b[2J\r\n" * 30)
         found = status(attempt(1, title="x" * 500), hostile, in_progress=2, done=3)
-        scene = Frame(found, count(found.stats.states, found.attempts), 5_000, 0, 1.5, 60_000)
-        lines = drawn(scene, columns, height)
+        snapshot = Snapshot(found, count(found.stats.states, found.attempts), 5_000, 0, 1.5, 60_000)
+        lines = drawn(snapshot, columns, height)
         assert len(lines) <= height
         assert max(map(width, lines)) < columns
         assert all(line.isprintable() for line in lines)
 
     def test_claimed_tasks_that_have_not_begun_are_not_shown(self):
         found = status(attempt(1), attempt(2, started=False), in_progress=2)
-        lines = drawn(Frame(found, count(found.stats.states, found.attempts), 5_000, 0))
+        lines = drawn(Snapshot(found, count(found.stats.states, found.attempts), 5_000, 0))
         assert any("page 1 " in line for line in lines)
         assert not any("page 2" in line for line in lines)
 
     def test_more_than_fit_are_counted_the_oldest_shown(self):
         found = status(*(attempt(n, since=100 - n) for n in range(30)), in_progress=30)
-        lines = drawn(Frame(found, count(found.stats.states, found.attempts), 5_000, 0), height=12)
+        lines = drawn(
+            Snapshot(found, count(found.stats.states, found.attempts), 5_000, 0), height=12
+        )
         assert lines[-1].strip().startswith("and ")
         assert "page 29" in lines[4] and len(lines) == 12 - 1
 
     def test_workers_keep_their_rows(self):
-        places = Places()
-        first = places.arranged([attempt(1, worker=1), attempt(2, worker=2)], 0)
-        then = places.arranged([attempt(2, worker=2), attempt(3, worker=3)], 100)
-        later = places.arranged([attempt(2, worker=2)], 200)
-        last = places.arranged([attempt(4, worker=3)], 9_000)
-        titles = [[a and a.title for a in rows.attempts] for rows in (first, then, later, last)]
+        workers = Rows()
+        first = workers.place([attempt(1, worker=1), attempt(2, worker=2)], 0)
+        then = workers.place([attempt(2, worker=2), attempt(3, worker=3)], 100)
+        later = workers.place([attempt(2, worker=2)], 200)
+        last = workers.place([attempt(4, worker=3)], 9_000)
+        titles = [[a and a.title for a in rows] for rows in (first, then, later, last)]
         assert titles == [["page 1", "page 2"], ["page 3", "page 2"], [None, "page 2"], ["page 4"]]
 
     def test_what_holds_it_up_is_said(self):
@@ -162,25 +167,24 @@ class TestPicture:
             "ram": 0.8,
             "said": "2 of 5 started: 1.2 GB free, each is expected to need 2 GB",
         }
-        lines = drawn(Frame(status(host=held, active=3), Counts(open=3), 5_000, 0), 120)
+        lines = drawn(Snapshot(status(host=held, active=3), Counts(open=3), 5_000, 0), 120)
         assert f"safe · CPU 10 % · RAM 80 % · {held['said']}" in lines
         paused = status(pauses=(Pause("type", "slow\x1b", "lunch", "me", 0),), active=3)
-        text = "\n".join(drawn(Frame(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
+        text = "\n".join(drawn(Snapshot(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
         assert "paused: type slow\\x1b (lunch); `hv resume --type slow\\x1b` goes on" in text
         assert "left" not in text
 
     def test_when_nothing_moves_it_says_why(self):
         found = status(waiting=2)
-        scene = Frame(found, count(found.stats.states, ()), 9_000, 0, idle_since=1_000)
-        assert "nothing runs: all that is left waits for its time or for others" in drawn(scene)
-        assert len(drawn(scene._replace(now=2_000))) < len(drawn(scene))
+        snapshot = Snapshot(found, count(found.stats.states, ()), 9_000, 0, idle_since=1_000)
+        assert "nothing runs: all that is left waits for its time or for others" in drawn(snapshot)
+        assert len(drawn(snapshot._replace(now=2_000))) < len(drawn(snapshot))
 
     def test_a_bar_shows_failures_and_never_lies_about_the_end(self):
-        nearly = Frame(status(), Counts(done=998, failed=1, open=1), 5_000, 0)
+        nearly = Snapshot(status(), Counts(done=998, failed=1, open=1), 5_000, 0)
         bar = drawn(nearly)[1]
         assert "999/1,000  99 %" in bar
-        spans = picture(nearly, Rows((), 0), 80, 24)[1]
-        assert ("━", "31") in spans
+        assert ("━", "red") in progress(nearly, 79)[0]
 
 
 def test_amounts_read_well():

@@ -10,8 +10,17 @@ from itertools import groupby
 from hypervisor.batches.checkpoint import Checkpoint
 from hypervisor.batches.chunk import APPROVED, REJECTED, Chunk
 from hypervisor.batches.review import Decided, amend, decide, retry_chunk, review
-from hypervisor.cli.output import duration, one_line, wants_colour
-from hypervisor.cli.render import BOLD, DIM, GREEN, RED, YELLOW, Span, render
+from hypervisor.cli.output import (
+    BOLD,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Line,
+    duration,
+    one_line,
+    print_lines,
+)
 from hypervisor.core.text import counted
 from hypervisor.queue.context import Context
 from hypervisor.queue.result import NO_CATEGORY
@@ -21,12 +30,7 @@ QUESTION = "[a]pprove  [r]eject  [t]ry again  [e]dit an item  [A]pprove all the 
 LINES = {"open": YELLOW, "approved": GREEN, "rejected": RED, "held": DIM, "free": ""}
 
 
-def show(found: Checkpoint) -> None:
-    for line in lines(found):
-        print(render(line, wants_colour()))
-
-
-def lines(found: Checkpoint) -> list[list[Span]]:
+def lines(found: Checkpoint) -> list[Line]:
     chunk = found.chunk
     said = _standing(chunk)
     return [
@@ -68,12 +72,12 @@ def _figures(found: Checkpoint) -> str:
     return f"{states or 'no tasks'}, {duration(int(found.seconds * 1000))} of work{cost}"
 
 
-def _counts(title: str, counts: Mapping[str, int]) -> list[list[Span]]:
+def _counts(title: str, counts: Mapping[str, int]) -> list[Line]:
     if not counts:
         return []
     most = max(counts.values())
     widest = min(max(len(name) for name in counts), 30)
-    head: list[list[Span]] = [[("", "")], [(title, BOLD)]]
+    head: list[Line] = [[("", "")], [(title, BOLD)]]
     return head + [
         [
             (f"  {one_line(name)[:30]:<{widest}}  ", ""),
@@ -84,10 +88,10 @@ def _counts(title: str, counts: Mapping[str, int]) -> list[list[Span]]:
     ]
 
 
-def _samples(found: Checkpoint) -> list[list[Span]]:
+def _samples(found: Checkpoint) -> list[Line]:
     if not found.samples:
         return []
-    told: list[list[Span]] = [[("", "")], [("samples", BOLD), (" (unusual ones first)", DIM)]]
+    told: list[Line] = [[("", "")], [("samples", BOLD), (" (unusual ones first)", DIM)]]
     for category, samples in groupby(found.samples, key=lambda sample: sample.category):
         if _is_sorted(found):
             told.append([(f"  {one_line(category)}", YELLOW)])
@@ -104,7 +108,7 @@ def _samples(found: Checkpoint) -> list[list[Span]]:
     return told
 
 
-def _failures(found: Checkpoint) -> list[list[Span]]:
+def _failures(found: Checkpoint) -> list[Line]:
     if not found.failures:
         return []
     return [
@@ -143,7 +147,7 @@ def ask(hv: Context, batch: str) -> Decided | None:
     """Show the checkpoint and ask until something was decided; None: leave it for later."""
     while True:
         found = review(hv, batch)
-        show(found)
+        print_lines(lines(found))
         print()
         answer = _input(QUESTION)
         number = found.chunk.number

@@ -25,6 +25,7 @@ FIRST_SLICE, SLICE, LINKED_SLICE = 100, 1_000, 5_000
 PAGE = 500  # more would take no less time: what is held at once, the collector looks through
 INTERRUPTED = "interrupted"
 BAD = (lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW, lifecycle.CANCELLED)
+OPEN = (lifecycle.WAITING, lifecycle.ACTIVE, lifecycle.IN_PROGRESS, lifecycle.MERGING)
 MOST_STARTS = 3
 
 
@@ -109,17 +110,22 @@ def run(
     return counts
 
 
-def outcome(hv: Context, submitted: Submitted) -> dict[str, int]:
-    """How many tasks of the batch have come into each state since a run began."""
-    return hv.store.changed_since(submitted.batch.id, submitted.since)
+def outcome(hv: Context, *parts: Submitted) -> dict[str, int]:
+    """How many tasks have come into each state since a run began."""
+    states: Counter[str] = Counter()
+    for part in parts:
+        states.update(hv.store.changed_since(part.batch.id, part.since))
+    return states
 
 
-def unsuccessful(hv: Context, submitted: Submitted) -> int:
+def unsuccessful(hv: Context, *parts: Submitted) -> int:
     """How many tasks of a run did not succeed; what failed in earlier runs does not count."""
-    changed = outcome(hv, submitted)
-    ended_badly = sum(changed.get(s, 0) for s in BAD)
-    states = hv.store.stats(submitted.batch.id, pace=False).states
-    return ended_badly + sum(states[s] for s in ("waiting", "active", "in_progress", "merging"))
+    changed = outcome(hv, *parts)
+    open_tasks = 0
+    for part in parts:
+        states = hv.store.stats(part.batch.id, pace=False).states
+        open_tasks += sum(states[state] for state in OPEN)
+    return open_tasks + sum(changed.get(state, 0) for state in BAD)
 
 
 def supervise(hv: Context) -> int:

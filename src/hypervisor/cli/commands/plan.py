@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hypervisor.batches.plans.action import SETTLED
 from hypervisor.batches.plans.plan import Plan, PlannedAction, plan
-from hypervisor.cli.output import one_line, painted, print_json, wants_colour
+from hypervisor.cli.output import one_line, print_json, render, wants_colour
 from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import counted
 from hypervisor.queue.context import Context
@@ -16,7 +16,7 @@ EXAMPLE = """hv plan review
   hv plan review --full | less"""
 
 FEW_ACTIONS, FEW_LINES = 20, 12
-COLOURS = {"+": "32", "-": "31", "@": "36"}
+STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,9 +78,8 @@ def _actions(actions: Sequence[PlannedAction], full: bool) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    safe = one_line(text)
-    code = COLOURS.get(text[:1])
-    return painted(safe, code) if code and wants_colour() else safe
+    safe, style = one_line(text), STYLES.get(text[:1], "")
+    return render([(safe, style)], colours=True) if wants_colour() else safe
 
 
 def _more(count: int, what: str = "") -> Iterator[str]:

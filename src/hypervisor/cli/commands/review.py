@@ -7,7 +7,7 @@ import argparse
 from hypervisor.batches.chunk import APPROVED, REJECTED
 from hypervisor.batches.review import Decided, amend, awaiting, chunks, decide, retry_chunk, review
 from hypervisor.cli import checkpoint
-from hypervisor.cli.output import clock, one_line, print_json, table
+from hypervisor.cli.output import clock, one_line, print_json, print_lines, table
 from hypervisor.core.errors import EXIT_OK, InvalidInput
 from hypervisor.queue.context import Context
 
@@ -67,7 +67,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         print_json(done) if args.json else print(checkpoint.said(done))
         return EXIT_OK
     found = review(hv, args.batch, args.chunk)
-    print_json(found) if args.json else checkpoint.show(found)
+    print_json(found) if args.json else print_lines(checkpoint.lines(found))
     return EXIT_OK
 
 

@@ -13,7 +13,7 @@ from hypervisor.batches.chunk import NONE
 from hypervisor.batches.cut_chunks import DEFAULT_SIZE, ChunkLists, Cut, Numbering, check_cut
 from hypervisor.batches.pipeline import PipelineRun, run_pattern
 from hypervisor.batches.preflight import Intent, Survey
-from hypervisor.cli import following
+from hypervisor.cli import follow
 from hypervisor.cli.output import one_line, say
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run import opening, options, pipeline
@@ -140,7 +140,7 @@ def _incomplete(left_out: int, code: int) -> int:
 
 def _follow(hv: Context, whole: PipelineRun, args: argparse.Namespace) -> int:
     """To the end, or to a checkpoint: there a person at a terminal is asked at once."""
-    code = following.follow(hv, whole, args.json, args.quiet, args.left_out)
+    code = follow.follow(hv, whole, args.json, args.quiet, args.left_out)
     if code == EXIT_CHECKPOINT and not (args.json or args.quiet):
         code = _ask(hv, whole)
     if (args.skill or args.numbering) and whole.to_do and not args.json:
@@ -159,8 +159,8 @@ def _ask(hv: Context, whole: PipelineRun) -> int:
             break
         print(checkpoint.said(done))
         if not (done.opened or done.tasks or whole.pattern):
-            return EXIT_UNSUCCESSFUL if following.unsuccessful(hv, whole) else EXIT_OK
-        code = following.follow(hv, whole, False, False)
+            return EXIT_UNSUCCESSFUL if running.unsuccessful(hv, *whole.parts) else EXIT_OK
+        code = follow.follow(hv, whole, False, False)
     return code
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from hypervisor.cli.listed import add_words, print_names
 from hypervisor.cli.output import (
+    BOLD,
+    DIM,
     block,
     clock,
     columns_here,
@@ -16,11 +18,11 @@ from hypervisor.cli.output import (
     one_line,
     paragraphs,
     print_json,
+    print_lines,
     table,
-    wants_colour,
     wrapped,
 )
-from hypervisor.cli.render import BOLD, DIM, WIDE, money_text, render
+from hypervisor.cli.render import WIDE, money_text
 from hypervisor.core.errors import EXIT_OK, InvalidInput
 from hypervisor.core.text import counted
 from hypervisor.inputs.task_files.yaml_text import written
@@ -78,7 +80,7 @@ def _list(found: tuple[SkillView, ...]) -> None:
     if sys.stdout.isatty() and columns_here() < WIDE:
         for each in good:
             how = f"{each.kind}, {record_line(each.record)}"
-            print(render([(one_line(each.name), BOLD), (f"  {how}", DIM)], wants_colour()))
+            print_lines([[(one_line(each.name), BOLD), (f"  {how}", DIM)]])
             print(wrapped(one_line(_about(each))))
     else:
         rows = [(each.name, each.kind, record_line(each.record), _about(each)) for each in good]

@@ -11,13 +11,14 @@ from hypervisor.cli.output import (
     colour,
     columns_here,
     duration,
+    glyphs,
     one_line,
     plain,
     print_json,
+    print_lines,
     table,
-    wants_colour,
 )
-from hypervisor.cli.render import WIDE, glyphs, render
+from hypervisor.cli.render import WIDE
 from hypervisor.cli.stages import stage_lines
 from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import counted
@@ -50,8 +51,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if whole and whole.unsuccessful:
         said = f"did not succeed: {one_line(', '.join(whole.unsuccessful))}"
         print("  " + colour(said, "failed"))
-    for part in stage_lines(whole, columns_here()) if whole else ():
-        print(render(part, wants_colour()))
+    print_lines(stage_lines(whole, columns_here()) if whole else ())
     tasks = sorted(found.tasks, key=_order)
     shown = tasks if args.all or not sys.stdout.isatty() else tasks[:MOST_ROWS]
     if shown:
