@@ -10,11 +10,13 @@ from hypervisor.batches.preflight_findings import Preflight, costs
 from hypervisor.cli.commands import run as running
 from hypervisor.cli.output import colour, one_line, print_json
 from hypervisor.cli.run import agents as run_agents
-from hypervisor.cli.run.arguments import name_for, skill_of, spec_of
+from hypervisor.cli.run.arguments import name_for, spec_of
+from hypervisor.cli.run.request import RunRequest, request_of
 from hypervisor.cli.run.sources import Source
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask
+from hypervisor.runs.spec import RunSpec
 
 EXAMPLE = """hv preflight --items 'tasks/*.md' --name inbox
   hv preflight --items rows.csv --workers 4 -- convert {}
@@ -46,18 +48,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace) -> int | None:
     """Read the items; nothing is made or changed, here or later."""
     args.dry_run = True  # a skill shall not even make its copy
-    args.skill = skill_of(args)
-    run_agents.check(args)
-    args.spec = spec_of(args)
-    agents = run_agents.survey(args) if args.agent else None
-    args.survey = Survey(_intent(args), agents)
-    base = NewTask("an item", type=args.type, requires=tuple(args.requires or ()))
-    source = Source(args)
+    request = request_of(args)
+    run_agents.check(request)
+    spec, agents = run_agents.choose(request, spec_of(request))
+    known = None if args.known is None else frozenset(args.known)
+    intent = _intent(request, spec, known, args.in_text)
+    survey = args.survey = Survey(intent, agents and agents.survey)
+    base = NewTask("an item", type=request.tasks.type, requires=request.tasks.requires)
+    source = Source(request.items)
     try:
         for item in source:
-            args.survey.add(item)
-            if agents is not None:
-                agents.add(agent_task(item, base))
+            survey.add(item)
+            if survey.agents is not None:
+                survey.agents.add(agent_task(item, base))
     finally:
         source.close()
     return None
@@ -72,16 +75,14 @@ def run(hv: Context | None, args: argparse.Namespace) -> int:
     return EXIT_OK if found.clear else EXIT_UNSUCCESSFUL
 
 
-def _intent(args: argparse.Namespace) -> Intent:
-    """What a run with these words would be about. Without a command its name says it."""
-    spec = args.spec
-    name = args.name
-    if name is None and (args.command or args.fn or args.agent):
-        name = name_for(spec, args)
-    known = None if args.known is None else frozenset(args.known)
-    return Intent(
-        spec.cwd, name, args.type, args.workers, tuple(args.requires or ()), known, args.in_text
-    )
+def _intent(
+    request: RunRequest, spec: RunSpec, known: frozenset[str] | None, in_text: bool
+) -> Intent:
+    """What such a run would be about. Without a command its name says it."""
+    name, tasks = request.name, request.tasks
+    if name is None and (request.command or request.fn or spec.agent):
+        name = name_for(spec, request)
+    return Intent(spec.cwd, name, tasks.type, request.workers, tasks.requires, known, in_text)
 
 
 def show(found: Preflight, most: int | None = 3) -> None:

@@ -1,42 +1,36 @@
 """What the words of `hv run` mean: a skill, how the batch is run, and what it is called."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
 
 from hypervisor.cli.run import agents
+from hypervisor.cli.run.request import RunRequest
 from hypervisor.core.errors import InvalidInput
 from hypervisor.runs.spec import RunSpec
-
-if TYPE_CHECKING:
-    from hypervisor.skills.folders import FoundSkill
 
 COPY_MARK = ".copy-of"  # in a copy that --copy made: of what
 
 
-def skill_of(args: argparse.Namespace) -> FoundSkill | None:
-    """`hv run triage PATH` is a skill; after a `--` the same words are a command."""
-    args.skill_paths, args.paths_only, args.columns = [], False, None
+def apply_skill(args: argparse.Namespace) -> None:
+    """`hv run triage PATH` is a skill, which sets defaults; after a `--` the same is a command."""
+    args.skill, args.skill_paths, args.paths_only, args.columns = None, [], False, None
     if args.copy is None and not args.late and (not args.command or "--" in args.words):
-        return None
+        return
     from hypervisor.cli.run import skills  # reading one takes modules that few runs need
 
-    found = skills.skill_of(args)
-    if found is None:
-        return None
-    paths = skills.apply(args, found)
+    skill = skills.skill_of(args)
+    if skill is None:
+        return
+    paths = skills.apply(args, skill)
     if args.copy is not None:
         if len(paths) != 1:
-            raise InvalidInput(f"name one folder: hv run {found.skill.name} PATH --copy DIR.")
+            raise InvalidInput(f"name one folder: hv run {skill.skill.name} PATH --copy DIR.")
         paths = [args.copy] if _copied(paths[0], args) else paths
-    skills.set_items(args, found, paths)
-    skills.tell_origin(found)
-    args.skill_paths = paths
-    return found
+    skills.set_items(args, skill, paths)
+    skills.tell_origin(skill)
+    args.skill, args.skill_paths = skill, paths
 
 
 def _copied(path: str, args: argparse.Namespace) -> bool:
@@ -71,69 +65,67 @@ def _text_of(path: str) -> str:
         return ""
 
 
-def spec_of(args: argparse.Namespace) -> RunSpec:
-    cwd = os.path.abspath(args.cwd)
+def spec_of(request: RunRequest) -> RunSpec:
+    cwd = os.path.abspath(request.cwd)
     if not os.path.isdir(cwd):
-        raise InvalidInput(f"there is no folder {args.cwd}.")
+        raise InvalidInput(f"there is no folder {request.cwd}.")
     return RunSpec(
         cwd=cwd,
-        command=tuple(args.command),
-        function=args.fn,
-        shell=args.shell,
-        python=args.python,
-        stdin=args.stdin,
-        clean_env=args.clean_env,
-        workers=args.workers,
-        claim=args.claim,
-        fail_fast=args.fail_fast,
-        strategy=args.strategy,
-        time=args.timeout,
-        memory=args.memory,
-        silence=args.silence,
-        output=args.max_output,
-        result=args.result,
-        gate=args.gate,
-        write_back=_write_back(args),
-        propose=args.propose,
-        skill=args.skill.skill.name if args.skill else "",
-        **agents.fields(args),
+        command=request.command,
+        function=request.fn,
+        shell=request.shell,
+        python=request.python,
+        stdin=request.stdin,
+        clean_env=request.clean_env,
+        workers=request.workers,
+        claim=request.claim,
+        fail_fast=request.fail_fast,
+        strategy=request.strategy,
+        time=request.timeout,
+        memory=request.memory,
+        silence=request.silence,
+        output=request.max_output,
+        result=request.result,
+        gate=request.chunks.gate,
+        write_back=_write_back(request),
+        propose=request.propose,
+        skill=request.skill.skill.name if request.skill else "",
+        **agents.spec_fields(request),
     )
 
 
-def _write_back(args: argparse.Namespace) -> str:
+def _write_back(request: RunRequest) -> str:
     """Who works on task files wants to see in them how far that is."""
-    if args.per == "chunk":
+    if request.chunks.per == "chunk":
         return "none"  # the item is a list, not a task file
-    folders = any(os.path.isdir(name) for name in args.items or ())
-    usual = args.format == "tasks" or args.epic or (folders and args.format is None)
-    return args.write_back or ("status" if usual else "none")
+    options = request.items
+    folders = any(os.path.isdir(name) for name in options.items)
+    usual = options.format == "tasks" or options.epic or (folders and options.format is None)
+    return request.write_back or ("status" if usual else "none")
 
 
-def name_for(spec: RunSpec, args: argparse.Namespace) -> str:
-    """The same command in the same folder is the same batch, so that it can be resumed."""
-    from hashlib import blake2b
-
-    if args.skill:
-        return _skill_name(spec, args)
+def name_for(spec: RunSpec, request: RunRequest) -> str:
+    """The same command in the same folder is the same batch, so that it can be resumed; so is
+    the same skill on the same path, as long as it runs the same."""
+    if request.skill:
+        paths = [os.path.abspath(path) for path in request.skill_paths]
+        same = [*paths, *spec.command, spec.prompt]
+        if not paths:
+            same += [spec.cwd, *request.items.items]
+        base = os.path.basename(paths[0]) if paths else ""
+        safe = "".join(c if c.isalnum() else "-" for c in base)[:30]
+        mark = _digest("\0".join(part for part in same if part))
+        return "-".join(filter(None, (spec.skill, safe, mark)))
     if spec.agent:
-        what, same = agents.called(spec, args)
+        name, text = agents.batch_name(spec, request.agents.prompt)
     else:
-        what = spec.function or os.path.basename(spec.command[0].split()[0])
-        same = "\0".join((spec.cwd, what, *spec.command, str(spec.shell), spec.stdin))
-    safe = "".join(c if c.isalnum() or c in "._:" else "-" for c in what)[:40]
-    return f"{safe}-{blake2b(same.encode('utf-8', 'surrogateescape'), digest_size=3).hexdigest()}"
+        name = spec.function or os.path.basename(spec.command[0].split()[0])
+        text = "\0".join((spec.cwd, name, *spec.command, str(spec.shell), spec.stdin))
+    safe = "".join(c if c.isalnum() or c in "._:" else "-" for c in name)[:40]
+    return f"{safe}-{_digest(text)}"
 
 
-def _skill_name(spec: RunSpec, args: argparse.Namespace) -> str:
-    """The same skill on the same path is the same batch, as long as it runs the same."""
+def _digest(text: str) -> str:
     from hashlib import blake2b
 
-    paths = [os.path.abspath(path) for path in args.skill_paths]
-    same = [*paths, *spec.command, spec.prompt]
-    if not paths:
-        same += [spec.cwd, *(args.items or ())]
-    text = "\0".join(part for part in same if part)
-    mark = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=3).hexdigest()
-    base = os.path.basename(paths[0]) if paths else ""
-    safe = "".join(c if c.isalnum() else "-" for c in base)[:30]
-    return "-".join(filter(None, (spec.skill, safe, mark)))
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=3).hexdigest()

@@ -1,7 +1,5 @@
 """The options of `hv run`: items, how, review, tasks, limits."""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.batches.chunk import GATES, SPANS

@@ -4,8 +4,6 @@ An option on the command line wins; of options that exclude each other, and of l
 the one that was given there. What is then left is a `hv run` like any other.
 """
 
-from __future__ import annotations
-
 import argparse
 import glob
 import os
