@@ -1,7 +1,5 @@
 """A checkpoint for people: what came of a chunk, and the question what to do about it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Lines, tabs and colours stay. Whatever else could move the cursor, change the
 terminal or answer in the user's name is taken out, even if it comes in pieces.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 

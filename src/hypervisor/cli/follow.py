@@ -1,7 +1,5 @@
 """Following a run on the command line: progress while it lasts, the result when it is over."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

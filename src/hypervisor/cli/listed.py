@@ -1,7 +1,5 @@
 """What the commands have in common that list things, and with a word do more with one of them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 

@@ -3,14 +3,14 @@
 Task text is data: control characters never reach the terminal as they are.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import JOINERS
 from hypervisor.core.text import one_line as one_line
 
@@ -63,6 +63,23 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     return value
+
+
+def respond(
+    args: Namespace,
+    value: Any,
+    text: str | Iterable[str] | Callable[[], object] = (),
+    code: int = EXIT_OK,
+) -> int:
+    """Print an answer, as JSON if that was asked for, else as text; returns the exit code."""
+    if args.json:
+        print_json(value)
+    elif callable(text):
+        text()
+    else:
+        for line in [text] if isinstance(text, str) else text:
+            print(line)
+    return code
 
 
 def print_json(value: Any) -> None:

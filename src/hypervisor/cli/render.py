@@ -4,8 +4,6 @@ Nothing here touches the terminal. Task text is data: it is made safe before it
 becomes part of a line.
 """
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The result of a run in a few lines: counts, cost, failures, and what to do next."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple

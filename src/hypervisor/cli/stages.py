@@ -1,7 +1,5 @@
 """The stages of a pipeline for people: how each stands, and the answer of the reduce."""
 
-from __future__ import annotations
-
 import json
 
 from hypervisor.batches.pipeline_status import Overview, Reduced, Stage

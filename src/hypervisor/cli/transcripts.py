@@ -1,7 +1,5 @@
 """An agent's transcript as lines for people: its words plain, tools and answers set apart."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Iterable, Iterator
 

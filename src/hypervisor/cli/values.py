@@ -1,7 +1,5 @@
 """Values people type: durations, times, JSON, files."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

@@ -5,16 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from hypervisor.cli.output import (
-    DIM,
-    RED,
-    Line,
-    glyphs,
-    is_live_terminal,
-    one_line,
-    render,
-    say,
-)
+from hypervisor.cli.output import DIM, RED, Line, glyphs, is_live_terminal, one_line, render, say
 from hypervisor.cli.render import clock, hints, rate
 from hypervisor.queue.task import Task
 from hypervisor.runs.monitor import Snapshot

@@ -1,7 +1,5 @@
 """hv add"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

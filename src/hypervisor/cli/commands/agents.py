@@ -1,15 +1,13 @@
 """hv agents"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
 from hypervisor.agents.agents import AgentView, agents, check_agent
 from hypervisor.agents.installed import Probed
 from hypervisor.agents.rate_limits import lift_brake
-from hypervisor.cli.listed import add_words, print_names
-from hypervisor.cli.output import clock, colour, duration, one_line, print_json, table
+from hypervisor.cli.listed import add_words
+from hypervisor.cli.output import clock, colour, duration, one_line, respond, table
 from hypervisor.cli.render import brake_text, money_text
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.queue.context import Context
@@ -18,10 +16,7 @@ from hypervisor.resources.limits import size_text
 EXAMPLE = """hv agents
   hv agents check claude
   hv agents lift anthropic:9f2c1d07"""
-WORDS = {
-    "check": "one turn with the real program",
-    "lift": "end the rest of an account",
-}
+WORDS = {"check": "one turn with the real program", "lift": "end the rest of an account"}
 HEAD = ("AGENT", "VERSION", "MEMORY", "RUNNING", "STATE")
 
 
@@ -42,14 +37,10 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.word == "lift":
         return _lift(hv, args)
     if args.names:
-        print_names(list(hv.settings.agents), args.json)
-        return EXIT_OK
+        names = list(hv.settings.agents)
+        return respond(args, names, names)
     found = agents(hv)
-    if args.json:
-        print_json(found)
-    else:
-        _show(found, hv.now() if hv.has_store else 0)
-    return EXIT_OK
+    return respond(args, found, lambda: _show(found, hv.now() if hv.has_store else 0))
 
 
 def _show(found: tuple[AgentView, ...], now: int) -> None:
@@ -103,11 +94,12 @@ def _check(hv: Context, args: argparse.Namespace) -> int:
     if not args.json and sys.stderr.isatty():
         print(f"asking {one_line(args.name)} for one word …", file=sys.stderr)
     found = check_agent(hv, args.name)
-    if args.json:
-        print_json(found)
-    else:
-        print(colour(_told(args.name, found), "done" if found.ok else "failed"))
-    return EXIT_OK if found.ok else EXIT_UNSUCCESSFUL
+    return respond(
+        args,
+        found,
+        colour(_told(args.name, found), "done" if found.ok else "failed"),
+        code=EXIT_OK if found.ok else EXIT_UNSUCCESSFUL,
+    )
 
 
 def _told(name: str, found: Probed) -> str:
@@ -124,10 +116,5 @@ def _told(name: str, found: Probed) -> str:
 
 def _lift(hv: Context, args: argparse.Namespace) -> int:
     lifted = lift_brake(hv, args.name)
-    if args.json:
-        print_json({"account": args.name, "lifted": lifted})
-    elif lifted:
-        print(f"{one_line(args.name)} may be asked again")
-    else:
-        print(f"{one_line(args.name)} does not rest")
-    return EXIT_OK
+    text = f"{one_line(args.name)} {'may be asked again' if lifted else 'does not rest'}"
+    return respond(args, {"account": args.name, "lifted": lifted}, text)

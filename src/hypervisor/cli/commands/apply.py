@@ -1,7 +1,5 @@
 """hv apply"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

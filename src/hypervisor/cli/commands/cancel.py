@@ -1,7 +1,5 @@
 """hv cancel"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.cli.commands import selecting

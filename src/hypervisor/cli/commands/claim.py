@@ -1,13 +1,11 @@
 """hv claim"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from hypervisor.cli.output import block, clock, one_line, print_json
+from hypervisor.cli.output import block, clock, one_line, respond
 from hypervisor.cli.values import duration
 from hypervisor.core.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, HypervisorError, LeaseLost
 from hypervisor.queue.claim import claim, release
@@ -72,12 +70,9 @@ def claim_options(args: argparse.Namespace) -> dict[str, object]:
 def run(hv: Context, args: argparse.Namespace) -> int:
     taken = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
     leases = with_results(hv, taken)
+    code = EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
     with handing_over(hv, leases):
-        if args.json:
-            print_json(leases)
-        else:
-            print_leases(leases)
-    return EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
+        return respond(args, leases, lambda: print_leases(leases), code)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """hv events"""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """hv install"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 

@@ -1,12 +1,10 @@
 """hv kill"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
 from hypervisor.cli.commands.selecting import rehearse
-from hypervisor.cli.output import one_line, print_json
+from hypervisor.cli.output import one_line, respond
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
 from hypervisor.core.text import counted
 from hypervisor.queue.context import Context
@@ -45,14 +43,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
                 continue  # it has ended meanwhile
             code = code or EXIT_CODES[error.code]
             print(f"hv: {one_line(str(error))}", file=sys.stderr)
-    if args.json:
-        print_json(moved)
-    elif args.batch is not None:
-        print(f"{counted(len(moved), 'attempt')} stopped")
-    else:
-        for each in moved:
-            print(f"{each.task} {each.state}")
-    return code
+    lines = [f"{task.task} {task.state}" for task in moved]
+    text = f"{counted(len(moved), 'attempt')} stopped"
+    return respond(args, moved, lines if args.batch is None else text, code)
 
 
 def _running(hv: Context, batch: str) -> list[str]:
@@ -61,13 +54,13 @@ def _running(hv: Context, batch: str) -> list[str]:
 
 def _put_back(hv: Context, args: argparse.Namespace) -> int:
     stopped = stop_batch(hv, args.batch, args.reason)
-    if args.json:
-        print_json({"stopped": stopped})
-    else:
-        print(f"{counted(stopped, 'attempt')} stopped, the tasks go back into the queue")
-    return EXIT_OK
+    return respond(
+        args,
+        {"stopped": stopped},
+        f"{counted(stopped, 'attempt')} stopped, the tasks go back into the queue",
+    )
 
 
 def _rehearse(hv: Context, args: argparse.Namespace) -> int:
     chosen = [hv.resolve(t) for t in args.task] if args.task else _running(hv, args.batch)
-    return rehearse(chosen, args.json)
+    return rehearse(chosen, args)

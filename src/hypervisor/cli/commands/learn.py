@@ -1,12 +1,10 @@
 """hv learn"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import duration, one_line, print_json
+from hypervisor.cli.output import duration, one_line, respond
 from hypervisor.cli.render import money_text
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import counted
 from hypervisor.learning.estimator import Range
 from hypervisor.learning.learn import Gain, Learned, learn_parallelization, learnings
@@ -49,13 +47,10 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.benefit is not None:
         learn_parallelization(hv, args.type, args.benefit, args.notes)
     found = learnings(hv, args.type, args.workers)
-    if args.json:
-        print_json(found)
-    elif not found:
-        print("nothing has been learned yet: every `hv run` teaches something.")
-    else:
-        print("\n\n".join("\n".join(_shown(each)) for each in found))
-    return EXIT_OK
+    text = "\n\n".join("\n".join(_shown(learned)) for learned in found)
+    return respond(
+        args, found, text or "nothing has been learned yet: every `hv run` teaches something."
+    )
 
 
 def _shown(each: Learned) -> list[str]:

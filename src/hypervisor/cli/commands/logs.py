@@ -1,7 +1,5 @@
 """hv logs"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """hv ls"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.cli.output import print_json, table

@@ -1,14 +1,11 @@
 """hv plan"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 
 from hypervisor.batches.plans.action import SETTLED
 from hypervisor.batches.plans.plan import Plan, PlannedAction, plan
-from hypervisor.cli.output import one_line, print_json, render, wants_colour
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import one_line, render, respond, wants_colour
 from hypervisor.core.text import counted
 from hypervisor.queue.context import Context
 
@@ -26,11 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     found = plan(hv, args.batch)
-    if args.json:
-        print_json(found)
-    else:
-        print("\n".join(picture(found, args.full)))
-    return EXIT_OK
+    return respond(args, found, picture(found, args.full))
 
 
 def picture(found: Plan, full: bool) -> Iterator[str]:

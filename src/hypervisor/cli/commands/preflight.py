@@ -1,14 +1,12 @@
 """hv preflight"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.agents.preflight import agent_task
 from hypervisor.batches.preflight import Intent, Survey
 from hypervisor.batches.preflight_findings import Preflight, costs
 from hypervisor.cli.commands import run as running
-from hypervisor.cli.output import colour, one_line, print_json
+from hypervisor.cli.output import colour, one_line, respond
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run.arguments import name_for, spec_of
 from hypervisor.cli.run.request import RunRequest, request_of
@@ -68,11 +66,12 @@ def prepare(args: argparse.Namespace) -> int | None:
 
 def run(hv: Context | None, args: argparse.Namespace) -> int:
     found = args.survey.result(hv)
-    if args.json:
-        print_json(found)
-    else:
-        show(found, None if args.details else 3)
-    return EXIT_OK if found.clear else EXIT_UNSUCCESSFUL
+    return respond(
+        args,
+        found,
+        lambda: show(found, None if args.details else 3),
+        code=EXIT_OK if found.clear else EXIT_UNSUCCESSFUL,
+    )
 
 
 def _intent(

@@ -1,14 +1,12 @@
 """hv report"""
 
-from __future__ import annotations
-
 import argparse
 import os
 from contextlib import suppress
 
 from hypervisor.batches.report import BatchReport, report
-from hypervisor.cli.output import one_line, plain, print_json
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.cli.output import one_line, plain, respond
+from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv report pages
@@ -29,11 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     found = report(hv, args.batch)
     path = write(hv, found, args.out, args.json_data)
-    if args.json:
-        print_json({"batch": found.batch, "path": path, "bytes": os.path.getsize(path)})
-    else:
-        print(one_line(path))
-    return EXIT_OK
+    return respond(
+        args, {"batch": found.batch, "path": path, "bytes": os.path.getsize(path)}, one_line(path)
+    )
 
 
 def write(hv: Context, found: BatchReport, out: str | None = None, data: bool = False) -> str:

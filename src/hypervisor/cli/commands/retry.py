@@ -1,7 +1,5 @@
 """hv retry"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.cli.commands import selecting

@@ -1,7 +1,5 @@
 """hv run"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,11 +1,8 @@
 """hv scale"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import one_line, print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import one_line, respond
 from hypervisor.core.text import counted
 from hypervisor.queue.context import Context
 from hypervisor.runs.config import MOST_WORKERS
@@ -23,13 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     workers = None if args.workers == "auto" else args.workers
     scale(hv, workers, args.batch)
-    if args.json:
-        print_json({"workers": workers, "batch": args.batch})
-    else:
-        where = "this host" if args.batch is None else one_line(f"batch {args.batch}")
-        most = "as planned" if workers is None else f"at most {counted(workers, 'worker')}"
-        print(f"{where}: {most}")
-    return EXIT_OK
+    where = "this host" if args.batch is None else one_line(f"batch {args.batch}")
+    most = "as planned" if workers is None else f"at most {counted(workers, 'worker')}"
+    return respond(args, {"workers": workers, "batch": args.batch}, f"{where}: {most}")
 
 
 def _workers(text: str) -> int | str:

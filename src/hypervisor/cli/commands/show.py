@@ -1,12 +1,10 @@
 """hv show"""
 
-from __future__ import annotations
-
 import argparse
 import json
 
 from hypervisor.agents.session import AgentSession
-from hypervisor.cli.output import block, clock, colour, duration, one_line, print_json
+from hypervisor.cli.output import block, clock, colour, duration, one_line, respond
 from hypervisor.cli.render import money_text
 from hypervisor.queue.context import Context
 from hypervisor.queue.look import Shown, show
@@ -21,11 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     shown = show(hv, args.task)
-    if args.json:
-        print_json(shown)
-    else:
-        _print(shown)
-    return 0
+    return respond(args, shown, lambda: _print(shown))
 
 
 def _print(shown: Shown) -> None:

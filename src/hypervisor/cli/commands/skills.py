@@ -1,13 +1,11 @@
 """hv skills"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from hypervisor.cli.listed import add_words, print_names
+from hypervisor.cli.listed import add_words
 from hypervisor.cli.output import (
     BOLD,
     DIM,
@@ -17,13 +15,13 @@ from hypervisor.cli.output import (
     duration,
     one_line,
     paragraphs,
-    print_json,
     print_lines,
+    respond,
     table,
     wrapped,
 )
 from hypervisor.cli.render import WIDE, money_text
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import counted
 from hypervisor.inputs.task_files.yaml_text import written
 from hypervisor.learning.learn import Learned
@@ -63,16 +61,15 @@ def prepare(args: argparse.Namespace) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.word == "new":
         made = new_skill(hv, args.name, args.batch, args.user, args.description, args.dry_run)
-        print_json(made) if args.json else _tell(made)
-    elif args.word == "show":
+        return respond(args, made, lambda: _tell(made))
+    if args.word == "show":
         details = skill(hv, args.name)
-        print_json(details) if args.json else print("\n".join(_lines(details)))
-    elif args.names:
-        print_names(skill_names(), args.json)
-    else:
-        found = skills(hv)
-        print_json(found) if args.json else _list(found)
-    return EXIT_OK
+        return respond(args, details, _lines(details))
+    if args.names:
+        names = skill_names()
+        return respond(args, names, names)
+    found = skills(hv)
+    return respond(args, found, lambda: _list(found))
 
 
 def _list(found: tuple[SkillView, ...]) -> None:

@@ -1,7 +1,5 @@
 """hv status"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -10,15 +8,7 @@ from hypervisor.batches.pipeline import whole_of
 from hypervisor.batches.pipeline_status import pattern
 from hypervisor.cli import follow
 from hypervisor.cli.commands.top import print_attempts
-from hypervisor.cli.output import (
-    columns_here,
-    fit,
-    one_line,
-    plain,
-    print_json,
-    print_lines,
-    table,
-)
+from hypervisor.cli.output import columns_here, fit, one_line, plain, print_json, print_lines, table
 from hypervisor.cli.render import figures, hints, host_line, money_lines, progress
 from hypervisor.cli.stages import stage_lines
 from hypervisor.cli.views import view_for

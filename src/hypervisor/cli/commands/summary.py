@@ -1,7 +1,5 @@
 """hv summary"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

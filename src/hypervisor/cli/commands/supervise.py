@@ -1,15 +1,13 @@
 """hv supervise"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
 import time
 from collections.abc import Mapping
 
-from hypervisor.cli.output import one_line, plain, print_json, say
-from hypervisor.core.errors import EXIT_OK, WrongState
+from hypervisor.cli.output import one_line, plain, respond, say
+from hypervisor.core.errors import WrongState
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
 from hypervisor.queue.look import batches, events
@@ -35,11 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.detach:
         pid = supervise(hv)
-        if args.json:
-            print_json({"supervisor": pid})
-        else:
-            print(f"process {pid} supervises this store here")
-        return EXIT_OK
+        return respond(args, {"supervisor": pid}, f"process {pid} supervises this store here")
     _refuse_second(hv)
     assert hv.serve is not None, "the command line connects with all that is needed"
     signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))

@@ -1,7 +1,5 @@
 """hv top"""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Collection

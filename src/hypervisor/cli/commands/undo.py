@@ -1,7 +1,5 @@
 """hv undo"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

@@ -1,12 +1,9 @@
 """hv update"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.cli import values
-from hypervisor.cli.output import print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import respond
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import next_state
 from hypervisor.queue.look import show
@@ -46,8 +43,4 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         moved = update(hv, args.task, changes)
     if args.accept:
         moved = accept(hv, args.task)
-    if args.json:
-        print_json(moved)
-    elif moved:
-        print(f"{moved.task} {moved.state}")
-    return EXIT_OK
+    return respond(args, moved, f"{moved.task} {moved.state}" if moved else ())
