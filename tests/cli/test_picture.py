@@ -2,7 +2,7 @@
 
 import pytest
 
-from hypervisor.cli.escape import Harmless
+from hypervisor.cli.escape import EscapeFilter
 from hypervisor.cli.live import Rows, draw, terminal_console
 from hypervisor.cli.output import width
 from hypervisor.cli.render import clock, memory_text, progress, rate
@@ -235,17 +235,17 @@ class TestHarmless:
     def test_only_colours_get_through_in_whatever_pieces(self, raw, shown):
         data = raw.encode()
         for size in (1, 2, 3, 7, len(data)):
-            clean = Harmless(colours=True)
+            clean = EscapeFilter(colours=True)
             pieces = [clean.feed(data[n : n + size]) for n in range(0, len(data), size)]
             assert "".join([*pieces, clean.feed(b"", last=True)]) == shown, size
 
     def test_without_colours_none_get_through(self):
-        assert Harmless(colours=False).feed(b"\x1b[31mred\x1b[0m\n", last=True) == "red\n"
+        assert EscapeFilter(colours=False).feed(b"\x1b[31mred\x1b[0m\n", last=True) == "red\n"
 
     def test_bytes_that_are_no_text(self):
-        assert Harmless(colours=True).feed(b"a\xff\xfeb\n", last=True) == "a\ufffd\ufffdb\n"
+        assert EscapeFilter(colours=True).feed(b"a\xff\xfeb\n", last=True) == "a\ufffd\ufffdb\n"
 
     def test_a_sequence_that_never_ends_is_let_go(self):
-        clean = Harmless(colours=True)
+        clean = EscapeFilter(colours=True)
         told = "".join(clean.feed(b"\x1b]" + b"x" * 3_000) for _ in range(4))
         assert len(told) > 3_000 and "\x1b" not in told

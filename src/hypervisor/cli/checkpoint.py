@@ -124,7 +124,7 @@ def _failures(found: Checkpoint) -> list[Line]:
     ]
 
 
-def said(done: Decided) -> str:
+def decision_text(done: Decided) -> str:
     """What a decision did, in one line."""
     name = shlex.quote(done.batch)
     if done.decision == "retry":

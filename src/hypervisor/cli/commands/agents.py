@@ -6,7 +6,7 @@ import sys
 from hypervisor.agents.agents import AgentView, agents, check_agent
 from hypervisor.agents.installed import Probed
 from hypervisor.agents.rate_limits import lift_brake
-from hypervisor.cli.listed import add_words
+from hypervisor.cli.arguments import add_words
 from hypervisor.cli.output import clock, colour, duration, one_line, respond, table
 from hypervisor.cli.render import brake_text, money_text
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput

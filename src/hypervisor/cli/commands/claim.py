@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from hypervisor.cli.arguments import duration
 from hypervisor.cli.output import block, clock, one_line, respond
-from hypervisor.cli.values import duration
 from hypervisor.core.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, HypervisorError, LeaseLost
 from hypervisor.queue.claim import claim, release
 from hypervisor.queue.context import Context

@@ -3,6 +3,7 @@
 import argparse
 from contextlib import suppress
 
+from hypervisor.cli.arguments import json_text
 from hypervisor.cli.commands.claim import (
     add_claim_options,
     claim_options,
@@ -11,7 +12,6 @@ from hypervisor.cli.commands.claim import (
     with_results,
 )
 from hypervisor.cli.output import respond
-from hypervisor.cli.values import json_text
 from hypervisor.core.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, InvalidInput, LeaseLost
 from hypervisor.queue.claim import Done, Turn, checked_result, complete, complete_and_claim, release
 from hypervisor.queue.context import Context

@@ -2,8 +2,8 @@
 
 import argparse
 
+from hypervisor.cli.arguments import duration
 from hypervisor.cli.output import respond
-from hypervisor.cli.values import duration
 from hypervisor.queue.claim import fail
 from hypervisor.queue.context import Context
 

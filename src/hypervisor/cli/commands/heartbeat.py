@@ -3,8 +3,8 @@
 import argparse
 import sys
 
+from hypervisor.cli.arguments import duration
 from hypervisor.cli.output import respond
-from hypervisor.cli.values import duration
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK
 from hypervisor.queue.claim import heartbeat
 from hypervisor.queue.context import Context

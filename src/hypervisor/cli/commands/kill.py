@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from hypervisor.cli.commands.selecting import rehearse
+from hypervisor.cli.bulk import dry_run
 from hypervisor.cli.output import one_line, respond
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
 from hypervisor.core.text import counted
@@ -29,9 +29,12 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if bool(args.task) == (args.batch is not None):
         raise InvalidInput("name tasks, or all that run of a batch with --batch.")
     if args.dry_run:
-        return _rehearse(hv, args)
+        chosen = [hv.resolve(t) for t in args.task] if args.task else _running(hv, args.batch)
+        return dry_run(chosen, args)
     if args.batch is not None and args.retry:
-        return _put_back(hv, args)
+        stopped = stop_batch(hv, args.batch, args.reason)
+        text = f"{counted(stopped, 'attempt')} stopped, the tasks go back into the queue"
+        return respond(args, {"stopped": stopped}, text)
     chosen = args.task if args.batch is None else _running(hv, args.batch)
     moved: list[Moved] = []
     code = EXIT_OK
@@ -50,17 +53,3 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 def _running(hv: Context, batch: str) -> list[str]:
     return [each.task for each in attempts(hv, batch)]
-
-
-def _put_back(hv: Context, args: argparse.Namespace) -> int:
-    stopped = stop_batch(hv, args.batch, args.reason)
-    return respond(
-        args,
-        {"stopped": stopped},
-        f"{counted(stopped, 'attempt')} stopped, the tasks go back into the queue",
-    )
-
-
-def _rehearse(hv: Context, args: argparse.Namespace) -> int:
-    chosen = [hv.resolve(t) for t in args.task] if args.task else _running(hv, args.batch)
-    return rehearse(chosen, args)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hypervisor.agents.running_status import Transcript, patch, read, still_runs, transcript
 from hypervisor.agents.transcript import TranscriptLine
 from hypervisor.cli import transcripts
-from hypervisor.cli.escape import RESET, Harmless
+from hypervisor.cli.escape import RESET, EscapeFilter
 from hypervisor.cli.output import columns_here, one_line, print_json, wants_colour
 from hypervisor.core import validate
 from hypervisor.core.errors import EXIT_OK, NotFound
@@ -140,7 +140,7 @@ def _wait_for_start(hv: Context, task: str) -> None:
 
 
 def _print_harmless(pieces: Iterator[bytes]) -> None:
-    clean = Harmless(wants_colour())
+    clean = EscapeFilter(wants_colour())
     at_start = True
     try:
         for piece in pieces:

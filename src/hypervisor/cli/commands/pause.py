@@ -17,10 +17,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for all to see")
 
 
-def prepare(args: argparse.Namespace) -> None:
-    check_scope(args)
-
-
 def run(hv: Context, args: argparse.Namespace) -> int:
     changed = pause(hv, args.batch, args.type, args.reason)
     outcome = "paused; what runs may finish" if changed else "was paused already"
@@ -34,7 +30,7 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="everything")
 
 
-def check_scope(args: argparse.Namespace) -> None:
+def prepare(args: argparse.Namespace) -> None:
     given = [args.batch is not None, args.type is not None, args.all]
     if sum(given) != 1:
         raise InvalidInput("name a BATCH, or --type T, or --all for everything (one of them).")

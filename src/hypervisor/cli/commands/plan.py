@@ -23,10 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     found = plan(hv, args.batch)
-    return respond(args, found, picture(found, args.full))
+    return respond(args, found, describe(found, args.full))
 
 
-def picture(found: Plan, full: bool) -> Iterator[str]:
+def describe(found: Plan, full: bool) -> Iterator[str]:
     """The plan for people: counts, every action with what it changes, what is refused."""
     yield from _counts(found)
     yield from _actions(found.to_do, full)

@@ -8,9 +8,9 @@ from hypervisor.batches.preflight_findings import Preflight, costs
 from hypervisor.cli.commands import run as running
 from hypervisor.cli.output import colour, one_line, respond
 from hypervisor.cli.run import agents as run_agents
-from hypervisor.cli.run.arguments import name_for, spec_of
 from hypervisor.cli.run.request import RunRequest, request_of
 from hypervisor.cli.run.sources import Source
+from hypervisor.cli.run.spec import name_for, spec_of
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask

@@ -3,9 +3,9 @@
 import argparse
 import os
 
+from hypervisor.cli.arguments import body
 from hypervisor.cli.findings import TASK, branch_meant
 from hypervisor.cli.output import respond
-from hypervisor.cli.values import body
 from hypervisor.core.errors import InvalidInput
 from hypervisor.hive.checkout import task_here
 from hypervisor.hive.memory import checked, forget, remember

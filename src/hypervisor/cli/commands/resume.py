@@ -2,7 +2,8 @@
 
 import argparse
 
-from hypervisor.cli.commands.pause import add_scope, check_scope, scope_text
+from hypervisor.cli.commands.pause import add_scope, scope_text
+from hypervisor.cli.commands.pause import prepare as prepare
 from hypervisor.cli.output import respond
 from hypervisor.queue.context import Context
 from hypervisor.runs.run import resume, supervise
@@ -10,14 +11,7 @@ from hypervisor.runs.status import status
 
 EXAMPLE = """hv resume pages
   hv resume --all"""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    add_scope(parser)
-
-
-def prepare(args: argparse.Namespace) -> None:
-    check_scope(args)
+configure = add_scope
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:

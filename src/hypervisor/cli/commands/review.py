@@ -58,11 +58,11 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return EXIT_OK
     done = _decide(hv, args)
     if done is not None:
-        return respond(args, done, checkpoint.said(done))
+        return respond(args, done, checkpoint.decision_text(done))
     asks = args.chunk is None and checkpoint.can_ask() and not args.json
     if asks and awaiting(hv, args.batch):
         done = checkpoint.ask(hv, args.batch)
-        print(checkpoint.said(done) if done else "nothing was decided")
+        print(checkpoint.decision_text(done) if done else "nothing was decided")
         return EXIT_OK
     found = review(hv, args.batch, args.chunk)
     return respond(args, found, lambda: print_lines(checkpoint.lines(found)))

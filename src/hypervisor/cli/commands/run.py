@@ -124,7 +124,7 @@ def _ask(hv: Context, whole: PipelineRun) -> int:
         done = checkpoint.ask(hv, whole.first.batch.id)
         if done is None:
             break
-        print(checkpoint.said(done))
+        print(checkpoint.decision_text(done))
         if not (done.opened or done.tasks or whole.pattern):
             return EXIT_UNSUCCESSFUL if running.unsuccessful(hv, *whole.parts) else EXIT_OK
         code = follow.follow(hv, whole, False, False)

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hypervisor.cli.listed import add_words
+from hypervisor.cli.arguments import add_words
 from hypervisor.cli.output import (
     BOLD,
     DIM,

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from hypervisor.agents.budget import money
-from hypervisor.batches.pipeline_status import pattern
+from hypervisor.batches.pipeline_status import Overview, pattern
 from hypervisor.cli.output import (
     colour,
     columns_here,
@@ -12,13 +12,12 @@ from hypervisor.cli.output import (
     glyphs,
     one_line,
     plain,
-    print_json,
     print_lines,
+    respond,
     table,
 )
 from hypervisor.cli.render import WIDE
 from hypervisor.cli.stages import stage_lines
-from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import counted
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
@@ -41,23 +40,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     found = summary(hv, args.batch)
     whole = pattern(hv, found.id)
-    if args.json:
-        print_json(found if whole is None else {**plain(found), **plain(whole)})
-        return EXIT_OK
-    for line in _head(found):
-        print(line)
+    answer = found if whole is None else {**plain(found), **plain(whole)}
+    return respond(args, answer, lambda: _print(found, whole, args.all))
+
+
+def _print(found: Summary, whole: Overview | None, everything: bool) -> None:
+    print("\n".join(_head(found)))
     if whole and whole.unsuccessful:
         said = f"did not succeed: {one_line(', '.join(whole.unsuccessful))}"
         print("  " + colour(said, "failed"))
     print_lines(stage_lines(whole, columns_here()) if whole else ())
     tasks = sorted(found.tasks, key=_order)
-    shown = tasks if args.all or not sys.stdout.isatty() else tasks[:MOST_ROWS]
+    shown = tasks if everything or not sys.stdout.isatty() else tasks[:MOST_ROWS]
     if shown:
         print()
         _print_tasks(shown)
     if len(shown) < len(tasks):
         print(f"and {counted(len(tasks) - len(shown), 'more task')}: --all shows them")
-    return EXIT_OK
 
 
 def _head(found: Summary) -> list[str]:
@@ -72,9 +71,10 @@ def _head(found: Summary) -> list[str]:
         f"peak memory {size_text(found.peak_bytes)}" if found.peak_bytes else "",
         counted(found.attempts, "attempt"),
     ]
+    about = " (an estimate)" if found.estimated else ""
     spent = [
         f"{found.tokens:,} tokens" if found.tokens is not None else "",
-        f"cost {cost_text(found)}" if found.cost is not None else "",
+        "" if found.cost is None else f"cost {money(round(found.cost * 1e6))}{about}",
     ]
     return [
         f"batch {one_line(found.batch)} ({found.id}): {counted(found.total, 'task')}",
@@ -83,11 +83,6 @@ def _head(found: Summary) -> list[str]:
         *(["  " + dot.join(each for each in spent if each)] if any(spent) else []),
         *_parts(found),
     ]
-
-
-def cost_text(found: Summary) -> str:
-    about = " (an estimate)" if found.estimated else ""
-    return money(round((found.cost or 0) * 1e6)) + about
 
 
 def _parts(found: Summary) -> list[str]:

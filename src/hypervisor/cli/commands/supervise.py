@@ -16,7 +16,17 @@ from hypervisor.runs.status import status
 
 EXAMPLE = """hv supervise
   hv supervise --detach"""
-TOLD = ("governor", "learner", "overseer", "pause", "resume", "scale", "trouble", "leftovers", "gc")
+SHOWN = (
+    "governor",
+    "learner",
+    "overseer",
+    "pause",
+    "resume",
+    "scale",
+    "trouble",
+    "leftovers",
+    "gc",
+)
 PAGE = 1_000
 ASKED = {
     "drain": "draining: what runs may finish; Ctrl-C again stops it",
@@ -37,9 +47,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     _refuse_second(hv)
     assert hv.serve is not None, "the command line connects with all that is needed"
     signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    diary = Diary(hv, args.json)
-    code = hv.serve(diary.tell)
-    if not diary.has_begun:  # another one was quicker
+    log = DecisionLog(hv, args.json)
+    code = hv.serve(log.report)
+    if not log.has_begun:  # another one was quicker
         _refuse_second(hv)
     return code
 
@@ -53,9 +63,8 @@ def _refuse_second(hv: Context) -> None:
         )
 
 
-class Diary:
-    """Tells that this process supervises once it does, and then what the governor and the
-    overseer decide."""
+class DecisionLog:
+    """Prints that this process supervises once it does, then what governor and overseer decide."""
 
     def __init__(self, hv: Context, as_json: bool) -> None:
         self._hv, self._as_json = hv, as_json
@@ -63,7 +72,7 @@ class Diary:
         self._asked = ""
         self.has_begun = False
 
-    def tell(self, asked: str) -> None:
+    def report(self, asked: str) -> None:
         if not self.has_begun and not self._as_json:
             say(f"process {os.getpid()} supervises this store here; Ctrl-C drains, twice stops")
         self.has_begun = True
@@ -73,12 +82,12 @@ class Diary:
         while found := events(self._hv, self._last, PAGE):
             self._last = found[-1].seq
             for event in found:
-                if event.kind in TOLD:
-                    self._tell(event)
+                if event.kind in SHOWN:
+                    self._print(event)
             if len(found) < PAGE:
                 return
 
-    def _tell(self, event: Event) -> None:
+    def _print(self, event: Event) -> None:
         if self._as_json:
             import json
 

@@ -14,7 +14,7 @@ from hypervisor.agents.installed import Preview
 from hypervisor.agents.preflight import AgentSurvey
 from hypervisor.agents.profile import MODES
 from hypervisor.agents.routing import AUTO
-from hypervisor.cli import values
+from hypervisor.cli import arguments
 from hypervisor.cli.output import block, one_line, print_json
 from hypervisor.cli.run.request import AgentOptions, RunRequest
 from hypervisor.core.errors import InvalidInput
@@ -79,15 +79,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--budget",
-        type=values.money,
+        type=arguments.money,
         metavar="MONEY",
         help="for the whole batch, e.g. 5.00; it is paused at that",
     )
-    group.add_argument("--task-budget", type=values.money, metavar="MONEY", help="for each task")
+    group.add_argument("--task-budget", type=arguments.money, metavar="MONEY", help="for each task")
     group.add_argument(
-        "--tokens", type=values.amount, metavar="N", help="for the whole batch, e.g. 2M"
+        "--tokens", type=arguments.amount, metavar="N", help="for the whole batch, e.g. 2M"
     )
-    group.add_argument("--task-tokens", type=values.amount, metavar="N", help="for each task")
+    group.add_argument("--task-tokens", type=arguments.amount, metavar="N", help="for each task")
 
 
 def check(request: RunRequest) -> None:
@@ -158,7 +158,7 @@ def prompt_text(given: str | None, option: str = "--prompt") -> str:
         raise InvalidInput(f"{option} is empty.")
     is_name = len(given) < 1_000 and "\n" not in given
     if is_name and os.path.isfile(given):
-        text = values.read_text(given, "the prompt")
+        text = arguments.read_text(given, "the prompt")
         if not text.strip():
             raise InvalidInput(f"{given} is empty: it should say what the agent shall do.")
     elif is_name and os.path.isdir(given):
@@ -175,7 +175,7 @@ def prompt_text(given: str | None, option: str = "--prompt") -> str:
 def _schema(path: str | None) -> str:
     if path is None:
         return ""
-    text = values.read_text(path, "the schema")
+    text = arguments.read_text(path, "the schema")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from hypervisor.batches.preflight import Intent, Survey
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run.agents import AgentChoice
-from hypervisor.cli.run.arguments import name_for, spec_of
 from hypervisor.cli.run.items import RunItems
 from hypervisor.cli.run.pipeline import Stages, stages_of
 from hypervisor.cli.run.request import RunRequest
+from hypervisor.cli.run.spec import name_for, spec_of
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import Template

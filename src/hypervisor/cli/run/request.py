@@ -134,7 +134,7 @@ class RunRequest(NamedTuple):
 
 def request_of(args: argparse.Namespace) -> RunRequest:
     """The request of a command line, after a skill has filled in its defaults."""
-    from hypervisor.cli.run.arguments import apply_skill
+    from hypervisor.cli.run.spec import apply_skill
 
     apply_skill(args)
     groups = {

@@ -1,8 +1,8 @@
-"""Values people type: durations, times, JSON, files."""
+"""Arguments that commands share: values people type, and options of several commands."""
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput
@@ -127,3 +127,16 @@ def checked(read: Callable[[str], int]) -> Callable[[str], int]:
 
 money = checked(read_money)
 amount = checked(read_amount)
+
+
+def add_words(parser: argparse.ArgumentParser, words: Mapping[str, str], name: str) -> None:
+    """`words` are told with what each does; `name` is what one of the things is called."""
+    parser.add_argument(
+        "word",
+        nargs="?",
+        choices=tuple(words),
+        metavar="|".join(words),
+        help="; ".join(f"{word}: {does}" for word, does in words.items()),
+    )
+    parser.add_argument("name", nargs="?", metavar=name, help="which one")
+    parser.add_argument("--names", action="store_true", help="only the names")

@@ -33,7 +33,7 @@ def run(
 ) -> int:
     chosen = _choose(hv, args, states)
     if args.dry_run:
-        return rehearse(chosen, args)
+        return dry_run(chosen, args)
     moved: list[Moved | dict[str, object]] = []
     code = EXIT_OK
     for task in chosen:
@@ -48,7 +48,7 @@ def run(
     return respond(args, moved, lines, code)
 
 
-def rehearse(chosen: Sequence[str], args: argparse.Namespace) -> int:
+def dry_run(chosen: Sequence[str], args: argparse.Namespace) -> int:
     """Which tasks would be changed."""
     tasks = counted(len(chosen), "task")
     return respond(args, chosen, [*chosen, f"{tasks} (dry run: nothing was changed)"])
