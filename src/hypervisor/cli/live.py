@@ -79,6 +79,7 @@ class Screen:
         self._console, self._terminal = terminal_console(), sys.stdout.fileno()
         self._whole, self._keys, self._stays = whole, keys, stays
         self._live: Live | None = None  # None: the terminal is not ours now
+        self._closed = False
         self._drawn: list[list[Segment]] = []
         self._columns = 0
         self._typing: list[Any] | None = None
@@ -104,6 +105,8 @@ class Screen:
         return (columns or 80) - 1, rows or 24
 
     def paint(self, frame: RenderableType, above: Sequence[Text] = ()) -> None:
+        if self._live is None and not self._closed:
+            self._take()  # brought back into the foreground
         with self._writing() as live:
             if live is None:
                 return
@@ -130,7 +133,7 @@ class Screen:
         try:
             yield self._live if in_foreground(self._terminal) else None
         except OSError:
-            self._live = None
+            self._live, self._closed = None, True
             drop_output()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTSTP,))
