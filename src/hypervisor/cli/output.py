@@ -208,6 +208,12 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def near_path(path: str) -> str:
+    """The path as seen from here, unless it is elsewhere."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
 def wrapped(text: str, indent: str = "  ", first: str | None = None) -> str:
     """Text on as many lines as a terminal needs, broken between words."""
     if not sys.stdout.isatty():

@@ -9,7 +9,7 @@ from hypervisor.agents.running_status import Transcript, patch, read, still_runs
 from hypervisor.agents.transcript import TranscriptLine
 from hypervisor.cli import transcripts
 from hypervisor.cli.escape import RESET, EscapeFilter
-from hypervisor.cli.output import columns_here, one_line, print_json, wants_colour
+from hypervisor.cli.output import columns_here, one_line, print_json, respond, wants_colour
 from hypervisor.core import validate
 from hypervisor.core.errors import EXIT_OK, NotFound
 from hypervisor.queue.context import Context
@@ -49,30 +49,31 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if not found.attempt:
         raise NotFound(f"{found.task} has not run yet, so there is no output.")
     if args.patch:
-        return _print_patch(hv, found, args.json)
+        return _print_patch(hv, found, args)
     pieces = _follow(hv, found) if args.follow else _read(hv, found)
     if found.agent and not args.raw:
         _print_told(found, pieces, args)
     elif args.json:
         _print_json(found, pieces, args.follow)
-    elif sys.stdout.isatty():
-        _print_harmless(pieces)
     else:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+        _print_raw(pieces)
     return EXIT_OK
 
 
-def _print_patch(hv: Context, found: Transcript, as_json: bool) -> int:
+def _print_patch(hv: Context, found: Transcript, args: argparse.Namespace) -> int:
     text = patch(hv, found)
-    if as_json:
-        print_json({**_named(found), "patch": text.decode("utf-8", "replace")})
-    elif sys.stdout.isatty():
-        _print_harmless(iter([text]))
-    else:
-        sys.stdout.buffer.write(text)
-    return EXIT_OK
+    answer = {**_named(found), "patch": text.decode("utf-8", "replace")}
+    return respond(args, answer, lambda: _print_raw(iter([text])))
+
+
+def _print_raw(pieces: Iterator[bytes]) -> None:
+    """As they are where a program reads them; harmless on a terminal."""
+    if sys.stdout.isatty():
+        _print_harmless(pieces)
+        return
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
 
 
 def _print_told(found: Transcript, pieces: Iterator[bytes], args: argparse.Namespace) -> None:

@@ -1,12 +1,11 @@
 """hv run"""
 
 import argparse
-import os
 import sys
 
 from hypervisor.batches.pipeline import PipelineRun, run_pattern
 from hypervisor.cli import follow
-from hypervisor.cli.output import say
+from hypervisor.cli.output import near_path, say
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run import opening, options, pipeline
 from hypervisor.cli.run.prepare import PreparedRun, prepare_run
@@ -140,5 +139,4 @@ def _write_report(hv: Context, batch: str) -> None:
     except OSError as error:  # the run itself is not worse for it
         print(f"hv: the report could not be written: {error.strerror}.", file=sys.stderr)
         return
-    near = os.path.relpath(path)
-    say(f"  report: {path if near.startswith('..') else near}")
+    say(f"  report: {near_path(path)}")

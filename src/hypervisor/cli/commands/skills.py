@@ -13,6 +13,7 @@ from hypervisor.cli.output import (
     clock,
     columns_here,
     duration,
+    near_path,
     one_line,
     paragraphs,
     print_lines,
@@ -109,9 +110,9 @@ def record_line(record: SkillRecord) -> str:
 
 def _lines(found: SkillDetails) -> list[str]:
     view, body = found.view, found.body.strip()
-    about = [("from", f"{view.kind}, {_near(view.folder)}")]
-    about += [("hides", _near(folder)) for folder in view.hides]
-    about += [("record", line) for line in _record(view.record)]
+    about = [("from", f"{view.kind}, {near_path(view.folder)}")]
+    about += [("hides", near_path(folder)) for folder in view.hides]
+    about.append(("record", _record(view.record)))
     if found.learned is not None:
         about.append(("learned", _learned(found.learned)))
     return [
@@ -132,14 +133,14 @@ def _named(pairs: Sequence[tuple[str, str]]) -> list[str]:
     ]
 
 
-def _record(record: SkillRecord) -> list[str]:
+def _record(record: SkillRecord) -> str:
     parts = [record_line(record)]
     if record.runs:
         parts.append(f"{duration(round(1000 * record.seconds))} in all")
         parts.append(f"last {clock(record.last_at)}")
     if record.tokens:
         parts.append(f"{record.tokens:,} tokens")
-    return [", ".join(parts)]
+    return ", ".join(parts)
 
 
 def _learned(each: Learned) -> str:
@@ -161,22 +162,17 @@ def _fields(found: SkillDetails) -> list[tuple[str, str]]:
     ]
 
 
-def _near(folder: str) -> str:
-    near = os.path.relpath(folder)
-    return folder if near.startswith("..") else near
-
-
 # A new one
 
 
 def _tell(made: MadeSkill) -> None:
     if not made.written:
         for name, text in made.files.items():
-            print(f"{one_line(_near(os.path.join(made.folder, name)))}:")
+            print(f"{one_line(near_path(os.path.join(made.folder, name)))}:")
             print(block(text))
         print("(dry run: nothing was written)")
     else:
-        print(f"{one_line(_near(made.folder))}: {', '.join(map(one_line, made.files))}")
+        print(f"{one_line(near_path(made.folder))}: {', '.join(map(one_line, made.files))}")
     for note in made.notes:
         print(f"  {one_line(note)}")
     if made.written:

@@ -33,6 +33,12 @@ FOR_REDUCE = tuple(  # … but most of them go for the agent of a reduce, too
     name for name in ONLY_WITH if name not in ("prompt", "pull", "scratch", "schema")
 )
 NOT_WITH = ("fn", "python", "shell", "clean_env", "claim")
+BUDGETS = (
+    ("--budget", arguments.money, "MONEY", "for the whole batch, e.g. 5.00; it is paused at that"),
+    ("--task-budget", arguments.money, "MONEY", "for each task"),
+    ("--tokens", arguments.amount, "N", "for the whole batch, e.g. 2M"),
+    ("--task-tokens", arguments.amount, "N", "for each task"),
+)
 LIMITS = ("turns", "budget", "task_budget", "tokens", "task_tokens")
 MOST_PULLED = 10
 LONGEST_PROMPT = 200_000
@@ -77,17 +83,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--schema", metavar="FILE", help="JSON Schema of the data that its report shall hold"
     )
-    group.add_argument(
-        "--budget",
-        type=arguments.money,
-        metavar="MONEY",
-        help="for the whole batch, e.g. 5.00; it is paused at that",
-    )
-    group.add_argument("--task-budget", type=arguments.money, metavar="MONEY", help="for each task")
-    group.add_argument(
-        "--tokens", type=arguments.amount, metavar="N", help="for the whole batch, e.g. 2M"
-    )
-    group.add_argument("--task-tokens", type=arguments.amount, metavar="N", help="for each task")
+    for option, type, metavar, help in BUDGETS:
+        group.add_argument(option, type=type, metavar=metavar, help=help)
 
 
 def check(request: RunRequest) -> None:
