@@ -33,23 +33,23 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     on_problem = None if args.json else print_problem
     done = apply(hv, args.batch, None, args.fail_fast, on_problem)  # what was left
     for round in range(1, MOST_ROUNDS + 1):
-        found = plan(hv, args.batch)
-        if not found.to_do or (args.fail_fast and done.failed):
+        proposed = plan(hv, args.batch)
+        if not proposed.to_do or (args.fail_fast and done.failed):
             break
         if not args.json:
-            print("\n".join(describe(found, args.full)), flush=True)
-        if not args.yes and not confirmed(f"Carry out {counted(len(found.to_do), 'action')}?"):
+            print("\n".join(describe(proposed, args.full)), flush=True)
+        if not args.yes and not confirmed(f"Carry out {counted(len(proposed.to_do), 'action')}?"):
             print("Nothing was changed.")
             return _code(done)
         try:
-            fresh = apply(hv, args.batch, found.hash, args.fail_fast, on_problem)
+            fresh = apply(hv, args.batch, proposed.hash, args.fail_fast, on_problem)
         except PlanChanged as error:
             if round == MOST_ROUNDS:
                 raise
             print(f"hv: {one_line(str(error))}", file=sys.stderr)
             continue
-        return _report(_both(done, fresh), found, args)
-    return _report(done, found, args)
+        return _report(_both(done, fresh), proposed, args)
+    return _report(done, proposed, args)
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -71,14 +71,14 @@ def print_problem(outcome: Outcome) -> None:
         print(f"hv: #{outcome.number} {one_line(what)}", file=sys.stderr, flush=True)
 
 
-def _rehearse(found: Plan, args: argparse.Namespace) -> int:
+def _rehearse(proposed: Plan, args: argparse.Namespace) -> int:
     if args.json:
-        print_json(found)
+        print_json(proposed)
         return EXIT_OK
-    left = sum(found.states.get(state, 0) for state in UNFINISHED)
+    left = sum(proposed.states.get(state, 0) for state in UNFINISHED)
     if left:
         print(f"{counted(left, 'action')} approved before would be carried out first.")
-    print("\n".join(describe(found, args.full)))
+    print("\n".join(describe(proposed, args.full)))
     print("\n(dry run: nothing was changed)")
     return EXIT_OK
 
@@ -94,14 +94,14 @@ def _both(one: Applied, other: Applied) -> Applied:
     )
 
 
-def _report(done: Applied, found: Plan, args: argparse.Namespace) -> int:
+def _report(done: Applied, proposed: Plan, args: argparse.Namespace) -> int:
     if args.json:
         print_json(done)
         return _code(done)
     if not (done.resumed or done.applied or done.failed or done.dropped):
-        before = found.states.get("applied", 0)
+        before = proposed.states.get("applied", 0)
         what = f"all {counted(before, 'action')} are applied" if before else "nothing is proposed"
-        refused = f", {len(found.refused)} refused" if found.refused else ""
+        refused = f", {len(proposed.refused)} refused" if proposed.refused else ""
         print(f"nothing to do: {what}{refused}")
         return EXIT_OK
     parts = [f"{counted(done.applied, 'action')} applied"]

@@ -90,25 +90,25 @@ def handing_over(hv: Context, leases: Iterable[Lease]) -> Iterator[None]:
 
 def with_results(hv: Context, leases: Iterable[Lease]) -> list[Lease]:
     """A reduce task comes with the file of its results; without that it is given back."""
-    found: list[Lease] = []
+    complete: list[Lease] = []
     for lease in leases:
         if not isinstance(lease.task.data, dict) or "gather" not in lease.task.data:
-            found.append(lease)
+            complete.append(lease)
             continue
         from hypervisor.batches.reduce_input import gather  # hardly ever needed here
 
         try:
-            found.append(gather(hv, lease))
+            complete.append(gather(hv, lease))
         except (OSError, HypervisorError) as error:
             if not _gave_back(hv, lease, error):
-                found.append(lease)
-    return found
+                complete.append(lease)
+    return complete
 
 
 def _gave_back(hv: Context, lease: Lease, error: Exception) -> bool:
     """False if that was not possible either: then its token must be told all the same."""
-    said = getattr(error, "strerror", None) or str(error).rstrip(".")
-    why = f"the file with its results could not be made: {said}"
+    cause = getattr(error, "strerror", None) or str(error).rstrip(".")
+    why = f"the file with its results could not be made: {cause}"
     gone = True
     try:
         release(hv, lease.token, why)

@@ -16,10 +16,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    found = gc(hv, args.dry_run)
-    gone = f"{counted(found.outputs, 'output')} ({size_text(found.bytes)})"
-    kept = f"{counted(found.kept, 'output')} ({size_text(found.kept_bytes)}) kept"
+    collected = gc(hv, args.dry_run)
+    gone = f"{counted(collected.outputs, 'output')} ({size_text(collected.bytes)})"
+    kept = f"{counted(collected.kept, 'output')} ({size_text(collected.kept_bytes)}) kept"
     if args.dry_run:
         text = f"{gone} would be deleted, {kept} (dry run: nothing was changed)"
-        return respond(args, found, text)
-    return respond(args, found, f"{gone} deleted, {kept}")
+        return respond(args, collected, text)
+    return respond(args, collected, f"{gone} deleted, {kept}")

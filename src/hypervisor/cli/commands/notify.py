@@ -110,11 +110,11 @@ def _add(hv: Context, args: argparse.Namespace) -> int:
 
 
 def _list(hv: Context, args: argparse.Namespace) -> int:
-    found = rules(hv)
-    if not found:
-        return respond(args, found, "no rules; `hv notify add` makes one")
+    listed = rules(hv)
+    if not listed:
+        return respond(args, listed, "no rules; `hv notify add` makes one")
     head = ("RULE", "ON", "OF", "WAITING", "DEAD", "TO")
-    return respond(args, found, lambda: table(head, map(_row, found)))
+    return respond(args, listed, lambda: table(head, map(_row, listed)))
 
 
 def _row(status: RuleStatus) -> tuple[str, ...]:

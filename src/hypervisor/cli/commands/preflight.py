@@ -65,12 +65,12 @@ def prepare(args: argparse.Namespace) -> int | None:
 
 
 def run(hv: Context | None, args: argparse.Namespace) -> int:
-    found = args.survey.result(hv)
+    preflight = args.survey.result(hv)
     return respond(
         args,
-        found,
-        lambda: show(found, None if args.details else 3),
-        code=EXIT_OK if found.clear else EXIT_UNSUCCESSFUL,
+        preflight,
+        lambda: show(preflight, None if args.details else 3),
+        code=EXIT_OK if preflight.clear else EXIT_UNSUCCESSFUL,
     )
 
 
@@ -84,10 +84,10 @@ def _intent(
     return Intent(spec.cwd, name, tasks.type, request.workers, tasks.requires, known, in_text)
 
 
-def show(found: Preflight, most: int | None = 3) -> None:
+def show(preflight: Preflight, most: int | None = 3) -> None:
     """The short report first, then the details."""
-    print(colour(one_line(found.headline), "done" if found.clear else "failed"))
-    for finding in found.findings:
+    print(colour(one_line(preflight.headline), "done" if preflight.clear else "failed"))
+    for finding in preflight.findings:
         mark = colour("  ✗ ", "failed") if finding.in_the_way else "  · "
         print(f"{mark}{one_line(finding.said)}")
         shown = finding.examples[:most]
@@ -95,5 +95,5 @@ def show(found: Preflight, most: int | None = 3) -> None:
             print(f"      {one_line(example)}")
         if finding.examples and finding.total > len(shown):
             print(f"      and {finding.total - len(shown):,} more")
-    for line in (*found.order, *costs(found.estimate), found.advice):
+    for line in (*preflight.order, *costs(preflight.estimate), preflight.advice):
         print(f"  {line}")

@@ -69,28 +69,28 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.names:
         names = skill_names()
         return respond(args, names, names)
-    found = skills(hv)
-    return respond(args, found, lambda: _list(found))
+    views = skills(hv)
+    return respond(args, views, lambda: _list(views))
 
 
-def _list(found: tuple[SkillView, ...]) -> None:
-    good = [each for each in found if not each.problem]
+def _list(views: tuple[SkillView, ...]) -> None:
+    good = [view for view in views if not view.problem]
     if sys.stdout.isatty() and columns_here() < WIDE:
-        for each in good:
-            how = f"{each.kind}, {record_line(each.record)}"
-            print_lines([[(one_line(each.name), BOLD), (f"  {how}", DIM)]])
-            print(wrapped(one_line(_about(each))))
+        for view in good:
+            how = f"{view.kind}, {record_line(view.record)}"
+            print_lines([[(one_line(view.name), BOLD), (f"  {how}", DIM)]])
+            print(wrapped(one_line(_about(view))))
     else:
-        rows = [(each.name, each.kind, record_line(each.record), _about(each)) for each in good]
+        rows = [(view.name, view.kind, record_line(view.record), _about(view)) for view in good]
         table(HEAD, rows, widest=LONGEST_RECORD)
-    for each in found:
-        if each.problem:
-            print(f"hv: {one_line(each.problem)}", file=sys.stderr)
+    for view in views:
+        if view.problem:
+            print(f"hv: {one_line(view.problem)}", file=sys.stderr)
 
 
-def _about(each: SkillView) -> str:
-    hidden = f" (hides {counted(len(each.hides), 'other')} of this name)" if each.hides else ""
-    return each.description + hidden
+def _about(view: SkillView) -> str:
+    hidden = f" (hides {counted(len(view.hides), 'other')} of this name)" if view.hides else ""
+    return view.description + hidden
 
 
 def record_line(record: SkillRecord) -> str:
@@ -108,18 +108,18 @@ def record_line(record: SkillRecord) -> str:
 # One of them
 
 
-def _lines(found: SkillDetails) -> list[str]:
-    view, body = found.view, found.body.strip()
+def _lines(details: SkillDetails) -> list[str]:
+    view, body = details.view, details.body.strip()
     about = [("from", f"{view.kind}, {near_path(view.folder)}")]
     about += [("hides", near_path(folder)) for folder in view.hides]
     about.append(("record", _record(view.record)))
-    if found.learned is not None:
-        about.append(("learned", _learned(found.learned)))
+    if details.learned is not None:
+        about.append(("learned", _learned(details.learned)))
     return [
         wrapped(one_line(f"{view.name}: {view.description}"), first=""),
         *_named(about),
         "",
-        *_named(_fields(found)),
+        *_named(_fields(details)),
         *(["", paragraphs(body)] if body else []),
     ]
 
@@ -143,21 +143,21 @@ def _record(record: SkillRecord) -> str:
     return ", ".join(parts)
 
 
-def _learned(each: Learned) -> str:
-    saved = each.parallel_benefit
+def _learned(learned: Learned) -> str:
+    saved = learned.parallel_benefit
     return (
         f"parallel benefit {saved.mean:.2f} ({saved.low:.2f} to {saved.high:.2f}) "
-        f"of {counted(each.samples, 'sample')}; next time "
-        f"{counted(each.next.workers, 'worker')}: {each.next.why}"
+        f"of {counted(learned.samples, 'sample')}; next time "
+        f"{counted(learned.next.workers, 'worker')}: {learned.next.why}"
     )
 
 
-def _fields(found: SkillDetails) -> list[tuple[str, str]]:
+def _fields(details: SkillDetails) -> list[tuple[str, str]]:
     return [
-        (name, ", ".join(f"{key} {written(each)}" for key, each in value.items()))
+        (name, ", ".join(f"{key} {written(entry)}" for key, entry in value.items()))
         if isinstance(value, dict)
         else (name, written(value))
-        for name, value in found.fields.items()
+        for name, value in details.fields.items()
         if name not in ("name", "description")
     ]
 

@@ -54,9 +54,9 @@ def _watch(hv: Context, batch: str | None) -> None:
 def _print_json(hv: Context, args: argparse.Namespace) -> None:
     """Once, or every second a line."""
     while True:
-        found = _status(hv, args.batch)
-        whole = pattern(hv, found.batch.id) if found.batch else None
-        print_json(found if whole is None else {**plain(found), **plain(whole)})
+        current = _status(hv, args.batch)
+        whole = pattern(hv, current.batch.id) if current.batch else None
+        print_json(current if whole is None else {**plain(current), **plain(whole)})
         sys.stdout.flush()
         if not args.watch or (args.batch is not None and follow.has_ended(hv, args.batch)):
             return
@@ -71,23 +71,23 @@ def _status(hv: Context, batch: str | None) -> Status:
 
 
 def _print(hv: Context, batch: str | None) -> None:
-    found = _status(hv, batch)
-    whole = pattern(hv, found.batch.id) if found.batch else None
-    names = {batch.id: batch.name for batch in batches(hv)} if found.pauses else {}
-    counts = count(found.stats.states, found.attempts)
-    snapshot = Snapshot(found, counts, hv.now(), batches=names)
-    what = "everything" if found.batch is None else one_line(f"batch {found.batch.name}")
-    print(f"{what}: {counted(found.stats.total, 'task')}")
+    current = _status(hv, batch)
+    whole = pattern(hv, current.batch.id) if current.batch else None
+    names = {batch.id: batch.name for batch in batches(hv)} if current.pauses else {}
+    counts = count(current.stats.states, current.attempts)
+    snapshot = Snapshot(current, counts, hv.now(), batches=names)
+    what = "everything" if current.batch is None else one_line(f"batch {current.batch.name}")
+    print(f"{what}: {counted(current.stats.total, 'task')}")
     columns = columns_here()
     lines = progress(snapshot, columns - 1) if sys.stdout.isatty() else [figures(snapshot)]
-    lines += [*hints(snapshot), *money_lines(found), host_line(found)]
+    lines += [*hints(snapshot), *money_lines(current), host_line(current)]
     lines += stage_lines(whole, columns, answer=False) if whole else []
     print_lines(fit(line, columns) for line in lines)
-    if found.batch is None:
+    if current.batch is None:
         _print_batches(hv)
-    if any(each.started for each in found.attempts):
+    if any(attempt.started for attempt in current.attempts):
         print()
-        print_attempts(hv, found.attempts, snapshot.now, with_batch=found.batch is None)
+        print_attempts(hv, current.attempts, snapshot.now, with_batch=current.batch is None)
 
 
 def _print_batches(hv: Context) -> None:
