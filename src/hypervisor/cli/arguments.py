@@ -20,7 +20,7 @@ def duration(text: str) -> int:
         return int(float(number) * UNITS[unit])
     except (KeyError, ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is no duration: try 30s, 15m, 2h"
+            f"invalid duration {text[:40]!r} (try 30s, 15m, 2h)"
         ) from None
 
 
@@ -32,7 +32,7 @@ def moment(text: str) -> int:
         return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is no time: try 2027-01-31T09:00"
+            f"invalid time {text[:40]!r} (try 2027-01-31T09:00)"
         ) from None
 
 

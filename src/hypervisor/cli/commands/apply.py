@@ -53,10 +53,10 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Nobody is there to be asked: then the answer has to be given beforehand."""
+    """Where nobody can be asked, the answer must be given beforehand."""
     watched = sys.stdin.isatty() and sys.stdout.isatty()
     if not (args.yes or args.dry_run) and (args.json or not watched):
-        raise InvalidInput("nobody can be asked here. --yes approves, --dry-run only shows.")
+        raise InvalidInput("not a terminal; use --yes to approve, or --dry-run to look first.")
 
 
 def confirmed(question: str) -> bool:

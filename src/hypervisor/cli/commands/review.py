@@ -113,5 +113,5 @@ def _list_chunks(hv: Context, args: argparse.Namespace) -> int:
 def _pair(text: str) -> tuple[str, str | None]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise InvalidInput(f"{text[:60]!r} is no FIELD=VALUE.")
+        raise InvalidInput(f"{text[:60]!r} is not FIELD=VALUE.")
     return name, value or None

@@ -29,5 +29,5 @@ def _workers(text: str) -> int | str:
     if text == "auto":
         return text
     if not text.isdecimal() or int(text) > MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of workers: try 4 or auto")
+        raise argparse.ArgumentTypeError(f"invalid number of workers {text[:20]!r} (try 4 or auto)")
     return int(text)

@@ -157,5 +157,5 @@ def workers(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of workers: try 4 or auto")
+        raise argparse.ArgumentTypeError(f"invalid number of workers {text[:20]!r} (try 4 or auto)")
     return int(text)

@@ -74,4 +74,4 @@ def _check_programs(request: RunRequest, spec: RunSpec, stages: Stages) -> None:
     for program in programs:
         path = os.path.join(spec.cwd, program) if "/" in program else program
         if "{" not in program and shutil.which(path) is None:
-            raise InvalidInput(f"there is no program {program[:200]} that could be run.")
+            raise InvalidInput(f"command not found: {program[:200]}")

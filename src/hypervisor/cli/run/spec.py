@@ -42,7 +42,9 @@ def _copied(path: str, args: argparse.Namespace) -> bool:
         raise InvalidInput("--copy needs a folder of its own, neither inside PATH nor around it.")
     if os.path.exists(args.copy):
         if _text_of(mark) != source:
-            raise InvalidInput(f"{args.copy} is there and no copy of {path}. Nothing was changed.")
+            raise InvalidInput(
+                f"{args.copy} already exists and is not a copy of {path}. Nothing was changed."
+            )
         return True
     if args.dry_run:
         return False
