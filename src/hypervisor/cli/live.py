@@ -35,6 +35,7 @@ from hypervisor.cli.output import (
     drop_output,
     in_foreground,
     one_line,
+    say,
     wants_colour,
     width,
 )
@@ -104,18 +105,20 @@ class Screen:
             columns, rows = 0, 0
         return (columns or 80) - 1, rows or 24
 
-    def paint(self, frame: RenderableType, above: Sequence[Text] = ()) -> None:
+    def paint(self, frame: RenderableType, above: Sequence[Text] = ()) -> bool:
+        """False while the terminal is not ours."""
         if self._live is None and not self._closed:
             self._take()  # brought back into the foreground
         with self._writing() as live:
             if live is None:
-                return
+                return False
             resized = self._fit_to_size()
             lines = self._console.render_lines(frame, pad=False)
             if resized or above or lines != self._drawn:
                 self._drawn = lines
                 live.update(SegmentLines(lines, new_lines=True))
                 self._console.print(Group(*above)) if above else live.refresh()
+        return True
 
     def key(self, seconds: float) -> str:
         """The key that was pressed within that time."""
@@ -197,7 +200,8 @@ class Screen:
 
     def _resume(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTSTP, self._suspend)
-        self._take()
+        if self._live is None:  # or somebody sent the signal for no reason
+            self._take()
 
 
 class LiveView(View):
@@ -219,6 +223,7 @@ class LiveView(View):
     def __exit__(self, *_: object) -> None:
         self._paint()
         self._screen.__exit__()
+        say(*(text.plain for text in self._above))
 
     def failed(self, tasks: Sequence[Task], more: bool) -> None:
         self._above += [one_row(failure(task)) for task in tasks]
@@ -231,8 +236,8 @@ class LiveView(View):
             self._paint()
 
     def _paint(self) -> None:
-        above, self._above = self._above, []
-        self._screen.paint(self._frame, above)
+        if self._screen.paint(self._frame, self._above):
+            self._above = []
 
 
 class Rows:
