@@ -9,9 +9,9 @@ from typing import Any
 
 from marked import keep
 
+from hypervisor.cli.arguments import UNITS, duration
 from hypervisor.cli.commands_table import ALSO, COMMANDS, Command
 from hypervisor.cli.main import make_parser
-from hypervisor.cli.values import UNITS, duration
 
 EVERYWHERE = ("help", "store", "json")  # told once, above the generated part
 

@@ -75,6 +75,12 @@ def test_with_json_they_load_little_more(hv):
     assert not modules & HEAVY
 
 
+def test_rich_is_loaded_on_a_terminal_only(hv):
+    for args in (["status"], ["top"], ["status", "--json"], ["run", "--item", "x", "--", "true"]):
+        _, modules = hv(*args)
+        assert "rich" not in modules, args
+
+
 def test_importing_the_package_loads_next_to_nothing():
     program = "import sys; before = set(sys.modules); import hypervisor; "
     program += "print(' '.join(set(sys.modules) - before))"

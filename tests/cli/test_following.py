@@ -1,4 +1,4 @@
-"""Following a run: who sees nothing looks at little, the end is seen at once, nobody is left."""
+"""Following a run: its answer as JSON, and what is submitted behind a supervisor that drains."""
 
 from __future__ import annotations
 
@@ -10,60 +10,14 @@ from typing import Any
 
 import pytest
 
-from hypervisor.cli import following
-from hypervisor.cli.following import Watcher
 from hypervisor.cli.output import print_json_object
-from hypervisor.cli.progress import count
-from hypervisor.cli.views import Lines, Silent
-from hypervisor.runs import run as running
-from hypervisor.runs import status
 from tests.cli.conftest import until
 from tests.cli.running import held, run
-from tests.runs import test_run as made_up
-
-context = made_up.hv
 
 
 @pytest.fixture
 def hv(project):
     return project
-
-
-def submitted(context) -> str:
-    """A batch of two, one of which runs."""
-    batch = running.run(context, made_up.SPEC, made_up.items("a", "b"), "b").batch.id
-    made_up.at_work(context, batch)
-    return str(batch)
-
-
-def watcher(context, batch, view) -> Watcher:
-    return Watcher(context, (batch,), view, 0, lambda s: count(s.stats.states, s.attempts))
-
-
-def test_where_nothing_is_shown_nobody_asks_what_runs(context, monkeypatch):
-    batch = submitted(context)
-    made_up.claim(context, now=None)
-    shown = watcher(context, batch, Lines()).look()
-    assert [each.title for each in shown.status.attempts] == ["a"]
-
-    monkeypatch.setattr(status, "attempts", None)
-    monkeypatch.setattr(following, "failed_since", None)
-    silent = watcher(context, batch, Silent()).look()
-    assert silent.status._replace(attempts=()) == shown.status._replace(attempts=())
-    assert silent.status.attempts == () and silent.open == 2
-
-
-def test_the_end_is_seen_before_the_next_look_is_due(context):
-    batch = submitted(context)
-    first, second = made_up.claim(context, limit=2, now=None)
-    silent = watcher(context, batch, Silent())
-    assert silent.look().open == 2 and not silent.is_due()
-    made_up.settle(context, first, "complete", None)
-    silent.rest()
-    assert not silent.is_due()  # the other one runs: there is nothing to see
-    made_up.settle(context, second, "complete", None)
-    silent.rest()
-    assert silent.is_due() and silent.look().open == 0
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,16 @@ def test_suspended_it_gives_the_terminal_back(hv):
     assert "5 done · 1 failed" in terminal.screen.text
 
 
+def test_told_to_continue_without_reason_it_still_gives_the_terminal_back(hv):
+    terminal = start(hv)
+    terminal.wait_for(in_the_middle)
+    os.kill(terminal.pid, signal.SIGCONT)
+    (hv.folder / "open").touch()
+    assert terminal.wait() == 9
+    assert terminal.screen.modes == {"25": True, "7": True}
+    assert terminal.settings() & termios.ECHO
+
+
 def test_watching_a_batch_from_elsewhere(hv):
     start(hv, "--detach").wait()
     watching = hv.terminal("status", "demo", "--watch", columns=100)

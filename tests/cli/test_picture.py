@@ -1,54 +1,16 @@
-"""The parts of the picture without a terminal: progress, pace, lines that fit, harmless text."""
+"""The live view without a terminal: frames that fit, amounts, harmless text."""
 
 import pytest
 
-from hypervisor.cli.escape import Harmless
+from hypervisor.cli.escape import EscapeFilter
+from hypervisor.cli.live import Rows, draw, terminal_console
 from hypervisor.cli.output import width
-from hypervisor.cli.progress import Counts, Pace, RunCounter, count, running
-from hypervisor.cli.render import Frame, Rows, clock, memory_text, picture, rate, render
-from hypervisor.cli.views import Places
-from hypervisor.queue.task import Batch, Stats
-from hypervisor.runs.run import Submitted
+from hypervisor.cli.render import clock, memory_text, progress, rate
+from hypervisor.runs.monitor import Snapshot
+from hypervisor.runs.progress import Counts, count
 from hypervisor.runs.spec import Pause
-from hypervisor.runs.status import Attempting, Status
-
-STATES = dict.fromkeys(
-    (
-        "inbox",
-        "waiting",
-        "active",
-        "in_progress",
-        "merging",
-        "review",
-        "blocked",
-        "done",
-        "failed",
-        "cancelled",
-    ),
-    0,
-)
-BATCH = Batch("1q12deyb47df", "pages", 0)
-
-
-def attempt(number, since=0, worker=None, started=True, title=None, line="a line"):
-    pid = number if worker is None else worker
-    return Attempting(
-        f"1q12deyb4{number:03}",
-        title or f"page {number}",
-        BATCH.id,
-        1,
-        f"worker-{pid}",
-        pid,
-        since,
-        5 << 20,
-        line,
-        started,
-    )
-
-
-def stats(**states):
-    known = {**STATES, **states}
-    return Stats(sum(known.values()), known, {}, 0, known["in_progress"], 0.0, 0.0, 300)
+from hypervisor.runs.status import Status
+from tests.runs.test_progress import BATCH, attempt, stats
 
 
 def status(*attempts, pauses=(), host=None, **states):
@@ -56,70 +18,11 @@ def status(*attempts, pauses=(), host=None, **states):
     return Status(BATCH, stats(**states), attempts, pauses, 1234, reading)
 
 
-def drawn(scene, columns=80, height=24, rows=None):
-    places = rows or Places().arranged(scene.status.attempts, scene.now)
-    return [render(line, colours=False) for line in picture(scene, places, columns, height)]
-
-
-class TestPace:
-    def test_short_tasks_go_by_their_number(self):
-        pace = Pace()
-        for second in range(21):
-            ended = 10 * second
-            pace.note(second * 1000, Counts(done=ended, open=1000 - ended), ())
-        assert pace.per_second == pytest.approx(10, rel=0.01)
-        assert pace.left == pytest.approx(80_000, rel=0.01)
-
-    def test_it_follows_a_change_of_pace(self):
-        pace, ended = Pace(), 0
-        for second in range(200):
-            ended += 2 if second < 100 else 20
-            pace.note(second * 1000, Counts(done=ended, open=10_000 - ended), ())
-        assert pace.per_second == pytest.approx(20, rel=0.05)
-
-    def test_the_age_of_long_tasks_counts(self):
-        """Four tasks of a minute by two workers: after 90 s, half a minute is left."""
-        pace = Pace()
-        for second in range(0, 91):
-            begun = 0 if second < 60 else 60_000
-            first = 1 if second < 60 else 3
-            at_work = [attempt(first, begun, 1), attempt(first + 1, begun, 2)]
-            pace.note(second * 1000, Counts(done=first - 1, open=5 - first), at_work)
-            if second < 60:
-                assert pace.left is None
-        assert pace.left == pytest.approx(30_000, rel=0.1)
-
-    def test_nothing_is_said_too_early(self):
-        pace = Pace()
-        pace.note(0, Counts(open=10), ())
-        pace.note(400, Counts(done=5, open=5), ())
-        assert (pace.per_second, pace.left) == (None, None)
-
-
-class TestCounting:
-    def test_a_run_is_about_its_own_tasks(self):
-        counter = RunCounter(Submitted(BATCH, 0, added=10, already_done=90))
-        first = counter.count(stats(done=90, failed=5, active=10), (), {"active": 10})
-        assert (first.total, first.ended, first.skipped) == (10, 0, 90)
-        later = counter.count(
-            stats(done=93, failed=6, active=6), (attempt(1),), {"done": 3, "failed": 1}
-        )
-        assert (later.total, later.done, later.failed, later.running) == (10, 3, 1, 1)
-
-    def test_tasks_that_end_between_two_looks_do_not_inflate_it(self):
-        counter = RunCounter(Submitted(BATCH, 0, added=10))
-        seen = counter.count(stats(active=8, done=2), (), {"done": 5})
-        assert (seen.total, seen.done) == (10, 2)
-
-    def test_tasks_that_others_add_are_counted_in(self):
-        counter = RunCounter(Submitted(BATCH, 0, added=2))
-        counter.count(stats(active=2), (), {})
-        assert counter.count(stats(active=4, done=1), (), {"done": 1}).total == 5
-
-    def test_a_worker_runs_one_at_a_time(self):
-        listed = [attempt(1, worker=7), attempt(2, worker=7), attempt(3, worker=7, started=False)]
-        assert [each.task[-1] for each in running(listed).values()] == ["2"]
-        assert count({**STATES, "in_progress": 3}, listed).running == 1
+def drawn(snapshot, columns=80, height=24):
+    console = terminal_console()
+    console.size = (columns - 1, height)
+    lines = console.render_lines(draw(snapshot, Rows(), columns - 1, height), pad=False)
+    return ["".join(segment.text for segment in line).rstrip() for line in lines]
 
 
 class TestPicture:
@@ -128,31 +31,33 @@ class TestPicture:
     def test_it_always_fits(self, columns, height):
         hostile = attempt(2, title="日本語の題" * 40, line="\x1b[2J\r\n" * 30)
         found = status(attempt(1, title="x" * 500), hostile, in_progress=2, done=3)
-        scene = Frame(found, count(found.stats.states, found.attempts), 5_000, 0, 1.5, 60_000)
-        lines = drawn(scene, columns, height)
+        snapshot = Snapshot(found, count(found.stats.states, found.attempts), 5_000, 0, 1.5, 60_000)
+        lines = drawn(snapshot, columns, height)
         assert len(lines) <= height
         assert max(map(width, lines)) < columns
         assert all(line.isprintable() for line in lines)
 
     def test_claimed_tasks_that_have_not_begun_are_not_shown(self):
         found = status(attempt(1), attempt(2, started=False), in_progress=2)
-        lines = drawn(Frame(found, count(found.stats.states, found.attempts), 5_000, 0))
+        lines = drawn(Snapshot(found, count(found.stats.states, found.attempts), 5_000, 0))
         assert any("page 1 " in line for line in lines)
         assert not any("page 2" in line for line in lines)
 
     def test_more_than_fit_are_counted_the_oldest_shown(self):
         found = status(*(attempt(n, since=100 - n) for n in range(30)), in_progress=30)
-        lines = drawn(Frame(found, count(found.stats.states, found.attempts), 5_000, 0), height=12)
+        lines = drawn(
+            Snapshot(found, count(found.stats.states, found.attempts), 5_000, 0), height=12
+        )
         assert lines[-1].strip().startswith("and ")
         assert "page 29" in lines[4] and len(lines) == 12 - 1
 
     def test_workers_keep_their_rows(self):
-        places = Places()
-        first = places.arranged([attempt(1, worker=1), attempt(2, worker=2)], 0)
-        then = places.arranged([attempt(2, worker=2), attempt(3, worker=3)], 100)
-        later = places.arranged([attempt(2, worker=2)], 200)
-        last = places.arranged([attempt(4, worker=3)], 9_000)
-        titles = [[a and a.title for a in rows.attempts] for rows in (first, then, later, last)]
+        workers = Rows()
+        first = workers.place([attempt(1, worker=1), attempt(2, worker=2)], 0)
+        then = workers.place([attempt(2, worker=2), attempt(3, worker=3)], 100)
+        later = workers.place([attempt(2, worker=2)], 200)
+        last = workers.place([attempt(4, worker=3)], 9_000)
+        titles = [[a and a.title for a in rows] for rows in (first, then, later, last)]
         assert titles == [["page 1", "page 2"], ["page 3", "page 2"], [None, "page 2"], ["page 4"]]
 
     def test_what_holds_it_up_is_said(self):
@@ -162,25 +67,24 @@ class TestPicture:
             "ram": 0.8,
             "said": "2 of 5 started: 1.2 GB free, each is expected to need 2 GB",
         }
-        lines = drawn(Frame(status(host=held, active=3), Counts(open=3), 5_000, 0), 120)
+        lines = drawn(Snapshot(status(host=held, active=3), Counts(open=3), 5_000, 0), 120)
         assert f"safe · CPU 10 % · RAM 80 % · {held['said']}" in lines
         paused = status(pauses=(Pause("type", "slow\x1b", "lunch", "me", 0),), active=3)
-        text = "\n".join(drawn(Frame(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
+        text = "\n".join(drawn(Snapshot(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
         assert "paused: type slow\\x1b (lunch); `hv resume --type slow\\x1b` goes on" in text
         assert "left" not in text
 
     def test_when_nothing_moves_it_says_why(self):
         found = status(waiting=2)
-        scene = Frame(found, count(found.stats.states, ()), 9_000, 0, idle_since=1_000)
-        assert "nothing runs: all that is left waits for its time or for others" in drawn(scene)
-        assert len(drawn(scene._replace(now=2_000))) < len(drawn(scene))
+        snapshot = Snapshot(found, count(found.stats.states, ()), 9_000, 0, idle_since=1_000)
+        assert "nothing runs: all that is left waits for its time or for others" in drawn(snapshot)
+        assert len(drawn(snapshot._replace(now=2_000))) < len(drawn(snapshot))
 
     def test_a_bar_shows_failures_and_never_lies_about_the_end(self):
-        nearly = Frame(status(), Counts(done=998, failed=1, open=1), 5_000, 0)
+        nearly = Snapshot(status(), Counts(done=998, failed=1, open=1), 5_000, 0)
         bar = drawn(nearly)[1]
         assert "999/1,000  99 %" in bar
-        spans = picture(nearly, Rows((), 0), 80, 24)[1]
-        assert ("━", "31") in spans
+        assert ("━", "red") in progress(nearly, 79)[0]
 
 
 def test_amounts_read_well():
@@ -231,17 +135,17 @@ class TestHarmless:
     def test_only_colours_get_through_in_whatever_pieces(self, raw, shown):
         data = raw.encode()
         for size in (1, 2, 3, 7, len(data)):
-            clean = Harmless(colours=True)
+            clean = EscapeFilter(colours=True)
             pieces = [clean.feed(data[n : n + size]) for n in range(0, len(data), size)]
             assert "".join([*pieces, clean.feed(b"", last=True)]) == shown, size
 
     def test_without_colours_none_get_through(self):
-        assert Harmless(colours=False).feed(b"\x1b[31mred\x1b[0m\n", last=True) == "red\n"
+        assert EscapeFilter(colours=False).feed(b"\x1b[31mred\x1b[0m\n", last=True) == "red\n"
 
     def test_bytes_that_are_no_text(self):
-        assert Harmless(colours=True).feed(b"a\xff\xfeb\n", last=True) == "a\ufffd\ufffdb\n"
+        assert EscapeFilter(colours=True).feed(b"a\xff\xfeb\n", last=True) == "a\ufffd\ufffdb\n"
 
     def test_a_sequence_that_never_ends_is_let_go(self):
-        clean = Harmless(colours=True)
+        clean = EscapeFilter(colours=True)
         told = "".join(clean.feed(b"\x1b]" + b"x" * 3_000) for _ in range(4))
         assert len(told) > 3_000 and "\x1b" not in told

@@ -38,8 +38,8 @@ class TestWords:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            (["--then", "no-such-program {}"], "no program no-such-program"),
-            (["--reduce", "no-such-program {}"], "no program no-such-program"),
+            (["--then", "no-such-program {}"], "command not found: no-such-program"),
+            (["--reduce", "no-such-program {}"], "command not found: no-such-program"),
             (["--reduce", "wc {name}"], "names a column"),
             (["--then", "wc {name}"], "names a column"),
             (["--then", "wc '{}"], "quotation"),

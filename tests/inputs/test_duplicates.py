@@ -65,14 +65,14 @@ def peak_of(tmp_path, count: int) -> int:
     path.write_text("".join(f"item {number} of them\n" for number in range(count)))
     parser, _ = make_parser(COMMANDS["run"])
     args = parser.parse_args(["--items", str(path), "--branch", "b", "--", "true"])
-    args.words, args.command = ["--", "true"], ["true"]
+    args.words, args.command, args.look = ["--", "true"], ["true"], lambda: None
     tracemalloc.start()
     command.prepare(args)
     hv = None  # nobody asks it for the branch
-    deque(command._tasks(hv, args), maxlen=0)  # type: ignore[arg-type]
+    deque(args.prepared.items.tasks(hv, "b", ()), maxlen=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    args.source.close()
+    args.prepared.items.close()
     return peak
 
 

@@ -1,6 +1,5 @@
 """The items as the command line names them: two passes over anything, and what is bad in it."""
 
-import argparse
 import io
 import os
 import sys
@@ -8,6 +7,7 @@ import threading
 
 import pytest
 
+from hypervisor.cli.run.request import ItemOptions
 from hypervisor.cli.run.sources import Source
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import MailItem, TaskItem
@@ -23,8 +23,7 @@ def here(tmp_path, monkeypatch):
 
 
 def source(*items, **given):
-    defaults = {"items": list(items), "item": None, "format": None, "null": False, "epic": None}
-    return Source(argparse.Namespace(**{**defaults, **given}))
+    return Source(ItemOptions(**{"items": items, **given}))
 
 
 def twice(*items, **given):
@@ -196,7 +195,7 @@ def test_the_children_of_an_epic():
 @pytest.mark.parametrize(
     "given",
     [
-        {"items": None},
+        {"items": ()},
         {"items": ["t"], "format": "csv"},
         {"items": ["t"], "item": ["x"]},
     ],
@@ -238,9 +237,3 @@ def test_what_is_beyond_repair(name, data, said):
     put(name, data)
     with pytest.raises(InvalidInput, match=said):
         list(source(name))
-
-
-def test_old_callers_have_no_epic():
-    put("in.txt", "a\n")
-    args = argparse.Namespace(items=["in.txt"], item=None, format=None, null=False)
-    assert list(Source(args)) == [Item("a")]

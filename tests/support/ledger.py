@@ -300,10 +300,10 @@ class Ledger:
         return self._db.read(lambda s: summary.totals(s, batch, at))
 
     def any_running(self, batch: str) -> bool:
-        return self._db.read(lambda s: summary.any_running(s, batch))
+        return self._db.read(lambda s: sql.any_running(s, batch))
 
     def changed_among(self, tasks: Sequence[str], since: int) -> int:
-        return self._db.read(lambda s: summary.changed_among(s, tasks, since)) if tasks else 0
+        return self._db.read(lambda s: sql.changed_among(s, tasks, since)) if tasks else 0
 
     def results(self, batch: str, after: str, limit: int) -> list[tuple[str, Json]]:
         return self._db.read(lambda s: summary.results(s, batch, after, limit))

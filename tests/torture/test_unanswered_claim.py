@@ -43,7 +43,11 @@ def attempts(hv, task):
 
 
 def introduced(hv):
-    """The worker is known, so that the next write is the claim itself."""
+    """The worker is known and the fast path installed: the next write is the claim itself."""
+    hv.add([NewTask("first"), NewTask("second")])
+    (lease,) = hv.claim("worker")
+    (lease,) = hv.complete_and_claim([(lease.token, None)], "worker").leases
+    hv.complete(lease.token)
     assert hv.claim("worker") == ()
 
 
@@ -72,6 +76,10 @@ def test_it_may_be_somebody_elses_turn_then(hv, store, lose_next_answer):
     assert hv.claim("worker", types=["none"]) == ()
     with hypervisor.open(store.where, relaxed=True) as other:
         assert [lease.task.id for lease in other.claim("rival", limit=3)] == list(tasks)
+    hv.add([NewTask("first"), NewTask("second")])
+    (lease,) = hv.claim("worker")
+    (lease,) = hv.complete_and_claim([(lease.token, None)], "worker").leases
+    hv.complete(lease.token)
     assert hv.claim("worker") == ()
     assert all(attempts(hv, task) == [(1, "released"), (2, None)] for task in tasks)
 

@@ -1,7 +1,5 @@
 """A checkpoint for people: what came of a chunk, and the question what to do about it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Mapping
@@ -10,8 +8,17 @@ from itertools import groupby
 from hypervisor.batches.checkpoint import Checkpoint
 from hypervisor.batches.chunk import APPROVED, REJECTED, Chunk
 from hypervisor.batches.review import Decided, amend, decide, retry_chunk, review
-from hypervisor.cli.output import duration, one_line, wants_colour
-from hypervisor.cli.render import BOLD, DIM, GREEN, RED, YELLOW, Span, render
+from hypervisor.cli.output import (
+    BOLD,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Line,
+    duration,
+    one_line,
+    print_lines,
+)
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.result import NO_CATEGORY
@@ -21,33 +28,28 @@ QUESTION = "[a]pprove  [r]eject  [t]ry again  [e]dit an item  [A]pprove all the 
 LINES = {"open": YELLOW, "approved": GREEN, "rejected": RED, "held": DIM, "free": ""}
 
 
-def show(found: Checkpoint) -> None:
-    for line in lines(found):
-        print(render(line, wants_colour()))
-
-
-def lines(found: Checkpoint) -> list[list[Span]]:
-    chunk = found.chunk
-    said = _standing(chunk)
+def lines(checkpoint: Checkpoint) -> list[Line]:
+    chunk = checkpoint.chunk
+    standing = _standing(chunk)
     return [
         [
             (one_line(chunk.label), BOLD),
-            (f" of {one_line(found.batch)}: ", ""),
-            (said, LINES[chunk.state]),
+            (f" of {one_line(checkpoint.batch)}: ", ""),
+            (standing, LINES[chunk.state]),
         ],
-        [(_figures(found), DIM)],
-        *_counts("categories", found.categories if _is_sorted(found) else {}),
-        *_counts("proposes", found.proposals),
-        *_samples(found),
-        *_failures(found),
+        [(_figures(checkpoint), DIM)],
+        *_counts("categories", checkpoint.categories if _is_sorted(checkpoint) else {}),
+        *_counts("proposes", checkpoint.proposals),
+        *_samples(checkpoint),
+        *_failures(checkpoint),
         [("", "")],
-        [("then  ", DIM), (one_line(found.next), "")],
+        [("then  ", DIM), (one_line(checkpoint.next), "")],
     ]
 
 
-def _is_sorted(found: Checkpoint) -> bool:
+def _is_sorted(checkpoint: Checkpoint) -> bool:
     """Whether anybody named a category."""
-    return not set(found.categories) <= {NO_CATEGORY}
+    return not set(checkpoint.categories) <= {NO_CATEGORY}
 
 
 def _standing(chunk: Chunk) -> str:
@@ -62,18 +64,20 @@ def _standing(chunk: Chunk) -> str:
     return f"{chunk.state}{by}{note}"
 
 
-def _figures(found: Checkpoint) -> str:
-    states = ", ".join(f"{count:,} {state}" for state, count in sorted(found.chunk.tasks.items()))
-    cost = f", cost {found.cost:.2f}" if found.cost is not None else ""
-    return f"{states or 'no tasks'}, {duration(int(found.seconds * 1000))} of work{cost}"
+def _figures(checkpoint: Checkpoint) -> str:
+    states = ", ".join(
+        f"{count:,} {state}" for state, count in sorted(checkpoint.chunk.tasks.items())
+    )
+    cost = f", cost {checkpoint.cost:.2f}" if checkpoint.cost is not None else ""
+    return f"{states or 'no tasks'}, {duration(int(checkpoint.seconds * 1000))} of work{cost}"
 
 
-def _counts(title: str, counts: Mapping[str, int]) -> list[list[Span]]:
+def _counts(title: str, counts: Mapping[str, int]) -> list[Line]:
     if not counts:
         return []
     most = max(counts.values())
     widest = min(max(len(name) for name in counts), 30)
-    head: list[list[Span]] = [[("", "")], [(title, BOLD)]]
+    head: list[Line] = [[("", "")], [(title, BOLD)]]
     return head + [
         [
             (f"  {one_line(name)[:30]:<{widest}}  ", ""),
@@ -84,15 +88,15 @@ def _counts(title: str, counts: Mapping[str, int]) -> list[list[Span]]:
     ]
 
 
-def _samples(found: Checkpoint) -> list[list[Span]]:
-    if not found.samples:
+def _samples(checkpoint: Checkpoint) -> list[Line]:
+    if not checkpoint.samples:
         return []
-    told: list[list[Span]] = [[("", "")], [("samples", BOLD), (" (unusual ones first)", DIM)]]
-    for category, samples in groupby(found.samples, key=lambda sample: sample.category):
-        if _is_sorted(found):
-            told.append([(f"  {one_line(category)}", YELLOW)])
+    rows: list[Line] = [[("", "")], [("samples", BOLD), (" (unusual ones first)", DIM)]]
+    for category, samples in groupby(checkpoint.samples, key=lambda sample: sample.category):
+        if _is_sorted(checkpoint):
+            rows.append([(f"  {one_line(category)}", YELLOW)])
         for sample in samples:
-            told.append(
+            rows.append(
                 [
                     (f"    {sample.task}  ", DIM),
                     (one_line(sample.title), ""),
@@ -100,29 +104,29 @@ def _samples(found: Checkpoint) -> list[list[Span]]:
                 ]
             )
             if sample.rationale:
-                told.append([(f"      {one_line(sample.rationale)}", DIM)])
-    return told
+                rows.append([(f"      {one_line(sample.rationale)}", DIM)])
+    return rows
 
 
-def _failures(found: Checkpoint) -> list[list[Span]]:
-    if not found.failures:
+def _failures(checkpoint: Checkpoint) -> list[Line]:
+    if not checkpoint.failures:
         return []
     return [
         [("", "")],
         [("not done", BOLD)],
         *(
             [
-                (f"  {each.id}  ", DIM),
-                (f"{each.state}  ", RED),
-                (one_line(each.title), ""),
-                (f"  {one_line(each.reason or '')}", DIM),
+                (f"  {task.id}  ", DIM),
+                (f"{task.state}  ", RED),
+                (one_line(task.title), ""),
+                (f"  {one_line(task.reason or '')}", DIM),
             ]
-            for each in found.failures
+            for task in checkpoint.failures
         ),
     ]
 
 
-def said(done: Decided) -> str:
+def decision_text(done: Decided) -> str:
     """What a decision did, in one line."""
     name = shlex.quote(done.batch)
     if done.decision == "retry":
@@ -142,11 +146,11 @@ def can_ask() -> bool:
 def ask(hv: Context, batch: str) -> Decided | None:
     """Show the checkpoint and ask until something was decided; None: leave it for later."""
     while True:
-        found = review(hv, batch)
-        show(found)
+        checkpoint = review(hv, batch)
+        print_lines(lines(checkpoint))
         print()
         answer = _input(QUESTION)
-        number = found.chunk.number
+        number = checkpoint.chunk.number
         if answer in ("q", ""):
             return None
         if answer == "a":

@@ -1,10 +1,8 @@
-"""What a program printed, made harmless for a terminal.
+"""The output of a program, made harmless for a terminal.
 
 Lines, tabs and colours stay. Whatever else could move the cursor, change the
 terminal or answer in the user's name is taken out, even if it comes in pieces.
 """
-
-from __future__ import annotations
 
 import codecs
 import re
@@ -18,7 +16,7 @@ BEGUN = re.compile(r"\x1b (?: \[ [0-?]*[ -/]* | [\]PX^_][^\x07\x1b]*\x1b? | [ -/
 RESET = "\033[0m"
 
 
-class Harmless:
+class EscapeFilter:
     """Feed it bytes as they come; it answers with text that may go to a terminal."""
 
     def __init__(self, colours: bool) -> None:

@@ -1,7 +1,5 @@
 """How findings are shown. Their text is somebody's: escaped, and on one line unless asked for."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -80,7 +80,7 @@ def _guarded(argv: list[str], connect: Connect) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else EXIT_UNEXPECTED
     except HypervisorError as error:
-        return _report(error, "--json" in argv)
+        return _fail(error.code, str(error), "--json" in argv)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -93,7 +93,7 @@ def _guarded(argv: list[str], connect: Connect) -> int:
         from hypervisor.cli.output import one_line
 
         what = one_line(f"{type(error).__name__}: {error}")
-        return _tell("unexpected", f"unexpected {what}. HV_DEBUG=1 shows where.", "--json" in argv)
+        return _fail("unexpected", f"unexpected {what}. HV_DEBUG=1 shows where.", "--json" in argv)
 
 
 def make_parser(command: Command) -> tuple[Parser, Any]:
@@ -185,13 +185,8 @@ def _overview(rest: list[str]) -> int:
     print("usage: hv COMMAND …\n\nOne durable queue for agents, commands and functions.\n")
     for name, command in COMMANDS.items():
         print(_wrapped(f"  {name:<11}{command.summary}", _width(), " " * 13))
-    print()
-    print(
-        _wrapped(
-            "`hv COMMAND --help` shows options and an example. HYPERVISOR_STORE names the store.",
-            _width(),
-        )
-    )
+    hint = "`hv COMMAND --help` shows options and an example. HYPERVISOR_STORE names the store."
+    print(f"\n{_wrapped(hint, _width())}")
     return 0
 
 
@@ -209,11 +204,7 @@ def _nearest(word: str) -> str:
     return f" Did you mean `hv {near[0]}`?" if near else ""
 
 
-def _report(error: HypervisorError, as_json: bool) -> int:
-    return _tell(error.code, str(error), as_json)
-
-
-def _tell(code: str, message: str, as_json: bool) -> int:
+def _fail(code: str, message: str, as_json: bool) -> int:
     from hypervisor.cli.output import one_line
 
     if as_json:

@@ -3,29 +3,50 @@
 Task text is data: control characters never reach the terminal as they are.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import JOINERS
 from hypervisor.core.text import one_line as one_line
 
-COLOURS = {
-    "inbox": "35",
-    "waiting": "33",
-    "active": "36",
-    "in_progress": "34;1",
-    "merging": "34",
-    "review": "35;1",
-    "blocked": "31",
-    "done": "32",
-    "failed": "31;1",
-    "cancelled": "90",
+GREEN, RED, YELLOW, BLUE, DIM, BOLD = "green", "red", "yellow", "blue", "bright_black", "bold"
+STATE_STYLES = {
+    "inbox": "magenta",
+    "waiting": YELLOW,
+    "active": "cyan",
+    "in_progress": "bold blue",
+    "merging": BLUE,
+    "review": "bold magenta",
+    "blocked": RED,
+    "done": GREEN,
+    "failed": "bold red",
+    "cancelled": DIM,
 }
+CODES = {"bold": 1, "reverse": 7, "bright_black": 90} | {
+    name: code
+    for code, name in enumerate(("red", "green", "yellow", "blue", "magenta", "cyan"), 31)
+}
+
+
+class Glyphs(NamedTuple):
+    full: str
+    half: str
+    rest: str
+    dot: str
+    bad: str
+    good: str
+    call: str
+
+
+PRETTY = Glyphs("━", "╸", "─", " · ", "✗", "✓", "▸")
+PLAIN = Glyphs("#", "-", "-", ", ", "x", "*", ">")
+Span = tuple[str, str]  # text and its style, in the words of rich
+Line = list[Span]
 
 WIDEST_CELL = 20
 BEGINS_BLOCK = ("", " ", "#", "-", "*", "|", ">")  # lines of Markdown that are no plain text
@@ -42,6 +63,23 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     return value
+
+
+def respond(
+    args: Namespace,
+    value: Any,
+    text: str | Iterable[str] | Callable[[], object] = (),
+    code: int = EXIT_OK,
+) -> int:
+    """Print an answer, as JSON if that was asked for, else as text; returns the exit code."""
+    if args.json:
+        print_json(value)
+    elif callable(text):
+        text()
+    else:
+        for line in [text] if isinstance(text, str) else text:
+            print(line)
+    return code
 
 
 def print_json(value: Any) -> None:
@@ -86,7 +124,47 @@ def block(text: str, indent: str = "  ") -> str:
 
 
 def colour(text: str, state: str) -> str:
-    return painted(text, COLOURS.get(state, "0")) if wants_colour() else text
+    """The text in the colour of a state, where colours are wanted."""
+    return render([(text, STATE_STYLES.get(state, ""))], wants_colour())
+
+
+def render(line: Line, colours: bool) -> str:
+    """A line as a string, without loading rich."""
+    if not colours:
+        return "".join(text for text, _ in line).rstrip()
+    return "".join(_painted(text, style) if style else text for text, style in line if text)
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    for line in lines:
+        print(render(line, wants_colour()))
+
+
+def fit(line: Line, columns: int) -> Line:
+    """The line, cut where the terminal ends."""
+    fitting: Line = []
+    for text, style in line:
+        if columns <= 0:
+            break
+        kept = cut(text, columns)
+        fitting.append((kept, style))
+        columns -= width(kept)
+    return fitting
+
+
+def length(line: Line) -> int:
+    return sum(width(text) for text, _ in line)
+
+
+def joined(parts: Iterable[Span]) -> Line:
+    """What is not empty, with dots between."""
+    dot = (glyphs().dot, DIM)
+    spans = [span for part in parts if part[0] for span in (dot, part)]
+    return spans[1:]
+
+
+def glyphs() -> Glyphs:
+    return PRETTY if "utf" in (sys.stdout.encoding or "").lower() else PLAIN
 
 
 def wants_colour() -> bool:
@@ -96,8 +174,23 @@ def wants_colour() -> bool:
     return sys.stdout.isatty()
 
 
-def painted(text: str, code: str) -> str:
-    return f"\033[{code}m{text}\033[0m"
+def is_live_terminal() -> bool:
+    """Whether standard output is a terminal that can move its cursor, and ours to use."""
+    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    return in_foreground(sys.stdout.fileno())
+
+
+def in_foreground(terminal: int) -> bool:
+    """A job in the background leaves the terminal to others."""
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:  # it does not control us: nobody shares it
+        return True
+
+
+def _painted(text: str, style: str) -> str:
+    return f"\033[{';'.join(str(CODES[word]) for word in style.split())}m{text}\033[0m"
 
 
 def say(*lines: str) -> None:
@@ -113,6 +206,12 @@ def say(*lines: str) -> None:
 def drop_output() -> None:
     """What could not be written must not be tried again when the program ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def near_path(path: str) -> str:
+    """The path as seen from here, unless it is elsewhere."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
 
 
 def wrapped(text: str, indent: str = "  ", first: str | None = None) -> str:

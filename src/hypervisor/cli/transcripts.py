@@ -1,7 +1,5 @@
 """An agent's transcript as lines for people: its words plain, tools and answers set apart."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Iterable, Iterator
 
@@ -15,8 +13,7 @@ from hypervisor.agents.transcript import (
     TranscriptLine,
     TranscriptRenderer,
 )
-from hypervisor.cli.output import one_line
-from hypervisor.cli.render import BLUE, BOLD, DIM, RED, Span, fit, glyphs, render
+from hypervisor.cli.output import BLUE, BOLD, DIM, RED, Line, fit, glyphs, one_line, render
 
 LONGEST_LINE = 16 << 20  # bytes: a longer line is shown in pieces
 
@@ -35,14 +32,14 @@ def rendered(pieces: Iterable[bytes], stream: str) -> Iterator[list[TranscriptLi
         yield last
 
 
-def lines(entry: TranscriptLine, columns: int | None) -> list[list[Span]]:
+def lines(entry: TranscriptLine, columns: int | None) -> list[Line]:
     """One entry of a transcript; `columns`: tools and answers are cut to fit."""
     text = entry.text.strip()
     if entry.who == AGENT:
         return [[(one_line(line), "")] for line in text.splitlines()]
     flat = one_line(" ".join(text.split()))
     mark = glyphs()
-    spans: dict[str, list[Span]] = {
+    spans: dict[str, Line] = {
         TOOL: [(f"{mark.call} ", BLUE), (one_line(entry.name), BOLD), (f"  {flat}", "")],
         ANSWER: [(f"  {flat}", DIM)],
         ERROR: [(f"{mark.bad} ", RED), (flat, RED)],

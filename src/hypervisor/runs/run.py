@@ -30,6 +30,7 @@ FIRST_SLICE, SLICE, LINKED_SLICE = 100, 1_000, 5_000
 PAGE = 500  # more would take no less time: what is held at once, the collector looks through
 INTERRUPTED = "interrupted"
 BAD = (lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW, lifecycle.CANCELLED)
+OPEN = (lifecycle.WAITING, lifecycle.ACTIVE, lifecycle.IN_PROGRESS, lifecycle.MERGING)
 
 
 class Submitted(NamedTuple):
@@ -115,17 +116,22 @@ def run(
     return counts
 
 
-def outcome(hv: Context, submitted: Submitted) -> dict[str, int]:
-    """How many tasks of the batch have come into each state since a run began."""
-    return hv.store.read(sql.changed_since, submitted.batch.id, submitted.since)
+def outcome(hv: Context, *parts: Submitted) -> dict[str, int]:
+    """How many tasks have come into each state since a run began."""
+    states: Counter[str] = Counter()
+    for part in parts:
+        states.update(hv.store.read(sql.changed_since, part.batch.id, part.since))
+    return states
 
 
-def unsuccessful(hv: Context, submitted: Submitted) -> int:
+def unsuccessful(hv: Context, *parts: Submitted) -> int:
     """How many tasks of a run did not succeed; what failed in earlier runs does not count."""
-    changed = outcome(hv, submitted)
-    ended_badly = sum(changed.get(s, 0) for s in BAD)
-    states = hv.store.read(queries.stats, submitted.batch.id, hv.now(), False).states
-    return ended_badly + sum(states[s] for s in ("waiting", "active", "in_progress", "merging"))
+    changed = outcome(hv, *parts)
+    open_tasks = 0
+    for part in parts:
+        states = hv.store.read(queries.stats, part.batch.id, hv.now(), False).states
+        open_tasks += sum(states[state] for state in OPEN)
+    return open_tasks + sum(changed.get(state, 0) for state in BAD)
 
 
 def pause(
@@ -287,7 +293,7 @@ def _submit(hv: Context, so_far: Submitted, part: list[NewTask], now: int | None
     again = sum(_reopen(hv, task, now) for task in ended)
     finished = [task for task, state in states.items() if state == lifecycle.DONE]
     done = len(finished) - hv.store.read(
-        summary_sql.changed_among, finished, so_far.since
+        sql.changed_among, finished, so_far.since
     )  # not done meanwhile
     return so_far._replace(
         added=so_far.added + len(added.ids),

@@ -13,7 +13,7 @@ from hypervisor.queue.sql.claims import READY_LANES
 from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.task import Batch, Json
 from hypervisor.runs.spec import AtWork, Pause, Ready, Running, Stop, TaskReport
-from hypervisor.store.database import Session, marks, pad
+from hypervisor.store.database import Session, chunks, marks, pad
 from hypervisor.store.settings import change_setting, set_setting
 
 SET_SPEC = "UPDATE batches SET spec = ? WHERE id = ?"
@@ -101,6 +101,9 @@ SINCE = """
 SELECT state, count(*) FROM tasks
 WHERE batch = ? AND batch <> '' AND updated_at >= ? GROUP BY state
 """
+
+ANY_RUNNING = "SELECT 1 FROM tasks WHERE state = 'in_progress' AND batch = ? LIMIT 1"
+CHANGED_AMONG = "SELECT count(*) FROM tasks WHERE id IN ({}) AND updated_at >= ?"
 
 
 def declare(session: Session, name: str, spec: Json, actor: str, now: int) -> Batch:
@@ -249,6 +252,18 @@ def stuck(session: Session, batches: Sequence[str]) -> dict[str, int]:
 
 def changed_since(session: Session, batch: str, since: int) -> dict[str, int]:
     return dict(session.rows(SINCE, (batch, since)))
+
+
+def any_running(session: Session, batch: str) -> bool:
+    return bool(session.rows(ANY_RUNNING, (batch,)))
+
+
+def changed_among(session: Session, tasks: Sequence[str], since: int) -> int:
+    """How many of these tasks, each named once, have changed since then."""
+    return sum(
+        session.rows(CHANGED_AMONG.format(marks(len(some))), [*pad(some), since])[0][0]
+        for some in chunks(tasks)
+    )
 
 
 def _report(row: tuple[Any, ...]) -> TaskReport:

@@ -1,5 +1,7 @@
 """How work stands: counts, what runs now, what is paused, the host, and what agents have cost."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypervisor.agents.cooldown import Cooldown
@@ -150,3 +152,45 @@ def _attempting(
         line or "",
         not here or line is not None,
     )
+
+
+def combine(parts: Sequence[Status]) -> Status:
+    """How several batches stand together, as if they were the first of them."""
+    if len(parts) == 1:
+        return parts[0]
+    return parts[0]._replace(
+        stats=_combine_stats([part.stats for part in parts]),
+        attempts=tuple(sorted((a for p in parts for a in p.attempts), key=lambda a: a.since)),
+        pauses=tuple(dict.fromkeys(pause for part in parts for pause in part.pauses)),
+        brakes=tuple(dict.fromkeys(brake for part in parts for brake in part.brakes)),
+        checkpoint=next((part.checkpoint for part in parts if part.checkpoint), None),
+        money=_combine_money([part.money for part in parts if part.money]),
+    )
+
+
+def _combine_stats(parts: Sequence[Stats]) -> Stats:
+    states: Counter[str] = Counter()
+    types: dict[str, dict[str, int]] = {}
+    for part in parts:
+        states.update(part.states)
+        for type, counts in part.types.items():
+            types[type] = dict(Counter(types.get(type, {})) + Counter(counts))
+    return parts[0]._replace(
+        total=sum(part.total for part in parts),
+        states=states,
+        types=types,
+        remaining=sum(part.remaining for part in parts),
+        claimed=sum(part.claimed for part in parts),
+    )
+
+
+def _combine_money(parts: Sequence[Money]) -> Money | None:
+    if not parts:
+        return None
+    spent = parts[0].spent._replace(
+        tokens=sum(part.spent.tokens for part in parts),
+        cost_micros=sum(part.spent.cost_micros for part in parts),
+        estimated=any(part.spent.estimated for part in parts),
+        unpriced=sum(part.spent.unpriced for part in parts),
+    )
+    return Money(spent, tuple(dict.fromkeys(used for part in parts for used in part.used)))

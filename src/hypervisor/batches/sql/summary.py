@@ -4,12 +4,10 @@ The database adds it up: nobody has to hold the tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hypervisor.queue.history import Totals
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.task import Json
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session
 
 # `batch <> ''` is what tells both databases that the index of batches will do.
 TASKS = """
@@ -22,8 +20,6 @@ SELECT coalesce(sum(coalesce(a.ended_at, ?) - a.claimed_at), 0), coalesce(sum(a.
     coalesce(max(coalesce(a.ended_at, ?)), 0)
 FROM tasks t JOIN attempts a ON a.task = t.id WHERE t.batch = ? AND t.batch <> ''
 """
-ANY_RUNNING = "SELECT 1 FROM tasks WHERE state = 'in_progress' AND batch = ? LIMIT 1"
-CHANGED_AMONG = "SELECT count(*) FROM tasks WHERE id IN ({}) AND updated_at >= ?"
 RESULTS = """
 SELECT t.id, d.result FROM tasks t JOIN details d ON d.task = t.id
 WHERE t.batch = ? AND t.batch <> '' AND t.state = 'done' AND d.result IS NOT NULL AND t.id > ?
@@ -37,18 +33,6 @@ def totals(session: Session, batch: str, now: int) -> Totals:
     sums = session.rows(ATTEMPTS, (now, now, batch))[0]
     attempts = sum(int(row[2]) for row in states)
     return Totals({row[0]: row[1] for row in states}, attempts, *map(int, sums))
-
-
-def any_running(session: Session, batch: str) -> bool:
-    return bool(session.rows(ANY_RUNNING, (batch,)))
-
-
-def changed_among(session: Session, tasks: Sequence[str], since: int) -> int:
-    """How many of these tasks, each named once, have changed since then."""
-    return sum(
-        session.rows(CHANGED_AMONG.format(marks(len(some))), [*pad(some), since])[0][0]
-        for some in chunks(tasks)
-    )
 
 
 def results(session: Session, batch: str, after: str, limit: int) -> list[tuple[str, Json]]:

@@ -1,13 +1,11 @@
 """hv add"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
 
-from hypervisor.cli import values
-from hypervisor.cli.output import one_line, print_json
+from hypervisor.cli import arguments
+from hypervisor.cli.output import one_line, respond
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.hive.checkout import branch_here
@@ -43,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--inbox", action="store_true", help="only capture it; `hv update --accept`"
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be added")
-    values.add_task_fields(parser, changing=False)
+    arguments.add_task_fields(parser, changing=False)
 
 
 def prepare(args: argparse.Namespace) -> int | None:
@@ -56,15 +54,9 @@ def prepare(args: argparse.Namespace) -> int | None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     added = add(hv, _delayed(_placed(hv, args), args, hv.now()), args.batch)
-    if args.json:
-        print_json(added)
-        return 0
-    many = args.source or args.glob
-    if many:
-        print(f"{len(added.ids)} added")
-    else:
-        print("\n".join(added.ids) or "0 added")
-    if added.duplicates:
+    many = args.source or args.glob or not added.ids
+    respond(args, added, f"{len(added.ids)} added" if many else added.ids)
+    if added.duplicates and not args.json:
         first = added.duplicates[0]
         print(
             f"{len(added.duplicates)} already there, e.g. {one_line(first.key)} "
@@ -83,7 +75,7 @@ def _placed(hv: Context, args: argparse.Namespace) -> list[NewTask]:
 
 def _delayed(tasks: list[NewTask], args: argparse.Namespace, now: int) -> list[NewTask]:
     """`--in` counts from the store's clock, for every task that names no time itself."""
-    start_at = values.start_time(args, now)
+    start_at = arguments.start_time(args, now)
     return [t._replace(start_at=start_at) if t.start_at is None else t for t in tasks]
 
 
@@ -100,7 +92,7 @@ def _tasks(args: argparse.Namespace) -> list[NewTask]:
         raise InvalidInput("--key is for one task; of many, each line, path or row has its own.")
     base = NewTask(
         title=args.title or "",
-        body=values.body(args.body) or "",
+        body=arguments.body(args.body) or "",
         type=args.type,
         priority=args.priority,
         key=args.key,
@@ -139,11 +131,6 @@ def _many(args: argparse.Namespace, base: NewTask) -> list[NewTask]:
 
 
 def _preview(tasks: list[NewTask], args: argparse.Namespace) -> int:
-    if args.json:
-        print_json(tasks)
-    else:
-        for task in tasks[:10]:
-            print(one_line(task.title))
-        more = f", {len(tasks) - 10} of them not shown" if len(tasks) > 10 else ""
-        print(f"{len(tasks)} would be added{more} (dry run: nothing was changed)")
-    return 0
+    more = f", {len(tasks) - 10} of them not shown" if len(tasks) > 10 else ""
+    count = f"{len(tasks)} would be added{more} (dry run: nothing was changed)"
+    return respond(args, tasks, [*(one_line(task.title) for task in tasks[:10]), count])

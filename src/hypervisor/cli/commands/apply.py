@@ -1,15 +1,12 @@
 """hv apply"""
 
-from __future__ import annotations
-
 import argparse
 import sys
-from collections.abc import Callable
 
 from hypervisor.batches.plans.action import UNFINISHED, PlanChanged
 from hypervisor.batches.plans.apply import Applied, Outcome, apply
 from hypervisor.batches.plans.plan import Plan, plan
-from hypervisor.cli.commands.plan import picture
+from hypervisor.cli.commands.plan import describe
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.core.text import pluralize
@@ -30,68 +27,58 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-fast", action="store_true", help="stop at the first that fails")
 
 
-def prepare(args: argparse.Namespace) -> None:
-    refuse_unasked(args)
-
-
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.dry_run:
         return _rehearse(plan(hv, args.batch), args)
-    done = apply(hv, args.batch, None, args.fail_fast, _teller(args))  # what was left
+    on_problem = None if args.json else print_problem
+    done = apply(hv, args.batch, None, args.fail_fast, on_problem)  # what was left
     for round in range(1, MOST_ROUNDS + 1):
-        found = plan(hv, args.batch)
-        if not found.to_do or (args.fail_fast and done.failed):
+        proposed = plan(hv, args.batch)
+        if not proposed.to_do or (args.fail_fast and done.failed):
             break
         if not args.json:
-            print("\n".join(picture(found, args.full)), flush=True)
-        if not args.yes and not asked(f"Carry out {pluralize(len(found.to_do), 'action')}?"):
+            print("\n".join(describe(proposed, args.full)), flush=True)
+        if not args.yes and not confirmed(f"Carry out {pluralize(len(proposed.to_do), 'action')}?"):
             print("Nothing was changed.")
             return _code(done)
         try:
-            fresh = apply(hv, args.batch, found.hash, args.fail_fast, _teller(args))
+            fresh = apply(hv, args.batch, proposed.hash, args.fail_fast, on_problem)
         except PlanChanged as error:
             if round == MOST_ROUNDS:
                 raise
             print(f"hv: {one_line(str(error))}", file=sys.stderr)
             continue
-        return _report(_both(done, fresh), found, args)
-    return _report(done, found, args)
+        return _report(_both(done, fresh), proposed, args)
+    return _report(done, proposed, args)
 
 
-def refuse_unasked(args: argparse.Namespace) -> None:
-    """Nobody is there to be asked: then the answer has to be given beforehand."""
-    if not (args.yes or args.dry_run) and (args.json or not _is_watched()):
-        raise InvalidInput("nobody can be asked here. --yes approves, --dry-run only shows.")
+def prepare(args: argparse.Namespace) -> None:
+    """Where nobody can be asked, the answer must be given beforehand."""
+    watched = sys.stdin.isatty() and sys.stdout.isatty()
+    if not (args.yes or args.dry_run) and (args.json or not watched):
+        raise InvalidInput("not a terminal; use --yes to approve, or --dry-run to look first.")
 
 
-def asked(question: str) -> bool:
+def confirmed(question: str) -> bool:
     """What a person at the terminal says; anything but yes is no."""
     print(f"{question} [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def tell_problem(outcome: Outcome) -> None:
+def print_problem(outcome: Outcome) -> None:
     if outcome.problem:
         what = f"{outcome.what}: {outcome.problem}"
         print(f"hv: #{outcome.number} {one_line(what)}", file=sys.stderr, flush=True)
 
 
-def _is_watched() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _teller(args: argparse.Namespace) -> Callable[[Outcome], None] | None:
-    return None if args.json else tell_problem
-
-
-def _rehearse(found: Plan, args: argparse.Namespace) -> int:
+def _rehearse(proposed: Plan, args: argparse.Namespace) -> int:
     if args.json:
-        print_json(found)
+        print_json(proposed)
         return EXIT_OK
-    left = sum(found.states.get(state, 0) for state in UNFINISHED)
+    left = sum(proposed.states.get(state, 0) for state in UNFINISHED)
     if left:
         print(f"{pluralize(left, 'action')} approved before would be carried out first.")
-    print("\n".join(picture(found, args.full)))
+    print("\n".join(describe(proposed, args.full)))
     print("\n(dry run: nothing was changed)")
     return EXIT_OK
 
@@ -107,14 +94,14 @@ def _both(one: Applied, other: Applied) -> Applied:
     )
 
 
-def _report(done: Applied, found: Plan, args: argparse.Namespace) -> int:
+def _report(done: Applied, proposed: Plan, args: argparse.Namespace) -> int:
     if args.json:
         print_json(done)
         return _code(done)
     if not (done.resumed or done.applied or done.failed or done.dropped):
-        before = found.states.get("applied", 0)
+        before = proposed.states.get("applied", 0)
         what = f"all {pluralize(before, 'action')} are applied" if before else "nothing is proposed"
-        refused = f", {len(found.refused)} refused" if found.refused else ""
+        refused = f", {len(proposed.refused)} refused" if proposed.refused else ""
         print(f"nothing to do: {what}{refused}")
         return EXIT_OK
     parts = [f"{pluralize(done.applied, 'action')} applied"]

@@ -1,11 +1,8 @@
 """hv block"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import respond
 from hypervisor.queue.claim import block
 from hypervisor.queue.context import Context
 
@@ -22,7 +19,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    answer = block(hv, args.token, args.reason, args.unblock)
-    if args.json:
-        print_json(answer)
-    return EXIT_OK
+    return respond(args, block(hv, args.token, args.reason, args.unblock))

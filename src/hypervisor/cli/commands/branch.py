@@ -1,11 +1,10 @@
 """hv branch"""
 
-from __future__ import annotations
-
 import argparse
+from collections.abc import Iterator
 
-from hypervisor.cli.output import one_line, print_json
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.cli.output import one_line, respond
+from hypervisor.core.errors import InvalidInput
 from hypervisor.hive.finding import Branch
 from hypervisor.hive.memory import branch, branches
 from hypervisor.queue.context import Context
@@ -38,30 +37,25 @@ def prepare(args: argparse.Namespace) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.name is not None:
         made = branch(hv, args.name, args.parent, args.git)
-        print_json(made) if args.json else print(_line(made))
-        return EXIT_OK
-    found = branches(hv)
-    if args.json:
-        print_json(found)
-        return EXIT_OK
-    _tree(found)
-    return EXIT_OK
+        return respond(args, made, _line(made))
+    known = branches(hv)
+    return respond(args, known, _tree(known))
 
 
-def _tree(every: tuple[Branch, ...]) -> None:
+def _tree(known: tuple[Branch, ...]) -> Iterator[str]:
     """However deep: stores that are older than the limit may have any depth."""
-    names = {each.name for each in every}
-    below: dict[str, list[Branch]] = {}
-    for each in reversed(every):
-        below.setdefault(each.parent if each.parent in names else "", []).append(each)
-    left = [(0, each) for each in below.get("", ())]
+    names = {each.name for each in known}
+    children: dict[str, list[Branch]] = {}
+    for child in reversed(known):
+        children.setdefault(child.parent if child.parent in names else "", []).append(child)
+    left = [(0, root) for root in children.get("", ())]
     while left:
-        depth, each = left.pop()
-        print("  " * depth + _line(each._replace(parent="")))
-        left += [(depth + 1, child) for child in below.get(each.name, ())]
+        depth, node = left.pop()
+        yield "  " * depth + _line(node._replace(parent=""))
+        left += [(depth + 1, child) for child in children.get(node.name, ())]
 
 
-def _line(each: Branch) -> str:
-    parent = f"  below {each.parent}" if each.parent else ""
-    git = f"  git {each.git}" if each.git else ""
-    return one_line(each.name + parent + git)
+def _line(node: Branch) -> str:
+    parent = f"  below {node.parent}" if node.parent else ""
+    git = f"  git {node.git}" if node.git else ""
+    return one_line(node.name + parent + git)

@@ -1,10 +1,8 @@
 """hv cancel"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.commands import selecting
+from hypervisor.cli import bulk
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import TRANSITIONS
 from hypervisor.queue.steer import cancel
@@ -16,8 +14,8 @@ STATES = tuple(state for state, event in TRANSITIONS if event == "cancel")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    selecting.configure(parser, STATES)
+    bulk.configure(parser, STATES)
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    return selecting.run(hv, args, cancel, STATES)
+    return bulk.run(hv, args, cancel, STATES)

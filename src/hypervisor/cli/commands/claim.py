@@ -1,14 +1,12 @@
 """hv claim"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from hypervisor.cli.output import block, clock, one_line, print_json
-from hypervisor.cli.values import duration
+from hypervisor.cli.arguments import duration
+from hypervisor.cli.output import block, clock, one_line, respond
 from hypervisor.core.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, HypervisorError, LeaseLost
 from hypervisor.queue.claim import claim, release
 from hypervisor.queue.context import Context
@@ -72,12 +70,9 @@ def claim_options(args: argparse.Namespace) -> dict[str, object]:
 def run(hv: Context, args: argparse.Namespace) -> int:
     taken = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
     leases = with_results(hv, taken)
+    code = EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
     with handing_over(hv, leases):
-        if args.json:
-            print_json(leases)
-        else:
-            print_leases(leases)
-    return EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
+        return respond(args, leases, lambda: print_leases(leases), code)
 
 
 @contextmanager
@@ -95,25 +90,25 @@ def handing_over(hv: Context, leases: Iterable[Lease]) -> Iterator[None]:
 
 def with_results(hv: Context, leases: Iterable[Lease]) -> list[Lease]:
     """A reduce task comes with the file of its results; without that it is given back."""
-    found: list[Lease] = []
+    complete: list[Lease] = []
     for lease in leases:
         if not isinstance(lease.task.data, dict) or "gather" not in lease.task.data:
-            found.append(lease)
+            complete.append(lease)
             continue
         from hypervisor.batches.reduce_input import gather  # hardly ever needed here
 
         try:
-            found.append(gather(hv, lease))
+            complete.append(gather(hv, lease))
         except (OSError, HypervisorError) as error:
             if not _gave_back(hv, lease, error):
-                found.append(lease)
-    return found
+                complete.append(lease)
+    return complete
 
 
 def _gave_back(hv: Context, lease: Lease, error: Exception) -> bool:
     """False if that was not possible either: then its token must be told all the same."""
-    said = getattr(error, "strerror", None) or str(error).rstrip(".")
-    why = f"the file with its results could not be made: {said}"
+    cause = getattr(error, "strerror", None) or str(error).rstrip(".")
+    why = f"the file with its results could not be made: {cause}"
     gone = True
     try:
         release(hv, lease.token, why)

@@ -1,13 +1,10 @@
 """hv completion"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.cli.commands_table import COMMANDS
 from hypervisor.cli.main import make_parser
-from hypervisor.cli.output import print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import respond
 from hypervisor.queue.lifecycle import STATES
 
 EXAMPLE = """eval "$(hv completion bash)"                              # in ~/.bashrc
@@ -29,11 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]()
-    if args.json:
-        print_json({"shell": args.shell, "script": script})
-    else:
-        print(script)
-    return EXIT_OK
+    return respond(args, {"shell": args.shell, "script": script}, script)
 
 
 def options_of(name: str) -> dict[str, tuple[str, list[str]]]:

@@ -1,10 +1,8 @@
 """hv doctor"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import colour, one_line, print_json
+from hypervisor.cli.output import colour, one_line, respond
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK
 from hypervisor.queue.context import Context
 from hypervisor.queue.doctor import doctor
@@ -17,13 +15,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    checks = doctor(hv)
-    if args.json:
-        print_json(checks)
-    else:
-        for check in checks:
-            mark = colour("ok ", "done") if check.ok else colour("BAD", "failed")
-            print(f"{mark} {check.name:<12}{one_line(check.found)}")
-            if not check.ok:
-                print(f"                → {one_line(check.fix)}")
-    return EXIT_OK if all(check.ok for check in checks) else EXIT_CODES["store"]
+    checks, lines = doctor(hv), []
+    for check in checks:
+        mark = colour("ok ", "done") if check.ok else colour("BAD", "failed")
+        lines.append(f"{mark} {check.name:<12}{one_line(check.found)}")
+        lines += [] if check.ok else [f"                → {one_line(check.fix)}"]
+    healthy = all(check.ok for check in checks)
+    return respond(args, checks, lines, code=EXIT_OK if healthy else EXIT_CODES["store"])

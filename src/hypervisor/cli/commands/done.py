@@ -1,10 +1,9 @@
 """hv done"""
 
-from __future__ import annotations
-
 import argparse
 from contextlib import suppress
 
+from hypervisor.cli.arguments import json_text
 from hypervisor.cli.commands.claim import (
     add_claim_options,
     claim_options,
@@ -12,8 +11,7 @@ from hypervisor.cli.commands.claim import (
     print_leases,
     with_results,
 )
-from hypervisor.cli.output import print_json
-from hypervisor.cli.values import json_text
+from hypervisor.cli.output import respond
 from hypervisor.core.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, InvalidInput, LeaseLost
 from hypervisor.queue.claim import Done, Turn, checked_result, complete, complete_and_claim, release
 from hypervisor.queue.context import Context
@@ -40,10 +38,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.next is None:
-        answer = complete(hv, args.token, args.result)
-        if args.json:
-            print_json(answer)
-        return EXIT_OK
+        return respond(args, complete(hv, args.token, args.result))
     turn = complete_and_claim(
         hv,
         [Done(args.token, checked_result(hv, args.token, args.result))],
@@ -54,12 +49,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         _give_back(hv, turn)
         raise LeaseLost(args.token, turn.settled[0].lost)
     turn = turn._replace(leases=tuple(with_results(hv, turn.leases)))
+    code = EXIT_OK if turn.leases else EXIT_NOTHING_TO_CLAIM
     with handing_over(hv, turn.leases):
-        if args.json:
-            print_json(turn)
-        else:
-            print_leases(turn.leases)
-    return EXIT_OK if turn.leases else EXIT_NOTHING_TO_CLAIM
+        return respond(args, turn, lambda: print_leases(turn.leases), code)
 
 
 def _give_back(hv: Context, turn: Turn) -> None:

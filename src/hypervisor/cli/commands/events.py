@@ -1,7 +1,5 @@
 """hv events"""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -32,14 +30,14 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     task = None if args.task is None else hv.resolve(args.task)
     last, left = args.since, args.limit
     while left is None or left > 0:
-        found = events(hv, last, PAGE)
-        wanted = [event for event in found if task in (None, event.task)][:left]
+        page = events(hv, last, PAGE)
+        wanted = [event for event in page if task in (None, event.task)][:left]
         for event in wanted:
             _print(event, args.json)
         if left is not None:
             left -= len(wanted)
-        if found:
-            last = found[-1].seq
+        if page:
+            last = page[-1].seq
             sys.stdout.flush()
         elif args.follow:
             time.sleep(PAUSE)

@@ -1,12 +1,9 @@
 """hv fail"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import print_json
-from hypervisor.cli.values import duration
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.arguments import duration
+from hypervisor.cli.output import respond
 from hypervisor.queue.claim import fail
 from hypervisor.queue.context import Context
 
@@ -24,9 +21,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     answer = fail(hv, args.token, args.reason, args.final, args.retry_in)
-    if args.json:
-        print_json(answer)
-    else:
-        again = "will be tried again" if answer.state != "failed" else "failed"
-        print(f"{answer.task} {again}")
-    return EXIT_OK
+    outcome = "failed" if answer.state == "failed" else "will be tried again"
+    return respond(args, answer, f"{answer.task} {outcome}")

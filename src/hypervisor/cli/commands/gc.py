@@ -1,11 +1,8 @@
 """hv gc"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import respond
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
@@ -19,14 +16,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    found = gc(hv, args.dry_run)
-    if args.json:
-        print_json(found)
-        return EXIT_OK
-    gone = f"{pluralize(found.outputs, 'output')} ({size_text(found.bytes)})"
-    kept = f"{pluralize(found.kept, 'output')} ({size_text(found.kept_bytes)}) kept"
+    collected = gc(hv, args.dry_run)
+    gone = f"{pluralize(collected.outputs, 'output')} ({size_text(collected.bytes)})"
+    kept = f"{pluralize(collected.kept, 'output')} ({size_text(collected.kept_bytes)}) kept"
     if args.dry_run:
-        print(f"{gone} would be deleted, {kept} (dry run: nothing was changed)")
-    else:
-        print(f"{gone} deleted, {kept}")
-    return EXIT_OK
+        text = f"{gone} would be deleted, {kept} (dry run: nothing was changed)"
+        return respond(args, collected, text)
+    return respond(args, collected, f"{gone} deleted, {kept}")

@@ -1,12 +1,10 @@
 """hv heartbeat"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
-from hypervisor.cli.output import print_json
-from hypervisor.cli.values import duration
+from hypervisor.cli.arguments import duration
+from hypervisor.cli.output import respond
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK
 from hypervisor.queue.claim import heartbeat
 from hypervisor.queue.context import Context
@@ -28,8 +26,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     beat = heartbeat(hv, args.token, args.lease)
-    if args.json:
-        print_json(beat)
     for token in beat.lost:
         print(f"hv: the claim {token} has ended: stop working on it.", file=sys.stderr)
-    return EXIT_CODES["lease_lost"] if beat.lost else EXIT_OK
+    return respond(args, beat, code=EXIT_CODES["lease_lost"] if beat.lost else EXIT_OK)

@@ -1,14 +1,11 @@
 """hv hive"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.cli.findings import show
-from hypervisor.cli.output import one_line, print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import one_line, respond
 from hypervisor.hive.finding import BranchReport, headline
-from hypervisor.hive.memory import hive_report
+from hypervisor.hive.memory import HiveReport, hive_report
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv hive
@@ -30,19 +27,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     report = hive_report(hv, args.branch, args.limit)
-    if args.json:
-        print_json(report)
-        return EXIT_OK
+    return respond(args, report, lambda: _show(report))
+
+
+def _show(report: HiveReport) -> None:
     if not report.findings:
         print("nothing was remembered yet")
-    for number, each in enumerate(each for each in report.branches if each.findings):
+    for number, branch in enumerate(branch for branch in report.branches if branch.findings):
         if number:
             print()
-        _branch(each)
-    return EXIT_OK
+        _show_branch(branch)
 
 
-def _branch(report: BranchReport) -> None:
+def _show_branch(report: BranchReport) -> None:
     print(one_line(headline(report)))
     if report.topics:
         topics = ", ".join(f"{topic} {count}" for topic, count in report.topics.items())

@@ -1,11 +1,9 @@
 """hv install"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 
-from hypervisor.cli.commands.apply import asked, refuse_unasked
+from hypervisor.cli.commands.apply import confirmed, prepare
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.integrations.clients import CLIENTS, PROJECT, USER, Place, Scope
@@ -53,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
 
 def perform(args: argparse.Namespace, plan: Plan, removing: bool) -> int:
     """Show what would be changed, ask, change it."""
-    refuse_unasked(args)
+    prepare(args)
     place = current_place()
     planned = plan(args.client, args.scope, place)
     if not args.json:
         _show(planned)
     wanted = bool(planned.changes) and not args.dry_run
-    if wanted and not args.yes and not asked("Change these files?"):
+    if wanted and not args.yes and not confirmed("Change these files?"):
         print("Nothing was changed.")
         return EXIT_OK
     if wanted:
@@ -80,15 +78,8 @@ def _report(
 ) -> None:
     paths = [change.path for change in planned.changes]
     if args.json:
-        print_json(
-            {
-                "client": planned.client,
-                "scope": planned.scope,
-                "files": paths,
-                "changed": done,
-                "notes": planned.notes,
-            }
-        )
+        names = {"client": planned.client, "scope": planned.scope}
+        print_json({**names, "files": paths, "changed": done, "notes": planned.notes})
         return
     title = CLIENTS[planned.client].title
     if args.dry_run and paths:

@@ -1,12 +1,10 @@
 """hv kill"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
-from hypervisor.cli.commands.selecting import rehearse
-from hypervisor.cli.output import one_line, print_json
+from hypervisor.cli.bulk import dry_run
+from hypervisor.cli.output import one_line, respond
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
@@ -31,9 +29,12 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if bool(args.task) == (args.batch is not None):
         raise InvalidInput("name tasks, or all that run of a batch with --batch.")
     if args.dry_run:
-        return _rehearse(hv, args)
+        chosen = [hv.resolve(t) for t in args.task] if args.task else _running(hv, args.batch)
+        return dry_run(chosen, args)
     if args.batch is not None and args.retry:
-        return _put_back(hv, args)
+        stopped = stop_batch(hv, args.batch, args.reason)
+        text = f"{pluralize(stopped, 'attempt')} stopped, the tasks go back into the queue"
+        return respond(args, {"stopped": stopped}, text)
     chosen = args.task if args.batch is None else _running(hv, args.batch)
     moved: list[Moved] = []
     code = EXIT_OK
@@ -45,29 +46,10 @@ def run(hv: Context, args: argparse.Namespace) -> int:
                 continue  # it has ended meanwhile
             code = code or EXIT_CODES[error.code]
             print(f"hv: {one_line(str(error))}", file=sys.stderr)
-    if args.json:
-        print_json(moved)
-    elif args.batch is not None:
-        print(f"{pluralize(len(moved), 'attempt')} stopped")
-    else:
-        for each in moved:
-            print(f"{each.task} {each.state}")
-    return code
+    lines = [f"{task.task} {task.state}" for task in moved]
+    text = f"{pluralize(len(moved), 'attempt')} stopped"
+    return respond(args, moved, lines if args.batch is None else text, code)
 
 
 def _running(hv: Context, batch: str) -> list[str]:
     return [each.task for each in attempts(hv, batch)]
-
-
-def _put_back(hv: Context, args: argparse.Namespace) -> int:
-    stopped = stop_batch(hv, args.batch, args.reason)
-    if args.json:
-        print_json({"stopped": stopped})
-    else:
-        print(f"{pluralize(stopped, 'attempt')} stopped, the tasks go back into the queue")
-    return EXIT_OK
-
-
-def _rehearse(hv: Context, args: argparse.Namespace) -> int:
-    chosen = [hv.resolve(t) for t in args.task] if args.task else _running(hv, args.batch)
-    return rehearse(chosen, args.json)

@@ -1,12 +1,10 @@
 """hv learn"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import duration, one_line, print_json
+from hypervisor.cli.output import duration, one_line, respond
 from hypervisor.cli.render import money_text
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
 from hypervisor.learning.estimator import Range
 from hypervisor.learning.learn import Gain, Learned, learn_parallelization, learnings
@@ -48,48 +46,47 @@ def prepare(args: argparse.Namespace) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.benefit is not None:
         learn_parallelization(hv, args.type, args.benefit, args.notes)
-    found = learnings(hv, args.type, args.workers)
-    if args.json:
-        print_json(found)
-    elif not found:
-        print("nothing has been learned yet: every `hv run` teaches something.")
-    else:
-        print("\n\n".join("\n".join(_shown(each)) for each in found))
-    return EXIT_OK
+    known = learnings(hv, args.type, args.workers)
+    text = "\n\n".join("\n".join(_shown(learned)) for learned in known)
+    return respond(
+        args, known, text or "nothing has been learned yet: every `hv run` teaches something."
+    )
 
 
-def _shown(each: Learned) -> list[str]:
+def _shown(learned: Learned) -> list[str]:
     lines = [
-        f"{one_line(each.name)}: {_basis(each)}",
-        *(f"  {line}" for line in (_usual(each), _limits(each), _said(each)) if line),
+        f"{one_line(learned.name)}: {_basis(learned)}",
+        *(f"  {line}" for line in (_usual(learned), _limits(learned), _said(learned)) if line),
     ]
-    if each.samples or each.said:
-        lines += [f"  {line}" for line in _plot(each.gains)]
-        lines.append(f"  parallel benefit {_saved(each.parallel_benefit)}")
-    workers = pluralize(each.next.workers, "worker")
-    lines.append(f"  next time: {workers}: {one_line(each.next.why)}")
+    if learned.samples or learned.said:
+        lines += [f"  {line}" for line in _plot(learned.gains)]
+        lines.append(f"  parallel benefit {_saved(learned.parallel_benefit)}")
+    workers = pluralize(learned.next.workers, "worker")
+    lines.append(f"  next time: {workers}: {one_line(learned.next.why)}")
     return lines
 
 
-def _basis(each: Learned) -> str:
-    if each.success is None:
+def _basis(learned: Learned) -> str:
+    if learned.success is None:
         return "no samples yet"
-    changed = f", changed {pluralize(each.changes, 'time')}" if each.changes else ""
-    return f"{pluralize(each.samples, 'sample')}, {100 * each.success:.0f} % successful{changed}"
+    changed = f", changed {pluralize(learned.changes, 'time')}" if learned.changes else ""
+    return (
+        f"{pluralize(learned.samples, 'sample')}, {100 * learned.success:.0f} % successful{changed}"
+    )
 
 
-def _usual(each: Learned) -> str:
+def _usual(learned: Learned) -> str:
     """What an attempt usually takes: the median, and what nine of ten stay below."""
     parts = []
-    if each.seconds is not None:
-        usual, most = (_time(value) for value in each.seconds)
+    if learned.seconds is not None:
+        usual, most = (_time(value) for value in learned.seconds)
         parts.append(f"takes {usual} (9 of 10 below {most})")
-    if each.peak_bytes is not None:
-        parts.append(f"memory {size_text(int(each.peak_bytes.most))}")
-    if each.tokens:
-        parts.append(f"{each.tokens:,} tokens")
-    if each.cost_micros:
-        parts.append(money_text(each.cost_micros, estimated=False))
+    if learned.peak_bytes is not None:
+        parts.append(f"memory {size_text(int(learned.peak_bytes.most))}")
+    if learned.tokens:
+        parts.append(f"{learned.tokens:,} tokens")
+    if learned.cost_micros:
+        parts.append(money_text(learned.cost_micros, estimated=False))
     return ", ".join(parts)
 
 
@@ -100,7 +97,7 @@ def _time(seconds: float) -> str:
     return f"{milliseconds:.0f} ms" if milliseconds >= 1 else f"{milliseconds:.1f} ms"
 
 
-def _limits(each: Learned) -> str:
+def _limits(learned: Learned) -> str:
     words = {
         "cpu": "the CPU",
         "memory": "memory",
@@ -108,17 +105,17 @@ def _limits(each: Learned) -> str:
         "quota": "something that serves only some at once (a quota)",
         "wait": "nothing here: they mostly wait",
     }
-    if not each.bottleneck:
+    if not learned.bottleneck:
         return ""
-    cpu = "" if each.cpu is None else f"; {100 * each.cpu:.0f} % of the time on a CPU"
-    return f"limited by {words[each.bottleneck]}{cpu}"
+    cpu = "" if learned.cpu is None else f"; {100 * learned.cpu:.0f} % of the time on a CPU"
+    return f"limited by {words[learned.bottleneck]}{cpu}"
 
 
-def _said(each: Learned) -> str:
-    if each.said is None:
+def _said(learned: Learned) -> str:
+    if learned.said is None:
         return ""
-    notes = f": {each.said['notes']}" if each.said["notes"] else ""
-    return one_line(f"{each.said['by']} said: benefit {each.said['benefit']:g}{notes}")
+    notes = f": {learned.said['notes']}" if learned.said["notes"] else ""
+    return one_line(f"{learned.said['by']} said: benefit {learned.said['benefit']:g}{notes}")
 
 
 def _plot(gains: tuple[Gain, ...]) -> list[str]:

@@ -1,7 +1,5 @@
 """hv logs"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -10,8 +8,8 @@ from collections.abc import Iterator
 from hypervisor.agents.running_status import Transcript, patch, read, still_runs, transcript
 from hypervisor.agents.transcript import TranscriptLine
 from hypervisor.cli import transcripts
-from hypervisor.cli.escape import RESET, Harmless
-from hypervisor.cli.output import columns_here, one_line, print_json, wants_colour
+from hypervisor.cli.escape import RESET, EscapeFilter
+from hypervisor.cli.output import columns_here, one_line, print_json, respond, wants_colour
 from hypervisor.core import validate
 from hypervisor.core.errors import EXIT_OK, NotFound
 from hypervisor.queue.context import Context
@@ -47,70 +45,71 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         validate.number("the attempt", args.attempt, 1, 2**31)
     if args.follow and args.attempt is None:
         _wait_for_start(hv, args.task)
-    found = transcript(hv, args.task, args.attempt)
-    if not found.attempt:
-        raise NotFound(f"{found.task} has not run yet, so there is no output.")
+    log = transcript(hv, args.task, args.attempt)
+    if not log.attempt:
+        raise NotFound(f"{log.task} has not run yet, so there is no output.")
     if args.patch:
-        return _print_patch(hv, found, args.json)
-    pieces = _follow(hv, found) if args.follow else _read(hv, found)
-    if found.agent and not args.raw:
-        _print_told(found, pieces, args)
+        return _print_patch(hv, log, args)
+    pieces = _follow(hv, log) if args.follow else _read(hv, log)
+    if log.agent and not args.raw:
+        _print_transcript(log, pieces, args)
     elif args.json:
-        _print_json(found, pieces, args.follow)
-    elif sys.stdout.isatty():
+        _print_json(log, pieces, args.follow)
+    else:
+        _print_raw(pieces)
+    return EXIT_OK
+
+
+def _print_patch(hv: Context, log: Transcript, args: argparse.Namespace) -> int:
+    text = patch(hv, log)
+    answer = {**_named(log), "patch": text.decode("utf-8", "replace")}
+    return respond(args, answer, lambda: _print_raw(iter([text])))
+
+
+def _print_raw(pieces: Iterator[bytes]) -> None:
+    """As they are where a program reads them; harmless on a terminal."""
+    if sys.stdout.isatty():
         _print_harmless(pieces)
-    else:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
-    return EXIT_OK
+        return
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
 
 
-def _print_patch(hv: Context, found: Transcript, as_json: bool) -> int:
-    text = patch(hv, found)
-    if as_json:
-        print_json({**_named(found), "patch": text.decode("utf-8", "replace")})
-    elif sys.stdout.isatty():
-        _print_harmless(iter([text]))
-    else:
-        sys.stdout.buffer.write(text)
-    return EXIT_OK
-
-
-def _print_told(found: Transcript, pieces: Iterator[bytes], args: argparse.Namespace) -> None:
+def _print_transcript(log: Transcript, pieces: Iterator[bytes], args: argparse.Namespace) -> None:
     """The transcript for people; with --json the same as objects."""
     columns = columns_here() if sys.stdout.isatty() else None
     whole: list[TranscriptLine] = []
-    for entries in transcripts.rendered(pieces, found.stream):
+    for entries in transcripts.rendered(pieces, log.stream):
         if args.json and not args.follow:
             whole += entries
         elif args.json:
-            print_json({**_named(found), "said": entries})
+            print_json({**_named(log), "said": entries})
         else:
             sys.stdout.write(transcripts.text(entries, columns, wants_colour()))
         sys.stdout.flush()
     if args.json and not args.follow:
-        print_json({**_named(found), "said": whole})
+        print_json({**_named(log), "said": whole})
 
 
-def _named(found: Transcript) -> dict[str, object]:
-    return {"task": found.task, "attempt": found.attempt, "agent": found.agent}
+def _named(log: Transcript) -> dict[str, object]:
+    return {"task": log.task, "attempt": log.attempt, "agent": log.agent}
 
 
-def _read(hv: Context, found: Transcript) -> Iterator[bytes]:
+def _read(hv: Context, log: Transcript) -> Iterator[bytes]:
     start = 0
-    while piece := read(hv, found, start):
+    while piece := read(hv, log, start):
         yield piece
         start += len(piece)
 
 
-def _follow(hv: Context, found: Transcript) -> Iterator[bytes]:
+def _follow(hv: Context, log: Transcript) -> Iterator[bytes]:
     """What there is, then what comes, until the attempt has ended."""
     start = 0
     while True:
-        runs = still_runs(hv, found)
+        runs = still_runs(hv, log)
         try:
-            piece = read(hv, found, start)
+            piece = read(hv, log, start)
         except NotFound:
             if not runs:
                 raise
@@ -126,23 +125,25 @@ def _follow(hv: Context, found: Transcript) -> Iterator[bytes]:
 
 def _wait_for_start(hv: Context, task: str) -> None:
     """Until it has been claimed, unless it is over already, or is no task but a session."""
-    told = False
+    announced = False
     while True:
         try:
-            found = show(hv, task).detail.task
+            current = show(hv, task).detail.task
         except NotFound:
             return
-        if found.state not in WAITING:
+        if current.state not in WAITING:
             return
-        if not told:
-            told = True
-            why = f" ({one_line(found.reason)})" if found.reason else ""
-            print(f"hv: {found.id} is {found.state}{why}; waiting for it to run", file=sys.stderr)
+        if not announced:
+            announced = True
+            why = f" ({one_line(current.reason)})" if current.reason else ""
+            print(
+                f"hv: {current.id} is {current.state}{why}; waiting for it to run", file=sys.stderr
+            )
         time.sleep(PAUSE)
 
 
 def _print_harmless(pieces: Iterator[bytes]) -> None:
-    clean = Harmless(wants_colour())
+    clean = EscapeFilter(wants_colour())
     at_start = True
     try:
         for piece in pieces:
@@ -157,11 +158,11 @@ def _print_harmless(pieces: Iterator[bytes]) -> None:
         sys.stdout.write((RESET if clean.coloured else "") + ("" if at_start else "\n"))
 
 
-def _print_json(found: Transcript, pieces: Iterator[bytes], follow: bool) -> None:
+def _print_json(log: Transcript, pieces: Iterator[bytes], follow: bool) -> None:
     """One object with everything; while following, one for each piece."""
     start = 0
     for piece in pieces if follow else [b"".join(pieces)]:
         text = piece.decode("utf-8", "replace")
-        print_json({"task": found.task, "attempt": found.attempt, "start": start, "text": text})
+        print_json({"task": log.task, "attempt": log.attempt, "start": start, "text": text})
         sys.stdout.flush()
         start += len(piece)

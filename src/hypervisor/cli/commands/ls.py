@@ -1,10 +1,8 @@
 """hv ls"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import print_json, table
+from hypervisor.cli.output import respond, table
 from hypervisor.queue.context import Context
 from hypervisor.queue.look import list_tasks
 
@@ -49,16 +47,11 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         limit=args.limit,
         before=args.before,
     )
-    if args.json:
-        print_json(tasks)
-    elif args.ids:
-        for task in tasks:
-            print(task.id)
-    elif tasks:
-        rows = [(t.id, t.state, t.priority, t.type, _title(t.title, t.reason)) for t in tasks]
-        table(("ID", "STATE", "PRIORITY", "TYPE", "TITLE"), rows, [t.state for t in tasks])
-    return 0
-
-
-def _title(title: str, reason: str | None) -> str:
-    return f"{title} ({reason})" if reason else title
+    if args.ids or not tasks:
+        return respond(args, tasks, [task.id for task in tasks])
+    titles = [f"{t.title} ({t.reason})" if t.reason else t.title for t in tasks]
+    rows = [
+        (t.id, t.state, t.priority, t.type, title) for t, title in zip(tasks, titles, strict=True)
+    ]
+    head = ("ID", "STATE", "PRIORITY", "TYPE", "TITLE")
+    return respond(args, tasks, lambda: table(head, rows, [t.state for t in tasks]))

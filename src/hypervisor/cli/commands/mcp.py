@@ -1,7 +1,5 @@
 """hv mcp"""
 
-from __future__ import annotations
-
 import argparse
 import os
 from typing import Any, cast

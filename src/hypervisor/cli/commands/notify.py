@@ -1,11 +1,9 @@
 """hv notify"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
-from hypervisor.cli.output import clock, one_line, print_json, table
+from hypervisor.cli.output import clock, one_line, respond, table
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.core.text import pluralize
 from hypervisor.notifications.notice import MOST_TRIES, WORDS
@@ -94,12 +92,12 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.action in ("retry", "drop"):
         count = (retry_notices if args.action == "retry" else drop_notices)(hv, args.name)
         what = "to be tried again" if args.action == "retry" else "dropped"
-        return _say(args, {"notices": count}, f"{pluralize(count, 'dead letter')} {what}")
+        return respond(args, {"notices": count}, f"{pluralize(count, 'dead letter')} {what}")
     if args.action == "rm":
         remove_rule(hv, args.name)
-        return _say(args, {"removed": args.name}, f"rule {args.name} removed")
+        return respond(args, {"removed": args.name}, one_line(f"rule {args.name} removed"))
     try_rule(hv, args.name)
-    return _say(args, {"arrived": True}, "the test arrived")
+    return respond(args, {"arrived": True}, "the test arrived")
 
 
 def _add(hv: Context, args: argparse.Namespace) -> int:
@@ -107,18 +105,16 @@ def _add(hv: Context, args: argparse.Namespace) -> int:
     made = add_rule(
         hv, args.name, on, args.command, args.address, args.batch, args.type, args.tries
     )
-    return _say(args, made, f"rule {made.name} added; `hv notify test {made.name}` tries it")
+    text = one_line(f"rule {made.name} added; `hv notify test {made.name}` tries it")
+    return respond(args, made, text)
 
 
 def _list(hv: Context, args: argparse.Namespace) -> int:
-    found = rules(hv)
-    if args.json:
-        print_json(found)
-    elif not found:
-        print("no rules; `hv notify add` makes one")
-    else:
-        table(("RULE", "ON", "OF", "WAITING", "DEAD", "TO"), [_row(each) for each in found])
-    return EXIT_OK
+    listed = rules(hv)
+    if not listed:
+        return respond(args, listed, "no rules; `hv notify add` makes one")
+    head = ("RULE", "ON", "OF", "WAITING", "DEAD", "TO")
+    return respond(args, listed, lambda: table(head, map(_row, listed)))
 
 
 def _row(status: RuleStatus) -> tuple[str, ...]:
@@ -130,35 +126,20 @@ def _row(status: RuleStatus) -> tuple[str, ...]:
 
 def _send(hv: Context, args: argparse.Namespace) -> int:
     done = send_notices(hv)
-    if args.json:
-        print_json(done)
-    else:
-        parts = [f"{pluralize(done.sent, 'notice')} delivered"]
-        more = {"did not arrive": done.missed, "given up": done.given_up, "waiting": done.waiting}
-        print(", ".join(parts + [f"{count} {word}" for word, count in more.items() if count]))
-    return EXIT_UNSUCCESSFUL if done.missed or done.given_up else EXIT_OK
+    more = {"did not arrive": done.missed, "given up": done.given_up, "waiting": done.waiting}
+    parts = [f"{pluralize(done.sent, 'notice')} delivered"]
+    parts += [f"{count} {word}" for word, count in more.items() if count]
+    failed = done.missed or done.given_up
+    return respond(args, done, ", ".join(parts), EXIT_UNSUCCESSFUL if failed else EXIT_OK)
 
 
 def _failed(hv: Context, args: argparse.Namespace) -> int:
-    found = dead_letters(hv, args.name)
-    if args.json:
-        print_json(found)
-        return EXIT_OK
-    for notice in found:
-        said = one_line(str(notice.data.get("said", notice.what)))
+    letters, lines = dead_letters(hv, args.name), []
+    for notice in letters:
+        what = one_line(str(notice.data.get("said", notice.what)))
         why = f"{notice.tries} tries; {one_line(notice.said)}"
-        print(f"{notice.rule}  {notice.number}  {clock(notice.at)}  {said}  ({why})")
-    if not found:
-        print("no dead letters")
-    return EXIT_OK
-
-
-def _say(args: argparse.Namespace, value: object, text: str) -> int:
-    if args.json:
-        print_json(value)
-    else:
-        print(one_line(text))
-    return EXIT_OK
+        lines.append(f"{notice.rule}  {notice.number}  {clock(notice.at)}  {what}  ({why})")
+    return respond(args, letters, lines or "no dead letters")
 
 
 def _address() -> str:

@@ -1,11 +1,9 @@
 """hv pause"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import one_line, print_json
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.cli.output import one_line, respond
+from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.context import Context
 from hypervisor.runs.run import pause
 
@@ -19,18 +17,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for all to see")
 
 
-def prepare(args: argparse.Namespace) -> None:
-    check_scope(args)
-
-
 def run(hv: Context, args: argparse.Namespace) -> int:
     changed = pause(hv, args.batch, args.type, args.reason)
-    if args.json:
-        print_json({"changed": changed})
-    else:
-        what = scope_text(args)
-        print(f"{what} paused; what runs may finish" if changed else f"{what} was paused already")
-    return EXIT_OK
+    outcome = "paused; what runs may finish" if changed else "was paused already"
+    return respond(args, {"changed": changed}, f"{scope_text(args)} {outcome}")
 
 
 def add_scope(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +30,7 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="everything")
 
 
-def check_scope(args: argparse.Namespace) -> None:
+def prepare(args: argparse.Namespace) -> None:
     given = [args.batch is not None, args.type is not None, args.all]
     if sum(given) != 1:
         raise InvalidInput("name a BATCH, or --type T, or --all for everything (one of them).")

@@ -1,14 +1,11 @@
 """hv plan"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 
 from hypervisor.batches.plans.action import SETTLED
 from hypervisor.batches.plans.plan import Plan, PlannedAction, plan
-from hypervisor.cli.output import one_line, painted, print_json, wants_colour
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import one_line, render, respond, wants_colour
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 
@@ -16,7 +13,7 @@ EXAMPLE = """hv plan review
   hv plan review --full | less"""
 
 FEW_ACTIONS, FEW_LINES = 20, 12
-COLOURS = {"+": "32", "-": "31", "@": "36"}
+STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,52 +22,48 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    found = plan(hv, args.batch)
-    if args.json:
-        print_json(found)
-    else:
-        print("\n".join(picture(found, args.full)))
-    return EXIT_OK
+    proposed = plan(hv, args.batch)
+    return respond(args, proposed, describe(proposed, args.full))
 
 
-def picture(found: Plan, full: bool) -> Iterator[str]:
+def describe(proposed: Plan, full: bool) -> Iterator[str]:
     """The plan for people: counts, every action with what it changes, what is refused."""
-    yield from _counts(found)
-    yield from _actions(found.to_do, full)
-    if found.refused:
+    yield from _counts(proposed)
+    yield from _actions(proposed.to_do, full)
+    if proposed.refused:
         yield ""
-        yield f"refused ({len(found.refused)}):"
-        shown = found.refused if full else found.refused[:FEW_ACTIONS]
-        for each in shown:
-            yield f"  {each.task}  {one_line(each.what)}: {one_line(each.refused)}"
-        yield from _more(len(found.refused) - len(shown))
+        yield f"refused ({len(proposed.refused)}):"
+        shown = proposed.refused if full else proposed.refused[:FEW_ACTIONS]
+        for action in shown:
+            yield f"  {action.task}  {one_line(action.what)}: {one_line(action.refused)}"
+        yield from _more(len(proposed.refused) - len(shown))
 
 
-def _counts(found: Plan) -> Iterator[str]:
-    kinds = ", ".join(f"{count} {kind}" for kind, count in found.kinds.items())
-    todo = pluralize(len(found.to_do), "action")
-    yield f"{one_line(found.batch)}: {todo} to do" + (f" ({kinds})" if kinds else "")
-    if found.to_do:
-        categories = (f"{one_line(name)} {count}" for name, count in found.categories.items())
+def _counts(proposed: Plan) -> Iterator[str]:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in proposed.kinds.items())
+    todo = pluralize(len(proposed.to_do), "action")
+    yield f"{one_line(proposed.batch)}: {todo} to do" + (f" ({kinds})" if kinds else "")
+    if proposed.to_do:
+        categories = (f"{one_line(name)} {count}" for name, count in proposed.categories.items())
         yield f"  by category: {', '.join(categories)}"
-        yield f"  in {one_line(found.root)}" if found.root else "  in the store"
-    if found.unchanged:
-        yield f"  {len(found.unchanged)} proposed, but already so"
-    before = ", ".join(f"{n} {state}" for state, n in found.states.items() if state in SETTLED)
+        yield f"  in {one_line(proposed.root)}" if proposed.root else "  in the store"
+    if proposed.unchanged:
+        yield f"  {len(proposed.unchanged)} proposed, but already so"
+    before = ", ".join(f"{n} {state}" for state, n in proposed.states.items() if state in SETTLED)
     if before:
         yield f"  approved before: {before}"
-    for state, count in found.held_back.items():
+    for state, count in proposed.held_back.items():
         why = "were rejected" if state == "rejected" else "are not decided yet"
         yield f"  left out: {pluralize(count, 'task')} in chunks that {why}"
 
 
 def _actions(actions: Sequence[PlannedAction], full: bool) -> Iterator[str]:
     shown = actions if full else actions[:FEW_ACTIONS]
-    for number, each in enumerate(shown, 1):
+    for number, action in enumerate(shown, 1):
         yield ""
-        why = f"  ({one_line(each.why)})" if each.why else ""
-        yield f"{number}. {one_line(each.what)}{why}"
-        lines = each.diff.splitlines() if each.diff else []
+        why = f"  ({one_line(action.why)})" if action.why else ""
+        yield f"{number}. {one_line(action.what)}{why}"
+        lines = action.diff.splitlines() if action.diff else []
         some = lines if full else lines[:FEW_LINES]
         yield from (f"     {_line(line)}" for line in some)
         yield from _more(len(lines) - len(some), "lines")
@@ -78,9 +71,8 @@ def _actions(actions: Sequence[PlannedAction], full: bool) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    safe = one_line(text)
-    code = COLOURS.get(text[:1])
-    return painted(safe, code) if code and wants_colour() else safe
+    safe, style = one_line(text), STYLES.get(text[:1], "")
+    return render([(safe, style)], colours=True) if wants_colour() else safe
 
 
 def _more(count: int, what: str = "") -> Iterator[str]:

@@ -1,20 +1,20 @@
 """hv preflight"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.agents.preflight import agent_task
 from hypervisor.batches.preflight import Intent, Survey
 from hypervisor.batches.preflight_findings import Preflight, costs
 from hypervisor.cli.commands import run as running
-from hypervisor.cli.output import colour, one_line, print_json
+from hypervisor.cli.output import colour, one_line, respond
 from hypervisor.cli.run import agents as run_agents
-from hypervisor.cli.run.arguments import name_for, skill_of, spec_of
+from hypervisor.cli.run.request import RunRequest, request_of
 from hypervisor.cli.run.sources import Source
+from hypervisor.cli.run.spec import name_for, spec_of
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask
+from hypervisor.runs.spec import RunSpec
 
 EXAMPLE = """hv preflight --items 'tasks/*.md' --name inbox
   hv preflight --items rows.csv --workers 4 -- convert {}
@@ -46,48 +46,48 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace) -> int | None:
     """Read the items; nothing is made or changed, here or later."""
     args.dry_run = True  # a skill shall not even make its copy
-    args.skill = skill_of(args)
-    run_agents.check(args)
-    args.spec = spec_of(args)
-    agents = run_agents.survey(args) if args.agent else None
-    args.survey = Survey(_intent(args), agents)
-    base = NewTask("an item", type=args.type, requires=tuple(args.requires or ()))
-    source = Source(args)
+    request = request_of(args)
+    run_agents.check(request)
+    spec, agents = run_agents.choose(request, spec_of(request))
+    known = None if args.known is None else frozenset(args.known)
+    intent = _intent(request, spec, known, args.in_text)
+    survey = args.survey = Survey(intent, agents and agents.survey)
+    base = NewTask("an item", type=request.tasks.type, requires=request.tasks.requires)
+    source = Source(request.items)
     try:
         for item in source:
-            args.survey.add(item)
-            if agents is not None:
-                agents.add(agent_task(item, base))
+            survey.add(item)
+            if survey.agents is not None:
+                survey.agents.add(agent_task(item, base))
     finally:
         source.close()
     return None
 
 
 def run(hv: Context | None, args: argparse.Namespace) -> int:
-    found = args.survey.result(hv)
-    if args.json:
-        print_json(found)
-    else:
-        show(found, None if args.details else 3)
-    return EXIT_OK if found.clear else EXIT_UNSUCCESSFUL
-
-
-def _intent(args: argparse.Namespace) -> Intent:
-    """What a run with these words would be about. Without a command its name says it."""
-    spec = args.spec
-    name = args.name
-    if name is None and (args.command or args.fn or args.agent):
-        name = name_for(spec, args)
-    known = None if args.known is None else frozenset(args.known)
-    return Intent(
-        spec.cwd, name, args.type, args.workers, tuple(args.requires or ()), known, args.in_text
+    preflight = args.survey.result(hv)
+    return respond(
+        args,
+        preflight,
+        lambda: show(preflight, None if args.details else 3),
+        code=EXIT_OK if preflight.clear else EXIT_UNSUCCESSFUL,
     )
 
 
-def show(found: Preflight, most: int | None = 3) -> None:
+def _intent(
+    request: RunRequest, spec: RunSpec, known: frozenset[str] | None, in_text: bool
+) -> Intent:
+    """What such a run would be about. Without a command its name says it."""
+    name, tasks = request.name, request.tasks
+    if name is None and (request.command or request.fn or spec.agent):
+        name = name_for(spec, request)
+    return Intent(spec.cwd, name, tasks.type, request.workers, tasks.requires, known, in_text)
+
+
+def show(preflight: Preflight, most: int | None = 3) -> None:
     """The short report first, then the details."""
-    print(colour(one_line(found.headline), "done" if found.clear else "failed"))
-    for finding in found.findings:
+    print(colour(one_line(preflight.headline), "done" if preflight.clear else "failed"))
+    for finding in preflight.findings:
         mark = colour("  ✗ ", "failed") if finding.in_the_way else "  · "
         print(f"{mark}{one_line(finding.said)}")
         shown = finding.examples[:most]
@@ -95,5 +95,5 @@ def show(found: Preflight, most: int | None = 3) -> None:
             print(f"      {one_line(example)}")
         if finding.examples and finding.total > len(shown):
             print(f"      and {finding.total - len(shown):,} more")
-    for line in (*found.order, *costs(found.estimate), found.advice):
+    for line in (*preflight.order, *costs(preflight.estimate), preflight.advice):
         print(f"  {line}")

@@ -1,12 +1,10 @@
 """hv recall"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.cli.findings import branch_meant, show
-from hypervisor.cli.output import block, clock, one_line, print_json
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.cli.output import block, clock, one_line, respond
+from hypervisor.core.errors import InvalidInput
 from hypervisor.hive.memory import joined, recall
 from hypervisor.queue.context import Context
 
@@ -46,21 +44,13 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     branch = None if args.all else branch_meant(hv, args)
     query = " ".join(args.query)
     found = recall(hv, query, branch, args.topic, args.kind, args.task, args.limit)
-    if args.json:
-        print_json(found)
-    else:
-        show(found)
-    return EXIT_OK
+    return respond(args, found, lambda: show(found))
 
 
 def _joined(hv: Context, args: argparse.Namespace) -> int:
-    found = joined(hv, args.joined)
-    if args.json:
-        print_json(found)
-        return EXIT_OK
-    for known in found:
-        finding = known.finding
+    found, lines = joined(hv, args.joined), []
+    for finding in (known.finding for known in found):
         who = "  ".join(one_line(part) for part in (finding.agent, finding.actor) if part)
-        print(f"{finding.id}  {clock(finding.at)}  {finding.task or '-'}  {who}")
-        print(block(finding.text))
-    return EXIT_OK
+        lines.append(f"{finding.id}  {clock(finding.at)}  {finding.task or '-'}  {who}")
+        lines.append(block(finding.text))
+    return respond(args, found, lines)

@@ -1,12 +1,10 @@
 """hv receipt"""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys
 
-from hypervisor.cli.output import clock, one_line, print_json
+from hypervisor.cli.output import clock, one_line, respond
 from hypervisor.core.errors import EXIT_OK, EXIT_RECEIPTS_BROKEN, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
@@ -48,18 +46,13 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.action == "sync":
         return _sync(hv, args)
     if args.action == "add":
-        written = receipt(hv, args.of, args.text)
-        if args.json:
-            print_json(written)
-        return EXIT_OK
-    found = receipts(hv, args.of)
-    if args.json:
-        print_json(found)
-        return EXIT_OK
-    for line in found:
-        who, what = one_line(line.actor), one_line(line.text)
-        print(f"{line.number}  {clock(line.at)}  {line.task}  {who}  {what}")
-    return EXIT_OK
+        return respond(args, receipt(hv, args.of, args.text))
+    kept = receipts(hv, args.of)
+    lines = (
+        f"{r.number}  {clock(r.at)}  {r.task}  {one_line(r.actor)}  {one_line(r.text)}"
+        for r in kept
+    )
+    return respond(args, kept, lines)
 
 
 def _sync(hv: Context, args: argparse.Namespace) -> int:
@@ -67,30 +60,25 @@ def _sync(hv: Context, args: argparse.Namespace) -> int:
 
     changed = write_receipts(hv, args.of)
     behind = unwritten_files(hv, args.of)
-    if args.json:
-        print_json({"files": changed, "unwritten": len(behind)})
-    else:
-        print(f"{pluralize(changed, 'file')} written")
     if behind:
         again = f"hv receipt sync {shlex.quote(args.of)}"
-        told = f"{unwritten_text(behind)}. The results are kept in the store; run `{again}` again."
-        print(f"hv: {one_line(told)}", file=sys.stderr)
-    return EXIT_UNSUCCESSFUL if behind else EXIT_OK
+        kept = f"{unwritten_text(behind)}. The results are kept in the store; run `{again}` again."
+        print(f"hv: {one_line(kept)}", file=sys.stderr)
+    return respond(
+        args,
+        {"files": changed, "unwritten": len(behind)},
+        f"{pluralize(changed, 'file')} written",
+        code=EXIT_UNSUCCESSFUL if behind else EXIT_OK,
+    )
 
 
 def _verify(hv: Context, args: argparse.Namespace) -> int:
     reports = verify(hv, args.of)
     broken = [report for report in reports if report.problem]
-    if args.json:
-        print_json(reports)
-    else:
-        for report in broken:
-            told = one_line(f"chain {report.chain}: {report.problem}")
-            print(f"hv: {told}", file=sys.stderr)
-        lines = sum(report.receipts for report in reports)
-        verdict = f"{len(broken)} broken" if broken else "all hold"
-        held = f"{pluralize(lines, 'receipt')} in {pluralize(len(reports), 'chain')}"
-        print(f"{held}: {verdict}")
-        if len(reports) == 1 and not broken:
-            print(f"head {reports[0].head}")
-    return EXIT_RECEIPTS_BROKEN if broken else EXIT_OK
+    for report in broken if not args.json else ():
+        print(f"hv: {one_line(f'chain {report.chain}: {report.problem}')}", file=sys.stderr)
+    receipts = pluralize(sum(report.receipts for report in reports), "receipt")
+    verdict = f"{len(broken)} broken" if broken else "all hold"
+    lines = [f"{receipts} in {pluralize(len(reports), 'chain')}: {verdict}"]
+    lines += [f"head {reports[0].head}"] if len(reports) == 1 and not broken else []
+    return respond(args, reports, lines, code=EXIT_RECEIPTS_BROKEN if broken else EXIT_OK)

@@ -1,11 +1,8 @@
 """hv release"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import respond
 from hypervisor.queue.claim import release
 from hypervisor.queue.context import Context
 from hypervisor.queue.steer import take_back
@@ -26,9 +23,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.force:
-        answer: object = take_back(hv, args.token.partition(".")[0], args.reason)
-    else:
-        answer = release(hv, args.token, args.reason)
-    if args.json:
-        print_json(answer)
-    return EXIT_OK
+        return respond(args, take_back(hv, args.token.partition(".")[0], args.reason))
+    return respond(args, release(hv, args.token, args.reason))

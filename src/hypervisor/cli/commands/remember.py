@@ -1,14 +1,12 @@
 """hv remember"""
 
-from __future__ import annotations
-
 import argparse
 import os
 
+from hypervisor.cli.arguments import body
 from hypervisor.cli.findings import TASK, branch_meant
-from hypervisor.cli.output import print_json
-from hypervisor.cli.values import body
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.cli.output import respond
+from hypervisor.core.errors import InvalidInput
 from hypervisor.hive.checkout import task_here
 from hypervisor.hive.memory import checked, forget, remember
 from hypervisor.queue.context import Context
@@ -55,21 +53,13 @@ def prepare(args: argparse.Namespace) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.forget is not None:
         gone = forget(hv, args.forget)
-        print_json({"forgotten": gone}) if args.json else print(f"{gone} is forgotten")
-        return EXIT_OK
-    claim = args.claim or _task(hv, args)
+        return respond(args, {"forgotten": gone}, f"{gone} is forgotten")
+    claim = args.claim
+    if not claim and args.branch is None:  # the task we run for
+        claim = task_here(hv, os.environ.get(TASK, ""))
     branch = args.branch if claim else branch_meant(hv, args)
-    kept = remember(hv, args.text, branch or "", args.topic, args.kind, claim)
-    if args.json:
-        print_json(kept)
-        return EXIT_OK
+    kept = remember(hv, args.text, branch or "", args.topic, args.kind, claim or "")
     known = kept.known
-    print(f"{kept.id} joins {known.finding.id}" if kept.joined else kept.id)
-    for doubt in known.doubts:
-        print(f"may contradict {doubt.other} ({doubt.why}); both stay")
-    return EXIT_OK
-
-
-def _task(hv: Context, args: argparse.Namespace) -> str:
-    """The task we run for, unless a branch is named."""
-    return "" if args.branch is not None else task_here(hv, os.environ.get(TASK, ""))
+    lines = [f"{kept.id} joins {known.finding.id}" if kept.joined else kept.id]
+    lines += [f"may contradict {doubt.other} ({doubt.why}); both stay" for doubt in known.doubts]
+    return respond(args, kept, lines)

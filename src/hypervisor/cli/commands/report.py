@@ -1,14 +1,12 @@
 """hv report"""
 
-from __future__ import annotations
-
 import argparse
 import os
 from contextlib import suppress
 
 from hypervisor.batches.report import BatchReport, report
-from hypervisor.cli.output import one_line, plain, print_json
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.cli.output import one_line, plain, respond
+from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv report pages
@@ -27,22 +25,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    found = report(hv, args.batch)
-    path = write(hv, found, args.out, args.json_data)
-    if args.json:
-        print_json({"batch": found.batch, "path": path, "bytes": os.path.getsize(path)})
-    else:
-        print(one_line(path))
-    return EXIT_OK
+    result = report(hv, args.batch)
+    path = write(hv, result, args.out, args.json_data)
+    return respond(
+        args, {"batch": result.batch, "path": path, "bytes": os.path.getsize(path)}, one_line(path)
+    )
 
 
-def write(hv: Context, found: BatchReport, out: str | None = None, data: bool = False) -> str:
+def write(hv: Context, result: BatchReport, out: str | None = None, data: bool = False) -> str:
     """Write the page of a report; returns where it is."""
     from hypervisor.web.report.page import page
 
-    text = page(found, plain(found) if data else None)
+    text = page(result, plain(result) if data else None)
     if out is None:
-        return hv.batch_files.write(found.batch, NAME, text)
+        return hv.batch_files.write(result.batch, NAME, text)
     return _replace(os.path.abspath(out), text)
 
 

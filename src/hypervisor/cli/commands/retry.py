@@ -1,10 +1,8 @@
 """hv retry"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.commands import selecting
+from hypervisor.cli import bulk
 from hypervisor.queue.context import Context
 from hypervisor.queue.steer import retry
 
@@ -15,8 +13,8 @@ STATES = ("failed", "blocked")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    selecting.configure(parser, STATES)
+    bulk.configure(parser, STATES)
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    return selecting.run(hv, args, retry, STATES)
+    return bulk.run(hv, args, retry, STATES)

@@ -1,13 +1,11 @@
 """hv review"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.batches.chunk import APPROVED, REJECTED
 from hypervisor.batches.review import Decided, amend, awaiting, chunks, decide, retry_chunk, review
 from hypervisor.cli import checkpoint
-from hypervisor.cli.output import clock, one_line, print_json, table
+from hypervisor.cli.output import clock, one_line, print_json, print_lines, respond, table
 from hypervisor.core.errors import EXIT_OK, InvalidInput
 from hypervisor.queue.context import Context
 
@@ -51,7 +49,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.batch is None:
-        return _list_waiting(hv, args.json)
+        return _list_waiting(hv, args)
     if args.list:
         return _list_chunks(hv, args)
     if args.set:
@@ -59,20 +57,15 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         print_json(result)
         return EXIT_OK
     done = _decide(hv, args)
-    if done is None and args.chunk is None and _asks(args) and awaiting(hv, args.batch):
-        done = checkpoint.ask(hv, args.batch)
-        print(checkpoint.said(done) if done else "nothing was decided")
-        return EXIT_OK
     if done is not None:
-        print_json(done) if args.json else print(checkpoint.said(done))
+        return respond(args, done, checkpoint.decision_text(done))
+    asks = args.chunk is None and checkpoint.can_ask() and not args.json
+    if asks and awaiting(hv, args.batch):
+        done = checkpoint.ask(hv, args.batch)
+        print(checkpoint.decision_text(done) if done else "nothing was decided")
         return EXIT_OK
     found = review(hv, args.batch, args.chunk)
-    print_json(found) if args.json else checkpoint.show(found)
-    return EXIT_OK
-
-
-def _asks(args: argparse.Namespace) -> bool:
-    return checkpoint.can_ask() and not args.json
+    return respond(args, found, lambda: print_lines(checkpoint.lines(found)))
 
 
 def _decide(hv: Context, args: argparse.Namespace) -> Decided | None:
@@ -85,45 +78,40 @@ def _decide(hv: Context, args: argparse.Namespace) -> Decided | None:
     return None
 
 
-def _list_waiting(hv: Context, as_json: bool) -> int:
-    found = awaiting(hv)
-    if as_json:
-        print_json([{"batch": batch.name, "chunk": chunk} for batch, chunk in found])
-    elif not found:
-        print("no chunk waits for a decision")
-    else:
-        table(
-            ("CHUNK", "TASKS", "BATCH"),
-            [(c.label, f"{c.total:,}", batch.name) for batch, c in found],
-        )
+def _list_waiting(hv: Context, args: argparse.Namespace) -> int:
+    waiting = awaiting(hv)
+
+    def show() -> None:
+        if not waiting:
+            print("no chunk waits for a decision")
+            return
+        rows = [(chunk.label, f"{chunk.total:,}", batch.name) for batch, chunk in waiting]
+        table(("CHUNK", "TASKS", "BATCH"), rows)
         print("\nhv review BATCH shows it and takes your decision")
-    return EXIT_OK
+
+    answer = [{"batch": batch.name, "chunk": chunk} for batch, chunk in waiting]
+    return respond(args, answer, show)
 
 
 def _list_chunks(hv: Context, args: argparse.Namespace) -> int:
-    found = chunks(hv, args.batch)
-    if args.json:
-        print_json(found)
-        return EXIT_OK
-    table(
-        ("CHUNK", "STATE", "TASKS", "LEFT", "DECIDED", "NOTE"),
-        [
-            (
-                c.label,
-                "waits" if c.awaits_decision else c.state,
-                f"{c.total:,}",
-                f"{c.unfinished:,}",
-                f"{clock(c.decided_at)} {one_line(c.actor or '')}".strip(),
-                c.note or "",
-            )
-            for c in found
-        ],
-    )
-    return EXIT_OK
+    listed = chunks(hv, args.batch)
+    rows = [
+        (
+            chunk.label,
+            "waits" if chunk.awaits_decision else chunk.state,
+            f"{chunk.total:,}",
+            f"{chunk.unfinished:,}",
+            f"{clock(chunk.decided_at)} {one_line(chunk.actor or '')}".strip(),
+            chunk.note or "",
+        )
+        for chunk in listed
+    ]
+    head = ("CHUNK", "STATE", "TASKS", "LEFT", "DECIDED", "NOTE")
+    return respond(args, listed, lambda: table(head, rows))
 
 
 def _pair(text: str) -> tuple[str, str | None]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise InvalidInput(f"{text[:60]!r} is no FIELD=VALUE.")
+        raise InvalidInput(f"{text[:60]!r} is not FIELD=VALUE.")
     return name, value or None

@@ -1,11 +1,8 @@
 """hv scale"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli.output import one_line, print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import one_line, respond
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.runs.config import MOST_WORKERS
@@ -23,18 +20,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     workers = None if args.workers == "auto" else args.workers
     scale(hv, workers, args.batch)
-    if args.json:
-        print_json({"workers": workers, "batch": args.batch})
-    else:
-        where = "this host" if args.batch is None else one_line(f"batch {args.batch}")
-        most = "as planned" if workers is None else f"at most {pluralize(workers, 'worker')}"
-        print(f"{where}: {most}")
-    return EXIT_OK
+    where = "this host" if args.batch is None else one_line(f"batch {args.batch}")
+    most = "as planned" if workers is None else f"at most {pluralize(workers, 'worker')}"
+    return respond(args, {"workers": workers, "batch": args.batch}, f"{where}: {most}")
 
 
 def _workers(text: str) -> int | str:
     if text == "auto":
         return text
     if not text.isdecimal() or int(text) > MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of workers: try 4 or auto")
+        raise argparse.ArgumentTypeError(f"invalid number of workers {text[:20]!r} (try 4 or auto)")
     return int(text)

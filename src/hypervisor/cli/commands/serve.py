@@ -1,7 +1,5 @@
 """hv serve"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

@@ -1,12 +1,10 @@
 """hv show"""
 
-from __future__ import annotations
-
 import argparse
 import json
 
 from hypervisor.agents.session import AgentSession
-from hypervisor.cli.output import block, clock, colour, duration, one_line, print_json
+from hypervisor.cli.output import block, clock, colour, duration, one_line, respond
 from hypervisor.cli.render import money_text
 from hypervisor.queue.context import Context
 from hypervisor.queue.look import Shown, show
@@ -21,18 +19,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     shown = show(hv, args.task)
-    if args.json:
-        print_json(shown)
-    else:
-        _print(shown)
-    return 0
+    return respond(args, shown, lambda: _print(shown))
 
 
 def _print(shown: Shown) -> None:
     detail = shown.detail
     task = detail.task
     print(f"{task.id}  {colour(task.state, task.state)}  {one_line(task.title)}")
-    fields = {
+    for name, value in _fields(shown).items():
+        if value:
+            print(f"  {name:<12}{one_line(value)}")
+    if task.body:
+        print("\n" + block(task.body))
+    sections = {
+        "attempts": [_attempt(attempt) for attempt in detail.attempts],
+        "sessions of agents": [_session(session) for session in shown.sessions],
+        "receipts": [
+            f"{clock(r.at)}  {one_line(r.actor)}  {one_line(r.text)}" for r in shown.receipts
+        ],
+    }
+    for title, lines in sections.items():
+        if lines:
+            print("\n  ".join([f"\n{title}", *lines]))
+
+
+def _fields(shown: Shown) -> dict[str, str]:
+    detail, task = shown.detail, shown.detail.task
+    return {
         "type": task.type,
         "priority": task.priority,
         "batch": f"{task.batch}  {shown.batch.name}" if shown.batch else task.batch,
@@ -52,23 +65,6 @@ def _print(shown: Shown) -> None:
         "data": json.dumps(task.data, ensure_ascii=False) if task.data is not None else "",
         "result": json.dumps(task.result, ensure_ascii=False) if task.result is not None else "",
     }
-    for name, value in fields.items():
-        if value:
-            print(f"  {name:<12}{one_line(value)}")
-    if task.body:
-        print("\n" + block(task.body))
-    if detail.attempts:
-        print("\nattempts")
-        for attempt in detail.attempts:
-            print("  " + _attempt(attempt))
-    if shown.sessions:
-        print("\nsessions of agents")
-        for session in shown.sessions:
-            print("  " + _session(session))
-    if shown.receipts:
-        print("\nreceipts")
-        for receipt in shown.receipts:
-            print(f"  {clock(receipt.at)}  {one_line(receipt.actor)}  {one_line(receipt.text)}")
 
 
 def _session(session: AgentSession) -> str:

@@ -1,27 +1,28 @@
 """hv skills"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from hypervisor.cli.listed import add_words, print_names
+from hypervisor.cli.arguments import add_words
 from hypervisor.cli.output import (
+    BOLD,
+    DIM,
     block,
     clock,
     columns_here,
     duration,
+    near_path,
     one_line,
     paragraphs,
-    print_json,
+    print_lines,
+    respond,
     table,
-    wants_colour,
     wrapped,
 )
-from hypervisor.cli.render import BOLD, DIM, WIDE, money_text, render
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.cli.render import WIDE, money_text
+from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
 from hypervisor.inputs.task_files.yaml_text import to_yaml
 from hypervisor.learning.learn import Learned
@@ -68,36 +69,35 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             description=args.description,
             dry_run=args.dry_run,
         )
-        print_json(made) if args.json else _tell(made)
-    elif args.word == "show":
+        return respond(args, made, lambda: _tell(made))
+    if args.word == "show":
         details = skill(hv, args.name)
-        print_json(details) if args.json else print("\n".join(_lines(details)))
-    elif args.names:
-        print_names(skill_names(), args.json)
-    else:
-        found = skills(hv)
-        print_json(found) if args.json else _list(found)
-    return EXIT_OK
+        return respond(args, details, _lines(details))
+    if args.names:
+        names = skill_names()
+        return respond(args, names, names)
+    views = skills(hv)
+    return respond(args, views, lambda: _list(views))
 
 
-def _list(found: tuple[SkillView, ...]) -> None:
-    good = [each for each in found if not each.problem]
+def _list(views: tuple[SkillView, ...]) -> None:
+    good = [view for view in views if not view.problem]
     if sys.stdout.isatty() and columns_here() < WIDE:
-        for each in good:
-            how = f"{each.kind}, {record_line(each.record)}"
-            print(render([(one_line(each.name), BOLD), (f"  {how}", DIM)], wants_colour()))
-            print(wrapped(one_line(_about(each))))
+        for view in good:
+            how = f"{view.kind}, {record_line(view.record)}"
+            print_lines([[(one_line(view.name), BOLD), (f"  {how}", DIM)]])
+            print(wrapped(one_line(_about(view))))
     else:
-        rows = [(each.name, each.kind, record_line(each.record), _about(each)) for each in good]
+        rows = [(view.name, view.kind, record_line(view.record), _about(view)) for view in good]
         table(HEAD, rows, widest=LONGEST_RECORD)
-    for each in found:
-        if each.problem:
-            print(f"hv: {one_line(each.problem)}", file=sys.stderr)
+    for view in views:
+        if view.problem:
+            print(f"hv: {one_line(view.problem)}", file=sys.stderr)
 
 
-def _about(each: SkillView) -> str:
-    hidden = f" (hides {pluralize(len(each.hides), 'other')} of this name)" if each.hides else ""
-    return each.description + hidden
+def _about(view: SkillView) -> str:
+    hidden = f" (hides {pluralize(len(view.hides), 'other')} of this name)" if view.hides else ""
+    return view.description + hidden
 
 
 def record_line(record: SkillRecord) -> str:
@@ -115,18 +115,18 @@ def record_line(record: SkillRecord) -> str:
 # One of them
 
 
-def _lines(found: SkillDetails) -> list[str]:
-    view, body = found.view, found.body.strip()
-    about = [("from", f"{view.kind}, {_near(view.folder)}")]
-    about += [("hides", _near(folder)) for folder in view.hides]
-    about += [("record", line) for line in _record(view.record)]
-    if found.learned is not None:
-        about.append(("learned", _learned(found.learned)))
+def _lines(details: SkillDetails) -> list[str]:
+    view, body = details.view, details.body.strip()
+    about = [("from", f"{view.kind}, {near_path(view.folder)}")]
+    about += [("hides", near_path(folder)) for folder in view.hides]
+    about.append(("record", _record(view.record)))
+    if details.learned is not None:
+        about.append(("learned", _learned(details.learned)))
     return [
         wrapped(one_line(f"{view.name}: {view.description}"), first=""),
         *_named(about),
         "",
-        *_named(_fields(found)),
+        *_named(_fields(details)),
         *(["", paragraphs(body)] if body else []),
     ]
 
@@ -140,38 +140,33 @@ def _named(pairs: Sequence[tuple[str, str]]) -> list[str]:
     ]
 
 
-def _record(record: SkillRecord) -> list[str]:
+def _record(record: SkillRecord) -> str:
     parts = [record_line(record)]
     if record.runs:
         parts.append(f"{duration(round(1000 * record.seconds))} in all")
         parts.append(f"last {clock(record.last_at)}")
     if record.tokens:
         parts.append(f"{record.tokens:,} tokens")
-    return [", ".join(parts)]
+    return ", ".join(parts)
 
 
-def _learned(each: Learned) -> str:
-    saved = each.parallel_benefit
+def _learned(learned: Learned) -> str:
+    saved = learned.parallel_benefit
     return (
         f"parallel benefit {saved.mean:.2f} ({saved.low:.2f} to {saved.high:.2f}) "
-        f"of {pluralize(each.samples, 'sample')}; next time "
-        f"{pluralize(each.next.workers, 'worker')}: {each.next.why}"
+        f"of {pluralize(learned.samples, 'sample')}; next time "
+        f"{pluralize(learned.next.workers, 'worker')}: {learned.next.why}"
     )
 
 
-def _fields(found: SkillDetails) -> list[tuple[str, str]]:
+def _fields(details: SkillDetails) -> list[tuple[str, str]]:
     return [
-        (name, ", ".join(f"{key} {to_yaml(each)}" for key, each in value.items()))
+        (name, ", ".join(f"{key} {to_yaml(entry)}" for key, entry in value.items()))
         if isinstance(value, dict)
         else (name, to_yaml(value))
-        for name, value in found.fields.items()
+        for name, value in details.fields.items()
         if name not in ("name", "description")
     ]
-
-
-def _near(folder: str) -> str:
-    near = os.path.relpath(folder)
-    return folder if near.startswith("..") else near
 
 
 # A new one
@@ -180,11 +175,11 @@ def _near(folder: str) -> str:
 def _tell(made: MadeSkill) -> None:
     if not made.written:
         for name, text in made.files.items():
-            print(f"{one_line(_near(os.path.join(made.folder, name)))}:")
+            print(f"{one_line(near_path(os.path.join(made.folder, name)))}:")
             print(block(text))
         print("(dry run: nothing was written)")
     else:
-        print(f"{one_line(_near(made.folder))}: {', '.join(map(one_line, made.files))}")
+        print(f"{one_line(near_path(made.folder))}: {', '.join(map(one_line, made.files))}")
     for note in made.notes:
         print(f"  {one_line(note)}")
     if made.written:

@@ -1,11 +1,9 @@
 """hv stats"""
 
-from __future__ import annotations
-
 import argparse
+from collections.abc import Iterator
 
-from hypervisor.cli.output import colour, cut, one_line, plain, print_json, table, width
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.output import colour, cut, one_line, plain, respond, table, width
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.look import batches, stats
@@ -24,52 +22,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.names:
-        return _names(hv, args)
+        names = [batch.name for batch in batches(hv)]
+        return respond(args, names, map(one_line, names))
     if args.batches:
         return _batches(hv, args)
-    counted = stats(hv, args.batch)
-    if args.json:
-        print_json(counted)
-        return EXIT_OK
-    tasks = pluralize(counted.total, "task")
-    print(f"{tasks}, {counted.remaining} remaining, {counted.claimed} claimed")
-    for state, count in counted.states.items():
+    counts = stats(hv, args.batch)
+    return respond(args, counts, _lines(counts))
+
+
+def _lines(counts: Stats) -> Iterator[str]:
+    tasks = pluralize(counts.total, "task")
+    yield f"{tasks}, {counts.remaining} remaining, {counts.claimed} claimed"
+    for state, count in counts.states.items():
         if count:
-            print(colour(f"  {state:<12}{count:>8}", state))
-    minutes = counted.window_seconds // 60
-    print(
-        f"last {minutes} min: {counted.completed_per_minute:.1f} done and "
-        f"{counted.failed_per_minute:.1f} failed per minute"
+            yield colour(f"  {state:<12}{count:>8}", state)
+    yield (
+        f"last {counts.window_seconds // 60} min: {counts.completed_per_minute:.1f} done and "
+        f"{counts.failed_per_minute:.1f} failed per minute"
     )
-    if len(counted.types) > 1:
-        names = {kind: cut(one_line(kind), 40) for kind in sorted(counted.types)}
+    if len(counts.types) > 1:
+        names = {type: cut(one_line(type), 40) for type in sorted(counts.types)}
         longest = max(map(width, names.values()))
-        for kind, name in names.items():
-            states = counted.types[kind]
+        for type, name in names.items():
+            states = counts.types[type]
             done = f"{states.get('done', 0)} of {sum(states.values())} done"
-            print(f"  {name}{' ' * (longest - width(name))}  {done}")
-    return EXIT_OK
-
-
-def _names(hv: Context, args: argparse.Namespace) -> int:
-    names = [batch.name for batch in batches(hv)]
-    if args.json:
-        print_json(names)
-    else:
-        for name in names:
-            print(one_line(name))
-    return EXIT_OK
+            yield f"  {name}{' ' * (longest - width(name))}  {done}"
 
 
 def _batches(hv: Context, args: argparse.Namespace) -> int:
-    found = [(batch, stats(hv, batch.id)) for batch in batches(hv)]
-    if args.json:
-        print_json([{**plain(batch), "stats": plain(counted)} for batch, counted in found])
-        return EXIT_OK
-    rows = [(batch.id, _progress(counted), batch.name) for batch, counted in found]
-    table(HEAD, rows, widest=LONGEST_PROGRESS)
-    return EXIT_OK
-
-
-def _progress(counted: Stats) -> str:
-    return f"{counted.states['done']} of {counted.total} done, {counted.remaining} left"
+    pairs = [(batch, stats(hv, batch.id)) for batch in batches(hv)]
+    answer = [{**plain(batch), "stats": plain(counts)} for batch, counts in pairs]
+    rows = [
+        (batch.id, f"{c.states['done']} of {c.total} done, {c.remaining} left", batch.name)
+        for batch, c in pairs
+    ]
+    return respond(args, answer, lambda: table(HEAD, rows, widest=LONGEST_PROGRESS))

@@ -1,34 +1,24 @@
 """hv status"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
 
 from hypervisor.batches.pipeline import whole_of
 from hypervisor.batches.pipeline_status import pattern
-from hypervisor.cli import following
+from hypervisor.cli import follow
 from hypervisor.cli.commands.top import print_attempts
-from hypervisor.cli.output import columns_here, one_line, plain, print_json, table, wants_colour
-from hypervisor.cli.progress import count
-from hypervisor.cli.render import (
-    Frame,
-    figures,
-    fit,
-    hints,
-    host_line,
-    money_lines,
-    progress,
-    render,
-)
-from hypervisor.cli.stages import stage_lines, together
+from hypervisor.cli.output import columns_here, fit, one_line, plain, print_json, print_lines, table
+from hypervisor.cli.render import figures, hints, host_line, money_lines, progress
+from hypervisor.cli.stages import stage_lines
 from hypervisor.cli.views import view_for
 from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.look import batches, stats
-from hypervisor.runs.status import Status, status
+from hypervisor.runs.monitor import Snapshot
+from hypervisor.runs.progress import count
+from hypervisor.runs.status import Status, combine, status
 
 EXAMPLE = """hv status
   hv status pages --watch"""
@@ -55,7 +45,7 @@ def _watch(hv: Context, batch: str | None) -> None:
     status(hv, batch)  # a batch that is not there is said before the screen is taken
     try:
         with view_for(quiet=False, stays=True) as view:
-            following.watch(hv, batch, view)
+            follow.watch(hv, batch, view)
     except KeyboardInterrupt:
         return
     _print(hv, batch)
@@ -64,11 +54,11 @@ def _watch(hv: Context, batch: str | None) -> None:
 def _print_json(hv: Context, args: argparse.Namespace) -> None:
     """Once, or every second a line."""
     while True:
-        found = _status(hv, args.batch)
-        whole = pattern(hv, found.batch.id) if found.batch else None
-        print_json(found if whole is None else {**plain(found), **plain(whole)})
+        current = _status(hv, args.batch)
+        whole = pattern(hv, current.batch.id) if current.batch else None
+        print_json(current if whole is None else {**plain(current), **plain(whole)})
         sys.stdout.flush()
-        if not args.watch or (args.batch is not None and following.has_ended(hv, args.batch)):
+        if not args.watch or (args.batch is not None and follow.has_ended(hv, args.batch)):
             return
         time.sleep(PAUSE)
 
@@ -77,28 +67,27 @@ def _status(hv: Context, batch: str | None) -> Status:
     """Of a batch that others follow on, how all of them stand."""
     if batch is None:
         return status(hv)
-    return together([status(hv, part) for part in whole_of(hv, batch_id(hv, batch) or "")])
+    return combine([status(hv, part) for part in whole_of(hv, batch_id(hv, batch) or "")])
 
 
 def _print(hv: Context, batch: str | None) -> None:
-    found = _status(hv, batch)
-    whole = pattern(hv, found.batch.id) if found.batch else None
-    names = {batch.id: batch.name for batch in batches(hv)} if found.pauses else {}
-    counts = count(found.stats.states, found.attempts)
-    scene = Frame(found, counts, hv.now(), batches=names)
-    what = "everything" if found.batch is None else one_line(f"batch {found.batch.name}")
-    print(f"{what}: {pluralize(found.stats.total, 'task')}")
+    current = _status(hv, batch)
+    whole = pattern(hv, current.batch.id) if current.batch else None
+    names = {batch.id: batch.name for batch in batches(hv)} if current.pauses else {}
+    counts = count(current.stats.states, current.attempts)
+    snapshot = Snapshot(current, counts, hv.now(), batches=names)
+    what = "everything" if current.batch is None else one_line(f"batch {current.batch.name}")
+    print(f"{what}: {pluralize(current.stats.total, 'task')}")
     columns = columns_here()
-    drawn = progress(scene, columns - 1) if sys.stdout.isatty() else [figures(scene)]
-    for line in [*drawn, *hints(scene), *money_lines(found), host_line(found)]:
-        print(render(fit(line, columns), wants_colour()))
-    for part in stage_lines(whole, columns, answer=False) if whole else ():
-        print(render(fit(part, columns), wants_colour()))
-    if found.batch is None:
+    lines = progress(snapshot, columns - 1) if sys.stdout.isatty() else [figures(snapshot)]
+    lines += [*hints(snapshot), *money_lines(current), host_line(current)]
+    lines += stage_lines(whole, columns, answer=False) if whole else []
+    print_lines(fit(line, columns) for line in lines)
+    if current.batch is None:
         _print_batches(hv)
-    if any(each.started for each in found.attempts):
+    if any(attempt.started for attempt in current.attempts):
         print()
-        print_attempts(hv, found.attempts, scene.now, with_batch=found.batch is None)
+        print_attempts(hv, current.attempts, snapshot.now, with_batch=current.batch is None)
 
 
 def _print_batches(hv: Context) -> None:

@@ -1,25 +1,23 @@
 """hv summary"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
 from hypervisor.agents.budget import money
-from hypervisor.batches.pipeline_status import pattern
+from hypervisor.batches.pipeline_status import Overview, pattern
 from hypervisor.cli.output import (
     colour,
     columns_here,
     duration,
+    glyphs,
     one_line,
     plain,
-    print_json,
+    print_lines,
+    respond,
     table,
-    wants_colour,
 )
-from hypervisor.cli.render import WIDE, glyphs, render
+from hypervisor.cli.render import WIDE
 from hypervisor.cli.stages import stage_lines
-from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
@@ -40,71 +38,70 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    found = summary(hv, args.batch)
-    whole = pattern(hv, found.id)
-    if args.json:
-        print_json(found if whole is None else {**plain(found), **plain(whole)})
-        return EXIT_OK
-    for line in _head(found):
-        print(line)
+    result = summary(hv, args.batch)
+    whole = pattern(hv, result.id)
+    answer = result if whole is None else {**plain(result), **plain(whole)}
+    return respond(args, answer, lambda: _print(result, whole, args.all))
+
+
+def _print(result: Summary, whole: Overview | None, everything: bool) -> None:
+    print("\n".join(_head(result)))
     if whole and whole.unsuccessful:
-        said = f"did not succeed: {one_line(', '.join(whole.unsuccessful))}"
-        print("  " + colour(said, "failed"))
-    for part in stage_lines(whole, columns_here()) if whole else ():
-        print(render(part, wants_colour()))
-    tasks = sorted(found.tasks, key=_order)
-    shown = tasks if args.all or not sys.stdout.isatty() else tasks[:MOST_ROWS]
+        failed = f"did not succeed: {one_line(', '.join(whole.unsuccessful))}"
+        print("  " + colour(failed, "failed"))
+    print_lines(stage_lines(whole, columns_here()) if whole else ())
+    tasks = sorted(result.tasks, key=_order)
+    shown = tasks if everything or not sys.stdout.isatty() else tasks[:MOST_ROWS]
     if shown:
         print()
         _print_tasks(shown)
     if len(shown) < len(tasks):
         print(f"and {pluralize(len(tasks) - len(shown), 'more task')}: --all shows them")
-    return EXIT_OK
 
 
-def _head(found: Summary) -> list[str]:
+def _head(result: Summary) -> list[str]:
     dot = glyphs().dot
     states = [
         colour(f"{count:,} {state}", state)
-        for state, count in sorted(found.states.items(), key=lambda each: _rank(each[0]))
+        for state, count in sorted(result.states.items(), key=lambda part: _rank(part[0]))
     ]
     costs = [
-        f"runtime {duration(round(found.runtime_seconds * 1000))}",
-        f"CPU {duration(round(found.cpu_seconds * 1000))}",
-        f"peak memory {size_text(found.peak_bytes)}" if found.peak_bytes else "",
-        pluralize(found.attempts, "attempt"),
+        f"runtime {duration(round(result.runtime_seconds * 1000))}",
+        f"CPU {duration(round(result.cpu_seconds * 1000))}",
+        f"peak memory {size_text(result.peak_bytes)}" if result.peak_bytes else "",
+        pluralize(result.attempts, "attempt"),
     ]
+    about = " (an estimate)" if result.estimated else ""
     spent = [
-        f"{found.tokens:,} tokens" if found.tokens is not None else "",
-        f"cost {cost_text(found)}" if found.cost is not None else "",
+        f"{result.tokens:,} tokens" if result.tokens is not None else "",
+        "" if result.cost is None else f"cost {money(round(result.cost * 1e6))}{about}",
     ]
     return [
-        f"batch {one_line(found.batch)} ({found.id}): {pluralize(found.total, 'task')}",
+        f"batch {one_line(result.batch)} ({result.id}): {pluralize(result.total, 'task')}",
         "  " + (dot.join(states) or "nothing in it"),
         "  " + dot.join(cost for cost in costs if cost),
-        *(["  " + dot.join(each for each in spent if each)] if any(spent) else []),
-        *_parts(found),
+        *(["  " + dot.join(part for part in spent if part)] if any(spent) else []),
+        *_parts(result),
     ]
 
 
-def cost_text(found: Summary) -> str:
-    about = " (an estimate)" if found.estimated else ""
-    return money(round((found.cost or 0) * 1e6)) + about
-
-
-def _parts(found: Summary) -> list[str]:
+def _parts(result: Summary) -> list[str]:
     """Categories and chunks, where there are any."""
     dot = glyphs().dot
-    kinds = [f"{count:,} {one_line(name)}" for name, count in found.categories.items()]
+    kinds = [f"{count:,} {one_line(name)}" for name, count in result.categories.items()]
     chunks = [
-        f"{one_line(each.label)}: {'waits for a decision' if each.awaits_decision else each.state}"
-        for each in found.chunks
+        f"{one_line(c.label)}: {'waits for a decision' if c.awaits_decision else c.state}"
+        for c in result.chunks
     ]
     more = f" and {len(chunks) - MOST_CHUNKS} more" if len(chunks) > MOST_CHUNKS else ""
     return [
         *(["  categories: " + dot.join(kinds)] if kinds else []),
         *(["  " + dot.join(chunks[:MOST_CHUNKS]) + more] if chunks else []),
-        *([f"  {found.skipped:,} skipped by the last run (done before)"] if found.skipped else []),
+        *(
+            [f"  {result.skipped:,} skipped by the last run (done before)"]
+            if result.skipped
+            else []
+        ),
     ]
 
 

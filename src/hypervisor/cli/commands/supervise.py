@@ -1,14 +1,12 @@
 """hv supervise"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
 import time
 from collections.abc import Mapping
 
-from hypervisor.cli.output import one_line, plain, print_json, say
+from hypervisor.cli.output import one_line, plain, respond, say
 from hypervisor.core.errors import EXIT_OK, WrongState
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
@@ -19,7 +17,17 @@ from hypervisor.runs.supervise import supervise
 
 EXAMPLE = """hv supervise
   hv supervise --detach"""
-TOLD = ("governor", "learner", "overseer", "pause", "resume", "scale", "trouble", "leftovers", "gc")
+SHOWN = (
+    "governor",
+    "learner",
+    "overseer",
+    "pause",
+    "resume",
+    "scale",
+    "trouble",
+    "leftovers",
+    "gc",
+)
 PAGE = 1_000
 ASKED = {
     "drain": "draining: what runs may finish; Ctrl-C again stops it",
@@ -36,17 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.detach:
         pid = supervise(hv)
-        if args.json:
-            print_json({"supervisor": pid})
-        else:
-            print(f"process {pid} supervises this store here")
-        return EXIT_OK
+        return respond(args, {"supervisor": pid}, f"process {pid} supervises this store here")
     _refuse_second(hv)
     configure_logging(default="warning")
     signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    diary = Diary(hv, args.json)
-    hv.make_supervisor(None).run(each_tick=diary.tell)
-    if not diary.has_begun:  # another one was quicker
+    log = DecisionLog(hv, args.json)
+    hv.make_supervisor(None).run(each_tick=log.report)
+    if not log.has_begun:  # another one was quicker
         _refuse_second(hv)
     return EXIT_OK
 
@@ -60,9 +64,8 @@ def _refuse_second(hv: Context) -> None:
         )
 
 
-class Diary:
-    """Tells that this process supervises once it does, and then what the governor and the
-    overseer decide."""
+class DecisionLog:
+    """Prints that this process supervises once it does, then what governor and overseer decide."""
 
     def __init__(self, hv: Context, as_json: bool) -> None:
         self._hv, self._as_json = hv, as_json
@@ -70,7 +73,7 @@ class Diary:
         self._asked = ""
         self.has_begun = False
 
-    def tell(self, asked: str) -> None:
+    def report(self, asked: str) -> None:
         if not self.has_begun and not self._as_json:
             say(f"process {os.getpid()} supervises this store here; Ctrl-C drains, twice stops")
         self.has_begun = True
@@ -80,12 +83,12 @@ class Diary:
         while found := events(self._hv, self._last, PAGE):
             self._last = found[-1].seq
             for event in found:
-                if event.kind in TOLD:
-                    self._tell(event)
+                if event.kind in SHOWN:
+                    self._print(event)
             if len(found) < PAGE:
                 return
 
-    def _tell(self, event: Event) -> None:
+    def _print(self, event: Event) -> None:
         if self._as_json:
             import json
 

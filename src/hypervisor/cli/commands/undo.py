@@ -1,13 +1,12 @@
 """hv undo"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 
 from hypervisor.batches.plans.apply import Outcome, Undone, undo
-from hypervisor.cli.commands.apply import asked, refuse_unasked, tell_problem
-from hypervisor.cli.output import one_line, print_json
+from hypervisor.cli.commands.apply import confirmed, print_problem
+from hypervisor.cli.commands.apply import prepare as prepare
+from hypervisor.cli.output import one_line, respond
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
@@ -24,20 +23,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what, change nothing")
 
 
-def prepare(args: argparse.Namespace) -> None:
-    refuse_unasked(args)
-
-
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.dry_run:
         return _report(undo(hv, args.batch, dry_run=True), args)
     if not args.yes:
         would = undo(hv, args.batch, dry_run=True)
         _show(would)
-        if (would.undone or would.refused or would.dropped) and not asked("Undo this?"):
+        if (would.undone or would.refused or would.dropped) and not confirmed("Undo this?"):
             print("Nothing was changed.")
             return EXIT_OK
-    return _report(undo(hv, args.batch, False, None if args.json else tell_problem), args)
+    return _report(undo(hv, args.batch, False, None if args.json else print_problem), args)
 
 
 def _show(would: Undone) -> None:
@@ -58,17 +53,11 @@ def _list(outcomes: Sequence[Outcome], what: str) -> None:
 
 
 def _report(done: Undone, args: argparse.Namespace) -> int:
-    code = EXIT_UNSUCCESSFUL if done.refused else EXIT_OK
-    if args.json:
-        print_json(done)
-    elif args.dry_run:
+    parts = [f"{pluralize(len(done.undone), 'action')} undone"]
+    parts += [f"{len(done.refused)} left alone"] if done.refused else []
+    parts += [f"{done.dropped} dropped"] if done.dropped else []
+    text = ", ".join(parts) if any((done.undone, done.refused, done.dropped)) else "nothing to undo"
+    if args.dry_run and not args.json:
         _show(done)
-        print("(dry run: nothing was changed)")
-    elif not (done.undone or done.refused or done.dropped):
-        print("nothing to undo")
-    else:
-        parts = [f"{pluralize(len(done.undone), 'action')} undone"]
-        parts += [f"{len(done.refused)} left alone"] if done.refused else []
-        parts += [f"{done.dropped} dropped"] if done.dropped else []
-        print(", ".join(parts))
-    return code
+        text = "(dry run: nothing was changed)"
+    return respond(args, done, text, EXIT_UNSUCCESSFUL if done.refused else EXIT_OK)

@@ -1,7 +1,5 @@
 """hv uninstall"""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.cli.commands.install import configure as configure

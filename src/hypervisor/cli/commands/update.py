@@ -1,12 +1,9 @@
 """hv update"""
 
-from __future__ import annotations
-
 import argparse
 
-from hypervisor.cli import values
-from hypervisor.cli.output import print_json
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli import arguments
+from hypervisor.cli.output import respond
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import next_state
 from hypervisor.queue.look import show
@@ -21,20 +18,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK", help="its id, or the beginning of it")
     parser.add_argument("--title", metavar="TEXT", help="what is to be done")
     parser.add_argument("--accept", action="store_true", help="take it out of the inbox")
-    values.add_task_fields(parser, changing=True)
+    arguments.add_task_fields(parser, changing=True)
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     changes = Changes(
         title=args.title,
-        body=values.body(args.body),
+        body=arguments.body(args.body),
         type=args.type,
         priority=args.priority,
         branch=args.branch,
         assignee=args.assignee,
         requires=None if args.requires is None else tuple(filter(None, args.requires)),
         after=None if args.after is None else tuple(filter(None, args.after)),
-        start_at=values.start_time(args, hv.now()),
+        start_at=arguments.start_time(args, hv.now()),
         retries=args.retries,
         data=args.data,
     )
@@ -46,8 +43,4 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         moved = update(hv, args.task, changes)
     if args.accept:
         moved = accept(hv, args.task)
-    if args.json:
-        print_json(moved)
-    elif moved:
-        print(f"{moved.task} {moved.state}")
-    return EXIT_OK
+    return respond(args, moved, f"{moved.task} {moved.state}" if moved else ())

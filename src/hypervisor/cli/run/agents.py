@@ -1,4 +1,4 @@
-"""The words of `hv run --agent`: what they mean, what they exclude, and what would be started."""
+"""The options of `hv run --agent`: what they mean, what they exclude, what would be started."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import argparse
 import json
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.agents import agents as choosing
 from hypervisor.agents.budget import money
@@ -15,47 +14,35 @@ from hypervisor.agents.installed import Preview
 from hypervisor.agents.preflight import AgentSurvey
 from hypervisor.agents.profile import MODES
 from hypervisor.agents.routing import AUTO
-from hypervisor.cli import values
+from hypervisor.cli import arguments
 from hypervisor.cli.output import block, one_line, print_json
-from hypervisor.core.errors import EXIT_OK, InvalidInput
+from hypervisor.cli.run.request import AgentOptions, RunRequest
+from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.runs.spec import RunSpec
 
-# Options that say how an agent works, and so mean nothing without one …
-ONLY_WITH = (
-    "prompt",
-    "pull",
-    "permissions",
-    "allow",
-    "model",
-    "turns",
-    "budget",
-    "task_budget",
-    "task_tokens",
-    "tokens",
-    "fallback",
-    "scratch",
-    "schema",
+if TYPE_CHECKING:
+    from hypervisor.cli.run.pipeline import Stages
+    from hypervisor.cli.run.prepare import PreparedRun
+
+ONLY_WITH = AgentOptions._fields[1:]  # mean nothing without an agent …
+FOR_REDUCE = tuple(  # … but most of them go for the agent of a reduce, too
+    name for name in ONLY_WITH if name not in ("prompt", "pull", "scratch", "schema")
 )
-# … and of them those that go for the agent of a reduce, too.
-FOR_REDUCE = (
-    "permissions",
-    "allow",
-    "model",
-    "turns",
-    "budget",
-    "task_budget",
-    "task_tokens",
-    "tokens",
-    "fallback",
-)
-# … and those that say how a command or function works.
 NOT_WITH = ("fn", "python", "shell", "clean_env", "claim")
+BUDGETS = (
+    ("--budget", arguments.money, "MONEY", "for the whole batch, e.g. 5.00; it is paused at that"),
+    ("--task-budget", arguments.money, "MONEY", "for each task"),
+    ("--tokens", arguments.amount, "N", "for the whole batch, e.g. 2M"),
+    ("--task-tokens", arguments.amount, "N", "for each task"),
+)
+LIMITS = ("turns", "budget", "task_budget", "tokens", "task_tokens")
 MOST_PULLED = 10
 LONGEST_PROMPT = 200_000
+NO_SANDBOX = "none: nothing but the agent's own rules keeps it in the folder"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -96,75 +83,65 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--schema", metavar="FILE", help="JSON Schema of the data that its report shall hold"
     )
-    group.add_argument(
-        "--budget",
-        type=values.money,
-        metavar="MONEY",
-        help="for the whole batch, e.g. 5.00; it is paused at that",
-    )
-    group.add_argument("--task-budget", type=values.money, metavar="MONEY", help="for each task")
-    group.add_argument(
-        "--tokens", type=values.amount, metavar="N", help="for the whole batch, e.g. 2M"
-    )
-    group.add_argument("--task-tokens", type=values.amount, metavar="N", help="for each task")
+    for option, type, metavar, help in BUDGETS:
+        group.add_argument(option, type=type, metavar=metavar, help=help)
 
 
-def check(args: argparse.Namespace) -> None:
-    """Words that do not go together are refused before anything is read."""
-    if args.agent is None:
-        usable = FOR_REDUCE if args.reduce_prompt is not None else ()
-        wrong = next((n for n in ONLY_WITH if getattr(args, n) and n not in usable), None)
+def check(request: RunRequest) -> None:
+    """Options that do not go together are refused before anything is read."""
+    options = request.agents
+    if options.agent is None:
+        usable = FOR_REDUCE if request.pipeline.reduce_prompt is not None else ()
+        wrong = next((n for n in ONLY_WITH if getattr(options, n) and n not in usable), None)
         if wrong is not None:
             raise InvalidInput(
                 f"--{wrong.replace('_', '-')} goes with an agent, as in "
                 "`hv run --agent claude --prompt review.md --items 'src/**/*.py'`."
             )
         return
-    if args.command:
+    if request.command:
         raise InvalidInput(
             "say what to run: a command after --, or an agent with --agent; not both."
         )
-    wrong = next((name for name in NOT_WITH if getattr(args, name)), None)
-    if wrong is not None or args.stdin == "item" or args.result == "json":
-        named = {"claim": "batch", None: "stdin" if args.stdin == "item" else "result"}
+    wrong = next((name for name in NOT_WITH if getattr(request, name)), None)
+    if wrong is not None or request.stdin == "item" or request.result == "json":
+        named = {"claim": "batch", None: "stdin" if request.stdin == "item" else "result"}
         word = named.get(wrong, wrong)
         raise InvalidInput(f"--{str(word).replace('_', '-')} does not go with --agent.")
 
 
-def fields(args: argparse.Namespace) -> dict[str, Any]:
+def spec_fields(request: RunRequest) -> dict[str, Any]:
     """The fields of the batch's spec that are about agents."""
-    if args.agent is None:
+    options = request.agents
+    if options.agent is None:
         return {}
     return {
-        "agent": args.agent,
-        "prompt": prompt_text(args.prompt),
-        "mode": "pull" if args.pull is not None else "push",
-        "pull": MOST_PULLED if args.pull is None else args.pull,
-        "workspace": "scratch" if args.scratch else "project",
-        "schema": _schema(args.schema),
-        **leave(args),
+        "agent": options.agent,
+        "prompt": prompt_text(options.prompt),
+        "mode": "pull" if options.pull is not None else "push",
+        "pull": MOST_PULLED if options.pull is None else options.pull,
+        "workspace": "scratch" if options.scratch else "project",
+        "schema": _schema(options.schema),
+        **allowance(request),
     }
 
 
-def leave(args: argparse.Namespace) -> dict[str, Any]:
+def allowance(request: RunRequest) -> dict[str, Any]:
     """What an agent may do and cost, on the items as well as in the reduce."""
+    options = request.agents
     return {
-        "permissions": args.permissions or ("read-only" if args.propose else "edit"),
-        "allow": tuple(args.allow or ()),
-        "fallback": args.fallback or "",
-        "model": args.model or "",
-        "turns": args.turns,
-        "budget": args.budget,
-        "task_budget": args.task_budget,
-        "tokens": args.tokens,
-        "task_tokens": args.task_tokens,
+        "permissions": options.permissions or ("read-only" if request.propose else "edit"),
+        "allow": options.allow,
+        "fallback": options.fallback or "",
+        "model": options.model or "",
+        **{name: getattr(options, name) for name in LIMITS},
     }
 
 
-def called(spec: RunSpec, args: argparse.Namespace) -> tuple[str, str]:
-    """What the batch is called, and what makes it the same batch when run again: the agent, what
-    it is told, and the folder."""
-    given = args.prompt or ""
+def batch_name(spec: RunSpec, prompt: str | None) -> tuple[str, str]:
+    """The batch's name, and what makes it the same batch when run again: the agent, its prompt
+    and the folder."""
+    given = prompt or ""
     stem = os.path.splitext(os.path.basename(given))[0] if os.path.isfile(given) else ""
     name = f"{spec.agent}-{stem}" if stem else spec.agent
     return name, "\0".join((spec.cwd, "agent", spec.agent, spec.prompt))
@@ -178,7 +155,7 @@ def prompt_text(given: str | None, option: str = "--prompt") -> str:
         raise InvalidInput(f"{option} is empty.")
     is_name = len(given) < 1_000 and "\n" not in given
     if is_name and os.path.isfile(given):
-        text = values.read_text(given, "the prompt")
+        text = arguments.read_text(given, "the prompt")
         if not text.strip():
             raise InvalidInput(f"{given} is empty: it should say what the agent shall do.")
     elif is_name and os.path.isdir(given):
@@ -195,7 +172,7 @@ def prompt_text(given: str | None, option: str = "--prompt") -> str:
 def _schema(path: str | None) -> str:
     if path is None:
         return ""
-    text = values.read_text(path, "the schema")
+    text = arguments.read_text(path, "the schema")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -205,70 +182,72 @@ def _schema(path: str | None) -> str:
     return json.dumps(found)
 
 
-def survey(args: argparse.Namespace) -> AgentSurvey:
-    """Finds the agents on this host, and gets ready to say who works on what.
+class AgentChoice(NamedTuple):
+    """The agents of this host, and who works on what."""
+
+    host: Context
+    router: choosing.Router
+    survey: AgentSurvey
+
+
+def open_host(request: RunRequest) -> Context:
+    """Settings and programs are what matters here, not the store."""
+    host = request.look()
+    _ = host.settings, host.agent_programs  # made while the store is open
+    host.close()
+    return host
+
+
+def choose(request: RunRequest, spec: RunSpec) -> tuple[RunSpec, AgentChoice | None]:
+    """Find the agents on this host; the spec then names them.
 
     AgentNotReady: the one that is named cannot work here."""
-    args.host = args.look()
-    _ = args.host.settings, args.host.agent_programs  # made while the store is open
-    args.host.close()
-    args.spec = choosing.equipped_spec(args.host, args.spec)
-    args.router = choosing.Router(args.host, args.spec)
-    return AgentSurvey(args.router, args.spec)
+    if request.agents.agent is None:
+        return spec, None
+    host = open_host(request)
+    spec = choosing.equipped_spec(host, spec)
+    router = choosing.Router(host, spec)
+    return spec, AgentChoice(host, router, AgentSurvey(router, spec))
 
 
 # What would be started
 
 
-def show(
-    args: argparse.Namespace, first: Item, follows: Mapping[str, Any], told: Sequence[str]
-) -> int:
-    """The dry run: agent, command line, the prompt of the first item, and what follows."""
-    host: Context = args.host
-    task = task_for(first, args.base)
-    name = args.router.agent(task) or args.spec.agents[0]
-    seen = choosing.find_agent(host, name)
-    found = choosing.preview(host, args.spec, task, first)
-    if args.json:
+def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) -> None:
+    """Agent, command line, the prompt of the first item, and what follows."""
+    task, spec = task_for(first, run.items.base), run.spec
+    name = agents.router.agent(task) or spec.agents[0]
+    profile = choosing.find_agent(agents.host, name)
+    preview = choosing.preview(agents.host, spec, task, first)
+    if run.request.json:
         print_json(
             {
-                "batch": args.batch_name,
-                "items": args.count,
+                "batch": run.batch_name,
+                "items": run.items.count,
                 "agent": name,
-                "version": seen.version,
-                "routed": dict(args.survey.agents.routed),
-                **found._asdict(),
-                **follows,
+                "version": profile.version,
+                "routed": dict(agents.survey.routed),
+                **preview._asdict(),
+                **stages.as_json(),
             }
         )
-        return EXIT_OK
-    print(f"agent:      {one_line(f'{name} {seen.version} ({seen.path})')}")
-    for line in _told(found, args):
-        print(line)
-    print("prompt:" if args.spec.mode == "pull" else "prompt of the first item:")
-    print(block(found.prompt))
-    for line in told:
-        print(line)
-    print(f"{pluralize(args.count, 'item')} (dry run: nothing was started)")
-    return EXIT_OK
-
-
-def _told(found: Preview, args: argparse.Namespace) -> list[str]:
-    spec: RunSpec = args.spec
-    routed = ", ".join(
-        f"{name or 'nobody'} {count:,}" for name, count in args.survey.agents.routed.items()
-    )
-    kept = found.sandbox or "none: nothing but the agent's own rules keeps it in the folder"
-    lines = [
-        ("batch", args.batch_name),
-        ("routed", routed if len(args.survey.agents.routed) > 1 else ""),
-        ("folder", found.cwd),
+        return
+    routed = ", ".join(f"{name or 'nobody'} {n:,}" for name, n in agents.survey.routed.items())
+    facts = [
+        ("agent", f"{name} {profile.version} ({profile.path})"),
+        ("batch", run.batch_name),
+        ("routed", routed if len(agents.survey.routed) > 1 else ""),
+        ("folder", preview.cwd),
         ("allowed", ", ".join((spec.permissions, *spec.allow))),
-        ("sandbox", kept),
-        ("variables", ", ".join(found.variables)),
-        ("command", shlex.join(_without_prompt(found))),
+        ("sandbox", preview.sandbox or NO_SANDBOX),
+        ("variables", ", ".join(preview.variables)),
+        ("command", shlex.join(_without_prompt(preview))),
     ]
-    return [f"{f'{name}:':<11} {one_line(text)}" for name, text in lines if text]
+    lines = [f"{f'{name}:':<11} {one_line(text)}" for name, text in facts if text]
+    lines.append("prompt:" if spec.mode == "pull" else "prompt of the first item:")
+    lines += [block(preview.prompt), *stages.lines()]
+    lines.append(f"{pluralize(run.items.count, 'item')} (dry run: nothing was started)")
+    print("\n".join(lines))
 
 
 def _without_prompt(found: Preview) -> list[str]:
@@ -276,12 +255,9 @@ def _without_prompt(found: Preview) -> list[str]:
     return ["PROMPT" if word == found.prompt else word for word in found.argv]
 
 
-def opening(args: argparse.Namespace) -> str:
+def opening(spec: RunSpec, survey: AgentSurvey) -> str:
     """Who works on the batch, in one line."""
-    spec: RunSpec = args.spec
-    who = ", ".join(
-        f"{name or 'nobody'} ({count:,})" for name, count in args.survey.agents.routed.items()
-    )
+    who = ", ".join(f"{name or 'nobody'} ({n:,})" for name, n in survey.routed.items())
     parts = [
         who if spec.agent == AUTO else spec.agent,
         spec.permissions + (f" + {', '.join(spec.allow)}" if spec.allow else ""),

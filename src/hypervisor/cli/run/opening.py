@@ -1,19 +1,16 @@
 """What `hv run` says before anything runs: the opening, the dry run, where to look later."""
 
-from __future__ import annotations
-
-import argparse
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from itertools import islice
 
 from hypervisor.batches.pipeline import PipelineRun
-from hypervisor.batches.preflight_findings import Preflight
+from hypervisor.batches.preflight_findings import Finding, Preflight
 from hypervisor.cli.output import one_line, print_json, say
-from hypervisor.cli.run import agents, pipeline
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.cli.run import agents
+from hypervisor.cli.run.prepare import PreparedRun
 from hypervisor.core.text import pluralize
-from hypervisor.inputs.template import Item, Template
 from hypervisor.runs.run import Submitted
 
 SHOWN = 10
@@ -24,82 +21,67 @@ DISK_ONLY = (
 )
 
 
-def say_opening(whole: PipelineRun, args: argparse.Namespace, found: Preflight | None) -> None:
+def say_opening(
+    submitted: PipelineRun,
+    run: PreparedRun,
+    preflight: Preflight | None,
+    findings: Sequence[Finding],
+) -> None:
     """What there is to do, and what should be known of it."""
-    lines = [_opening(whole.first, args), *(f"  {each}" for each in pipeline.lines(args))]
-    if args.agent:
-        lines.append(f"  {agents.opening(args)}")
-    if found is not None and (found.findings or found.complete or found.called_off):
-        lines.append(f"  {one_line(found.headline)}")
-    lines += [f"  {one_line(each.said)}" for each in args.findings if whole.to_do]
-    if not whole.first.environment_kept:
+    lines = [_opening(submitted.first, run.items.count), *run.stages.lines()]
+    if run.agents:
+        lines.append(agents.opening(run.spec, run.agents.survey))
+    if preflight and (preflight.findings or preflight.complete or preflight.called_off):
+        lines.append(one_line(preflight.headline))
+    lines += [one_line(finding.said) for finding in findings if submitted.to_do]
+    if not submitted.first.environment_kept:
         print(DISK_ONLY, file=sys.stderr)
-    if args.quiet:
-        print("\n".join(lines), file=sys.stderr)
-    else:
-        say(*lines)
+    text = "\n  ".join(lines)
+    print(text, file=sys.stderr) if run.request.quiet else say(text)
 
 
-def _opening(found: Submitted, args: argparse.Namespace) -> str:
+def _opening(submitted: Submitted, count: int) -> str:
     parts = [
-        f"{found.already_done:,} already done, skipped" if found.already_done else "",
-        f"{found.added:,} new" if found.added and found.added != args.count else "",
-        f"{found.retried:,} failed before, tried again" if found.retried else "",
-        f"{found.still_open:,} still open" if found.still_open else "",
+        f"{submitted.already_done:,} already done, skipped" if submitted.already_done else "",
+        f"{submitted.added:,} new" if submitted.added not in (0, count) else "",
+        f"{submitted.retried:,} failed before, tried again" if submitted.retried else "",
+        f"{submitted.still_open:,} still open" if submitted.still_open else "",
     ]
-    said = "; ".join(part for part in parts if part)
-    return f"batch {found.batch.name}: {pluralize(args.count, 'item')}" + (
-        f" ({said})" if said else ""
-    )
+    details = "; ".join(filter(None, parts))
+    opening = f"batch {submitted.batch.name}: {pluralize(count, 'item')}"
+    return f"{opening} ({details})" if details else opening
 
 
-def detached(whole: PipelineRun, args: argparse.Namespace, waits: bool) -> int:
+def detached(submitted: PipelineRun, run: PreparedRun, waits: bool) -> None:
     """Where to look, as nobody stays to watch. `waits`: behind a supervisor that was asked to
     end, for the next one."""
-    found = whole.first
-    if args.json:
-        print_json(
-            {
-                "batch": found.batch.name,
-                "id": found.batch.id,
-                "to_do": whole.to_do,
-                "left_out": args.left_out,
-            }
-        )
-    else:
-        name = shlex.quote(found.batch.name)
-        if waits:
-            print(
-                "the supervisor was asked to end: the next one begins when what it runs has ended"
-            )
-        print(f"runs in the background: hv status {name} --watch · hv summary {name}")
-    return EXIT_OK
+    batch = submitted.first.batch
+    if run.request.json:
+        answer = {"batch": batch.name, "id": batch.id, "to_do": submitted.to_do}
+        print_json({**answer, "left_out": run.items.left_out})
+        return
+    if waits:
+        print("the supervisor was asked to end: the next one begins when what it runs has ended")
+    name = shlex.quote(batch.name)
+    print(f"runs in the background: hv status {name} --watch · hv summary {name}")
 
 
-def preview(args: argparse.Namespace, items: Iterator[Item]) -> int:
+def preview(run: PreparedRun) -> None:
     """The dry run: what would be started, and what would follow."""
-    template: Template | None = args.template
-    shown: list[list[str]] = []
-    for item in items:
-        if args.agent:
-            return agents.show(args, item, pipeline.preview(args), pipeline.lines(args))
-        if len(shown) == SHOWN:
-            break
-        shown.append(template.render(item) if template else [args.fn, item.text])
-    if args.json:
-        print_json(
-            {
-                "batch": args.batch_name,
-                "items": args.count,
-                "commands": shown,
-                **pipeline.preview(args),
-            }
-        )
-        return EXIT_OK
-    for argv in shown:
-        print(one_line(shlex.join(argv)))
-    for line in pipeline.lines(args):
+    items = run.items.usable()
+    if run.agents:
+        agents.dry_run(run, run.agents, next(items), run.stages)
+        return
+    commands = [
+        run.template.render(item) if run.template else [run.request.fn or "", item.text]
+        for item in islice(items, SHOWN)
+    ]
+    count = run.items.count
+    if run.request.json:
+        answer = {"batch": run.batch_name, "items": count, "commands": commands}
+        print_json({**answer, **run.stages.as_json()})
+        return
+    for line in (*(one_line(shlex.join(argv)) for argv in commands), *run.stages.lines()):
         print(line)
-    more = f", {args.count - SHOWN:,} of them not shown" if args.count > SHOWN else ""
-    print(f"{pluralize(args.count, 'item')}{more} (dry run: nothing was started)")
-    return EXIT_OK
+    more = f", {count - SHOWN:,} of them not shown" if count > SHOWN else ""
+    print(f"{pluralize(count, 'item')}{more} (dry run: nothing was started)")

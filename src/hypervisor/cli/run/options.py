@@ -1,11 +1,9 @@
 """The options of `hv run`: items, how, review, tasks, limits."""
 
-from __future__ import annotations
-
 import argparse
 
 from hypervisor.batches.chunk import GATES, SPANS
-from hypervisor.cli import values
+from hypervisor.cli import arguments
 from hypervisor.inputs.sources import FORMATS
 from hypervisor.runs.config import MOST_WORKERS, size, span
 from hypervisor.runs.spec import STRATEGIES
@@ -134,26 +132,30 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits of an attempt (the whole process tree is stopped)")
-    group.add_argument("--timeout", type=values.checked(span), metavar="TIME", help="e.g. 90s, 15m")
+    group.add_argument(
+        "--timeout", type=arguments.checked(span), metavar="TIME", help="e.g. 90s, 15m"
+    )
     group.add_argument(
         "--memory",
-        type=values.checked(size),
+        type=arguments.checked(size),
         metavar="SIZE",
         help="e.g. 2G; also what the host must have free to start one",
     )
     group.add_argument(
         "--silence",
-        type=values.checked(span),
+        type=arguments.checked(span),
         metavar="TIME",
         help="no output, no CPU and nothing written; of an agent: not a "
         "word and no tool at work (default 15m, 0 turns it off)",
     )
-    group.add_argument("--max-output", type=values.checked(size), metavar="SIZE", help="e.g. 100M")
+    group.add_argument(
+        "--max-output", type=arguments.checked(size), metavar="SIZE", help="e.g. 100M"
+    )
 
 
 def workers(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of workers: try 4 or auto")
+        raise argparse.ArgumentTypeError(f"invalid number of workers {text[:20]!r} (try 4 or auto)")
     return int(text)

@@ -1,17 +1,16 @@
 """The options of `hv run` that let something follow on the items: --then and --reduce."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypervisor.agents import agents as choosing
 from hypervisor.batches.chunk import NONE
 from hypervisor.batches.reduce_input import GIVEN
 from hypervisor.cli.output import one_line
 from hypervisor.cli.run import agents as run_agents
+from hypervisor.cli.run.request import PipelineOptions, RunRequest
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import Item, Template
 from hypervisor.runs.check_spec import check_spec
@@ -29,6 +28,8 @@ SHARED = (
     "output",
     "fail_fast",
 )
+
+OF_AGENT = ("agent", "permissions", "prompt")
 
 OTHER_WAYS = (  # of the reduce
     ("--reduce-fn", "MODULE:FUNCTION", "the same by a function, which gets the file's path"),
@@ -55,76 +56,61 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(option, metavar=takes, help=does)
 
 
-def prepare(args: argparse.Namespace) -> None:
-    """Check what follows, and make the specs of it: `args.then_specs` and `args.reduce_spec`."""
-    if args.then and args.gate != NONE:
+class Stages(NamedTuple):
+    """The specs of what follows on the items."""
+
+    options: PipelineOptions
+    then: tuple[RunSpec, ...] = ()
+    reduce: RunSpec | None = None
+
+    @property
+    def specs(self) -> tuple[RunSpec, ...]:
+        return (*self.then, self.reduce) if self.reduce else self.then
+
+    def lines(self) -> list[str]:
+        """What follows, for people: each stage, and the reduce."""
+        lines = [f"stage {number}: {one_line(t)}" for number, t in enumerate(self.options.then, 2)]
+        if spec := self.reduce:
+            permissions = ", read-only" if spec.permissions == "read-only" else ""
+            agent = f"agent {spec.agent}{permissions}" if spec.agent else ""
+            what = spec.function or agent or self.options.reduce or ""
+            lines.append(f"reduce: {one_line(what)}")
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        then = {"then": [list(spec.command) for spec in self.then]} if self.then else {}
+        if not (spec := self.reduce):
+            return then
+        if spec.command:
+            return {**then, "reduce": {"command": list(spec.command)}}
+        if spec.function:
+            return {**then, "reduce": {"function": spec.function}}
+        return {**then, "reduce": {name: getattr(spec, name) for name in OF_AGENT}}
+
+
+def stages_of(request: RunRequest, spec: RunSpec) -> Stages:
+    """Check what follows on a run of `spec`, and make its specs."""
+    options = request.pipeline
+    if options.then and request.chunks.gate != NONE:
         raise InvalidInput(
             "--then does not go with --gate: the next stage would begin before your decision. "
             "Run it as a batch of its own afterwards; --reduce waits for the last decision."
         )
-    args.then_specs = [_stage(args, line) for line in args.then or ()]
-    args.then_templates = [template_of(spec) for spec in args.then_specs]
-    args.reduce_spec = _reduce(args)
-    for spec in [*args.then_specs, *([args.reduce_spec] if args.reduce_spec else [])]:
-        check_spec(spec)
+    shared = {name: getattr(spec, name) for name in SHARED}
+    then = tuple(
+        RunSpec(command=_words("--then", line), result=request.result, **shared)
+        for line in options.then
+    )
+    stages = Stages(options, then, _reduce(request, {**shared, "workers": None}))
+    for stage in stages.specs:
+        check_spec(stage)
+    return stages
 
 
 def check_item(templates: Sequence[Template], item: Item) -> None:
     """Refuse an item that lacks what a later stage names."""
     for each in templates:
         each.check({"item", *(item.columns or ()), *GIVEN})
-
-
-def programs(args: argparse.Namespace) -> list[str]:
-    """What the commands that follow start with."""
-    specs = [*args.then_specs, *([args.reduce_spec] if args.reduce_spec else [])]
-    return [spec.command[0] for spec in specs if spec.command]
-
-
-def told(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """What follows, in words: each stage, and the reduce."""
-    stages = [(f"stage {number}", line) for number, line in enumerate(args.then or (), 2)]
-    spec: RunSpec | None = args.reduce_spec
-    if spec is None:
-        return stages
-    leave = ", read-only" if spec.permissions == "read-only" else ""
-    agent = f"agent {spec.agent}{leave}" if spec.agent else ""
-    return [*stages, ("reduce", spec.function or agent or args.reduce)]
-
-
-def preview(args: argparse.Namespace) -> dict[str, Any]:
-    """The dry run as JSON: what would follow."""
-    spec: RunSpec | None = args.reduce_spec
-    reduce: dict[str, Any] | None = None
-    if spec and spec.command:
-        reduce = {"command": list(spec.command)}
-    elif spec:
-        reduce = (
-            {"function": spec.function}
-            if spec.function
-            else {
-                "agent": spec.agent,
-                "permissions": spec.permissions,
-                "prompt": spec.prompt,
-            }
-        )
-    return {
-        **({"then": [list(each.command) for each in args.then_specs]} if args.then_specs else {}),
-        **({"reduce": reduce} if reduce else {}),
-    }
-
-
-def lines(args: argparse.Namespace) -> list[str]:
-    """The dry run for people."""
-    return [f"{name}: {one_line(said)}" for name, said in told(args)]
-
-
-def _shared(args: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(args.spec, name) for name in SHARED}
-
-
-def _stage(args: argparse.Namespace, line: str) -> RunSpec:
-    return RunSpec(command=_words("--then", line), result=args.result, **_shared(args))
 
 
 def _words(option: str, line: str) -> tuple[str, ...]:
@@ -138,21 +124,20 @@ def _words(option: str, line: str) -> tuple[str, ...]:
     return words
 
 
-def _reduce(args: argparse.Namespace) -> RunSpec | None:
-    ways = ("reduce", "reduce_fn", "reduce_prompt")
-    given = [way for way in ways if getattr(args, way) is not None]
-    if len(given) > 1:
+def _reduce(request: RunRequest, shared: dict[str, Any]) -> RunSpec | None:
+    options = request.pipeline
+    given = [options.reduce, options.reduce_fn, options.reduce_prompt]
+    if sum(way is not None for way in given) > 1:
         raise InvalidInput("--reduce, --reduce-fn and --reduce-prompt: name one of the three.")
-    if args.reduce_agent and args.reduce_prompt is None:
+    if options.reduce_agent and options.reduce_prompt is None:
         raise InvalidInput("--reduce-agent goes with --reduce-prompt, which says what it shall do.")
-    if not given:
+    if options.reduce_prompt is not None:
+        return _by_agent(request, options.reduce_prompt, shared)
+    if options.reduce_fn is not None:
+        return RunSpec(function=options.reduce_fn, python=request.python, **shared)
+    if options.reduce is None:
         return None
-    if args.reduce_prompt is not None:
-        return _by_agent(args)
-    shared = {**_shared(args), "workers": None}
-    if args.reduce_fn is not None:
-        return RunSpec(function=args.reduce_fn, python=args.python, **shared)
-    spec = RunSpec(command=_words("--reduce", args.reduce), **shared)
+    spec = RunSpec(command=_words("--reduce", options.reduce), **shared)
     if names := template_of(spec).names:
         raise InvalidInput(
             f"--reduce: {{{names[0]}}} names a column, but {{}} is all there is: the file with "
@@ -161,19 +146,16 @@ def _reduce(args: argparse.Namespace) -> RunSpec | None:
     return spec
 
 
-def _by_agent(args: argparse.Namespace) -> RunSpec:
+def _by_agent(request: RunRequest, prompt: str, shared: dict[str, Any]) -> RunSpec:
     """Found before anything is started: AgentNotReady if it cannot work here."""
-    name = args.reduce_agent or args.agent
+    agent, other = request.agents.agent, request.pipeline.reduce_agent
+    name = other or agent
     if not name:
         raise InvalidInput("--reduce-prompt needs an agent: name it with --reduce-agent.")
-    own = run_agents.leave(args)
-    if args.agent and args.reduce_agent and args.reduce_agent != args.agent:
-        own.pop("model", None)  # another agent knows other models
-        own.pop("allow", None)
-        own.pop("fallback", None)
-    shared = {**_shared(args), "workers": None}
-    prompt = run_agents.prompt_text(args.reduce_prompt, "--reduce-prompt")
-    host = args.look()
-    _ = host.settings, host.agent_programs  # made while the store is open
-    host.close()
-    return choosing.equipped_spec(host, RunSpec(agent=name, prompt=prompt, **own, **shared))
+    own = run_agents.allowance(request)
+    if agent and other and other != agent:
+        for option in ("model", "allow", "fallback"):  # another agent knows others
+            del own[option]
+    text = run_agents.prompt_text(prompt, "--reduce-prompt")
+    host = run_agents.open_host(request)
+    return choosing.equipped_spec(host, RunSpec(agent=name, prompt=text, **own, **shared))

@@ -4,8 +4,6 @@ An option on the command line wins; of options that exclude each other, and of l
 the one that was given there. What is then left is a `hv run` like any other.
 """
 
-from __future__ import annotations
-
 import argparse
 import glob
 import os
@@ -15,14 +13,14 @@ import sys
 from typing import Any
 
 from hypervisor.agents.routing import AUTO
-from hypervisor.cli.output import one_line
+from hypervisor.cli.output import near_path, one_line
 from hypervisor.cli.run import agents
+from hypervisor.cli.run.sources import MAGIC
 from hypervisor.core.errors import InvalidInput
 from hypervisor.skills.fields import FIELDS, FILES, NAME, PROGRAM
 from hypervisor.skills.folders import BUILT_IN, FoundSkill, find_skill, nearest
 from hypervisor.skills.skill import ANY, SkillRun, own_file
 
-MAGIC = frozenset("*?[")
 # Of each of these only one can be meant: whichever is given rules out what the skill says of
 # them, and of what goes with them.
 TOGETHER: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -91,11 +89,12 @@ def tell_origin(found: FoundSkill) -> None:
     """It runs code of that place, so whoever runs it shall know which."""
     if found.kind == BUILT_IN:
         return
-    near = os.path.relpath(found.folder)
-    place = found.folder if near.startswith("..") else near
     whose = "this project" if found.kind == "project" else "your own"
     hides = f", instead of {', '.join(found.hides)}" if found.hides else ""
-    print(f"hv: skill {found.skill.name}: {whose}, {one_line(place + hides)}", file=sys.stderr)
+    print(
+        f"hv: skill {found.skill.name}: {whose}, {one_line(near_path(found.folder) + hides)}",
+        file=sys.stderr,
+    )
 
 
 def _defaults(found: FoundSkill) -> dict[str, Any]:

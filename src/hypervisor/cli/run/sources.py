@@ -4,15 +4,13 @@ A source is read twice, first to check and count, then to add, and gives the sam
 Rows that cannot be used are counted and left out; they do not stop the others.
 """
 
-from __future__ import annotations
-
-import argparse
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO
 
+from hypervisor.cli.run.request import ItemOptions
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs import items as reading
 from hypervisor.inputs.sources import TABLES, BadLine, guess_format, matching_paths, read_lines
@@ -30,41 +28,39 @@ class Source:
     the place and what is wrong there.
     """
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, options: ItemOptions) -> None:
         self._stack = ExitStack()
-        self._texts = args.item or []
-        self._epic = getattr(args, "epic", None)
-        self._null, self._form = args.null, args.format or ("tasks" if self._epic else None)
-        self._paths_only = getattr(args, "paths_only", False)  # nobody asks what is in them
-        self._columns = getattr(args, "columns", None)  # that every item has besides its own
+        self._options, self._epic = options, options.epic
+        self._null, self._form = options.null, options.format or ("tasks" if self._epic else None)
         self._below: set[str] = set()
-        self._names = args.items or ([] if args.item else ["-"])
+        self._names = options.items or (() if options.item else ("-",))
         self.bad = 0
         self.first_bad: list[tuple[str, str]] = []
-        self._check(args)
+        self._check()
         self._parts = [self._part(name) for name in self._names]
 
     def __iter__(self) -> Iterator[Item]:
         self.bad, self.first_bad = 0, []
         for number, item in enumerate(self._all(), 1):
-            if self._columns:
-                item = item._replace(columns={**(item.columns or {}), **self._columns})
+            if more := self._options.columns:
+                item = item._replace(columns={**(item.columns or {}), **more})
             yield item if item.number == number else item._replace(number=number)
 
     def close(self) -> None:
         self._stack.close()
 
-    def _check(self, args: argparse.Namespace) -> None:
-        if self._epic is not None and (self._form != "tasks" or not args.items or self._texts):
+    def _check(self) -> None:
+        names, texts = self._options.items, self._options.item
+        if self._epic is not None and (self._form != "tasks" or not names or texts):
             raise InvalidInput(
                 f"--epic picks from Markdown tasks: name their folder, as in `--items tasks "
                 f"--epic {self._epic[:40]}`."
             )
-        if self._names == ["-"] and not args.items and sys.stdin.isatty():
+        if not names and not texts and sys.stdin.isatty():
             raise InvalidInput("no items: pipe them in, or name them with --items or --item.")
 
     def _all(self) -> Iterator[Item]:
-        for text in self._texts:
+        for text in self._options.item:
             if not text:
                 raise InvalidInput("--item is empty.")
             yield Item(text)
@@ -148,7 +144,7 @@ class Source:
             if not is_maildir(name):
                 raise InvalidInput(f"{name} is no Maildir: it has no cur, new and tmp.")
             return self._once(lambda bad: maildir_items(name, bad))
-        if os.path.isdir(name) and self._paths_only:
+        if os.path.isdir(name) and self._options.paths_only:
             return self._once(lambda bad: reading.checked(map(Item, task_paths(name, bad)), bad))
         if os.path.isdir(name):
             return self._once(lambda bad: task_items(task_paths(name, bad), bad))

@@ -1,7 +1,7 @@
-"""How far a run has come, how fast it goes and how long it may still take.
+"""How far a run has come, how fast it is and how long it may still take.
 
-Ended tasks say most of it. Where tasks take long they come too seldom: then the
-age of those that run counts for a part of a task, by how long others took.
+Mostly by the tasks that ended. Where those are few, the age of a running task counts as a part
+of a task, by how long others took.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from hypervisor.queue.task import Stats
-from hypervisor.runs.run import Submitted
+from hypervisor.runs.run import OPEN, Submitted
 from hypervisor.runs.status import Attempting
 
-OPEN = ("waiting", "active", "in_progress", "merging")
 HELD = ("inbox", "review", "blocked")
 SHORTEST_WINDOW = 8_000
 ENOUGH = 30  # ended tasks that make a rate to rely on
@@ -74,15 +73,15 @@ class RunCounter:
     def count(
         self, stats: Stats, attempts: Collection[Attempting], ended: Mapping[str, int]
     ) -> Counts:
-        all_of_it = count(stats.states, attempts)
+        everything = count(stats.states, attempts)
         if not self._total:
-            self._total = max(self._to_do, all_of_it.open)
+            self._total = max(self._to_do, everything.open)
             self._of_batch = stats.total
         total = self._total + stats.total - self._of_batch
         failed, cancelled = ended.get("failed", 0), ended.get("cancelled", 0)
         held = sum(ended.get(state, 0) for state in HELD)
-        done = max(total - all_of_it.open - failed - cancelled - held, 0)
-        return all_of_it._replace(
+        done = max(total - everything.open - failed - cancelled - held, 0)
+        return everything._replace(
             done=done,
             failed=failed,
             cancelled=cancelled,
@@ -93,7 +92,7 @@ class RunCounter:
 
 def running(attempts: Collection[Attempting]) -> dict[tuple[str, int], Attempting]:
     """What each worker runs. One that has ended may still be listed: the last one counts."""
-    return {(each.worker, each.pid): each for each in attempts if each.started}
+    return {(attempt.worker, attempt.pid): attempt for attempt in attempts if attempt.started}
 
 
 class Pace:

@@ -1,10 +1,8 @@
-"""Values people type: durations, times, JSON, files."""
-
-from __future__ import annotations
+"""Arguments that commands share: values people type, and options of several commands."""
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput
@@ -22,7 +20,7 @@ def duration(text: str) -> int:
         return int(float(number) * UNITS[unit])
     except (KeyError, ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is no duration: try 30s, 15m, 2h"
+            f"invalid duration {text[:40]!r} (try 30s, 15m, 2h)"
         ) from None
 
 
@@ -34,7 +32,7 @@ def moment(text: str) -> int:
         return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is no time: try 2027-01-31T09:00"
+            f"invalid time {text[:40]!r} (try 2027-01-31T09:00)"
         ) from None
 
 
@@ -129,3 +127,16 @@ def checked(read: Callable[[str], int]) -> Callable[[str], int]:
 
 money = checked(read_money)
 amount = checked(read_amount)
+
+
+def add_words(parser: argparse.ArgumentParser, words: Mapping[str, str], name: str) -> None:
+    """`words` are told with what each does; `name` is what one of the things is called."""
+    parser.add_argument(
+        "word",
+        nargs="?",
+        choices=tuple(words),
+        metavar="|".join(words),
+        help="; ".join(f"{word}: {does}" for word, does in words.items()),
+    )
+    parser.add_argument("name", nargs="?", metavar=name, help="which one")
+    parser.add_argument("--names", action="store_true", help="only the names")

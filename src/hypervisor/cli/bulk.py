@@ -1,12 +1,10 @@
 """Several tasks at once for `retry` and `cancel`: named, or chosen by a filter."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from hypervisor.cli.output import one_line, print_json
+from hypervisor.cli.output import one_line, respond
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
@@ -35,7 +33,7 @@ def run(
 ) -> int:
     chosen = _choose(hv, args, states)
     if args.dry_run:
-        return rehearse(chosen, args.json)
+        return dry_run(chosen, args)
     moved: list[Moved | dict[str, object]] = []
     code = EXIT_OK
     for task in chosen:
@@ -46,23 +44,14 @@ def run(
             if args.json:
                 moved.append({"task": task, "error": {"code": error.code, "message": str(error)}})
             print(f"hv: {one_line(str(error))}", file=sys.stderr)
-    if args.json:
-        print_json(moved)
-        return code
-    for each in moved:
-        if isinstance(each, Moved):
-            print(f"{each.task} {each.state}")
-    return code
+    lines = [f"{task.task} {task.state}" for task in moved if isinstance(task, Moved)]
+    return respond(args, moved, lines, code)
 
 
-def rehearse(chosen: Sequence[str], as_json: bool) -> int:
+def dry_run(chosen: Sequence[str], args: argparse.Namespace) -> int:
     """Which tasks would be changed."""
-    if as_json:
-        print_json(chosen)
-    else:
-        tasks = pluralize(len(chosen), "task")
-        print("\n".join([*chosen, f"{tasks} (dry run: nothing was changed)"]))
-    return EXIT_OK
+    tasks = pluralize(len(chosen), "task")
+    return respond(args, chosen, [*chosen, f"{tasks} (dry run: nothing was changed)"])
 
 
 def _choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> list[str]:
