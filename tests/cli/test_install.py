@@ -336,7 +336,7 @@ class TestManners:
         assert said["files"][0] == f"{own}/.gemini/settings.json"
 
     def test_nobody_to_ask(self, desk):
-        assert "--yes approves" in desk.left_alone("install", "claude")
+        assert "use --yes to approve" in desk.left_alone("install", "claude")
 
     def test_unknown_client(self, desk):
         desk.left_alone("install", "netscape", "--yes")
