@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.app import connect, locks_folder, places_for, prompts_folder
 from hypervisor.core.errors import InvalidInput, StoreError, StoreFull, StoreGone
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hypervisor.core.places import Places
+    from hypervisor.ports import Outputs, Runner
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker as Identity
     from hypervisor.resources.cgroup import Group
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hypervisor.runs.processes.launcher import LocalLauncher
     from hypervisor.runs.spec import RunSpec
     from hypervisor.runs.supervisor import Supervisor
-    from hypervisor.runs.worker import Worker
+    from hypervisor.runs.worker import Worker, WorkerContext
 
 IDLE_MS = 3_000
 TICK = 0.25
@@ -30,7 +31,8 @@ WAITING_TICK = 0.05
 FULL_TICK = 1.0
 STORE_PATIENCE, ASKED_PATIENCE = 300.0, 10.0
 WORKER_NEEDS = (
-    "hypervisor.runs.worker",
+    "hypervisor.runs.command_worker",
+    "hypervisor.batches.reduce_input",
     "hypervisor.runs.processes.runner",
     "hypervisor.runs.processes.environment",
     "hypervisor.resources.host",
@@ -201,82 +203,109 @@ def work(batch: str, agent: str = "") -> None:
     journal = Journal(launcher.places.runtime, me, group.path if group else None)
     make = _agent_worker if spec.agent else _worker
     try:
-        make(hv, me, batch, spec, own, group, journal, agent).run()
+        make(_WorkerStart(hv, me, batch, spec, own, group, journal, agent)).run()
     except StoreGone as error:
         sys.exit(f"worker: {error}")
     hv.close()
 
 
-def _worker(
-    hv: Context,
-    me: Identity,
-    batch: str,
-    spec: RunSpec,
-    given: dict[str, str],
-    group: Group | None,
-    journal: Journal,
-    agent: str,
-) -> Worker:
+class _WorkerStart(NamedTuple):
+    """What is known of a worker before its runner is made."""
+
+    hv: Context
+    me: Identity
+    batch: str
+    spec: RunSpec
+    given: dict[str, str]  # the environment of whoever submitted the batch
+    group: Group | None
+    journal: Journal
+    agent: str
+
+
+def _worker(start: _WorkerStart) -> Worker[Any]:
     """A worker that runs commands or a function."""
+    from hypervisor.batches.reduce_input import item_for
+    from hypervisor.runs.command_worker import command_worker
     from hypervisor.runs.outputs.spool import Spool
     from hypervisor.runs.processes.environment import environment_for
     from hypervisor.runs.processes.launcher import mark_of
     from hypervisor.runs.processes.runner import LocalRunner
     from hypervisor.runs.spec import template_of
-    from hypervisor.runs.worker import Worker
 
-    settings = hv.settings
-    env = environment_for(spec, given, batch, locks_folder(_places(hv)))
+    hv, spec, settings = start.hv, start.spec, start.hv.settings
+    env = environment_for(spec, start.given, start.batch, locks_folder(_places(hv)))
     template = template_of(spec) if spec.command else None
-    runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
-    outputs = Spool(_places(hv).data, me.id) if spec.command else hv.outputs
-    return Worker(hv, me, batch, spec, runner, journal, outputs, settings, settings.capabilities)
+    runner = LocalRunner(spec, template, env, mark_of(start.me), start.group, settings.nice)
+    outputs = Spool(_places(hv).data, start.me.id) if spec.command else hv.outputs
+    ctx = _worker_context(start, runner, outputs)
+    return command_worker(ctx, item_for, _parts_of, settings.capabilities)
 
 
-def _agent_worker(
-    hv: Context,
-    me: Identity,
-    batch: str,
-    spec: RunSpec,
-    given: dict[str, str],
-    group: Group | None,
-    journal: Journal,
-    agent: str,
-) -> Worker:
-    """A worker that runs an agent on tasks it claims, or keeps one that claims by itself."""
+def _agent_worker(start: _WorkerStart) -> Worker[Any]:
+    """A worker that runs an agent on tasks it claims, or an agent that claims by itself."""
     from hypervisor.agents.account import account_of
+    from hypervisor.agents.agent_worker import agent_worker
     from hypervisor.agents.budget import price_of
+    from hypervisor.agents.context import AgentContext
     from hypervisor.agents.prompt_files import Prompts
-    from hypervisor.agents.pull_worker import PullWorker
-    from hypervisor.agents.push_worker import Duty, PushWorker
     from hypervisor.agents.runner import AgentRunner
     from hypervisor.agents.worker_setup import setup_for
     from hypervisor.runs.processes.launcher import mark_of
 
-    settings, places = hv.settings, _places(hv)
-    name = agent or spec.agent
+    hv, spec, settings = start.hv, start.spec, start.hv.settings
+    name, places = start.agent or spec.agent, _places(hv)
     if name not in settings.agents:
         raise InvalidInput(f"there is no agent {name!r} in config.toml any more.")
     profile = settings.agents[name]
     store = os.environ.get("HYPERVISOR_STORE") or hv.store.where
-    station = setup_for(profile, spec, me, batch, given, store, places.data, locks_folder(places))
-    runner = AgentRunner(spec, station, mark_of(me), group, settings.nice)
-    known = {name, *spec.agents} & set(settings.agents)
-    accounts = {each: account_of(settings.agents[each], given) for each in known}
-    prompts = Prompts(spec, prompts_folder())
-    price = price_of(profile, spec.model, settings.prices)
-    duty = Duty(
+    setup = setup_for(
         profile,
-        accounts,
-        station.homes,
-        prompts.write,
-        prompts.go_on,
-        prompts.correct,
-        prompts.pull,
-        price,
+        spec,
+        start.me,
+        start.batch,
+        start.given,
+        store,
+        places.data,
+        locks_folder(places),
     )
-    kind = PullWorker if spec.mode == "pull" else PushWorker
-    return kind(hv, me, batch, spec, runner, journal, hv.outputs, settings, duty)
+    runner = AgentRunner(spec, setup, mark_of(start.me), start.group, settings.nice)
+    known = {name, *spec.agents} & set(settings.agents)
+    agent = AgentContext(
+        _worker_context(start, runner, hv.outputs, name),
+        runner=runner,
+        profile=profile,
+        accounts={each: account_of(settings.agents[each], start.given) for each in known},
+        homes=setup.homes,
+        prompts=Prompts(spec, prompts_folder()),
+        price=price_of(profile, spec.model, settings.prices),
+    )
+    return agent_worker(agent, _parts_of)
+
+
+def _worker_context(
+    start: _WorkerStart, runner: Runner, outputs: Outputs, agent: str = ""
+) -> WorkerContext:
+    from hypervisor.runs.patience import patient
+    from hypervisor.runs.worker import WorkerContext
+
+    return WorkerContext(
+        patient(start.hv, runner),
+        start.me,
+        start.batch,
+        start.spec,
+        runner=runner,
+        journal=start.journal,
+        outputs=outputs,
+        settings=start.hv.settings,
+        agent=agent,
+    )
+
+
+def _parts_of(hv: Context, batch: str) -> tuple[str, ...]:
+    """Loaded when a batch fails fast: most workers never need it."""
+    from hypervisor.batches.pipeline import parts_of
+
+    return parts_of(hv, batch)
 
 
 def _places(hv: Context) -> Places:

@@ -61,7 +61,7 @@ def test_a_name_is_written_at_once_and_figures_now_and_then(books):
     open_row = row(books)
 
     def hear(session, tokens, now):
-        open_row.hear(StreamState(session, Tokens(tokens)), now)
+        open_row.update(StreamState(session, Tokens(tokens)), now)
         (found,) = books.sessions()
         return found.session, found.tokens.input
 
@@ -76,7 +76,7 @@ def test_what_does_not_change_is_not_written(books, monkeypatch):
     open_row, written = row(books), []
     monkeypatch.setattr(books, "hear_session", lambda *told: written.append(told))
     for now in (100.0, 200.0):
-        open_row.hear(StreamState("s", Tokens(1)), now)
+        open_row.update(StreamState("s", Tokens(1)), now)
     assert len(written) == 1
 
 
@@ -131,7 +131,7 @@ def test_how_often_agents_gave_a_task_back(outcomes, ended_by_themselves, times)
 
 def test_runs_of_killed_workers_are_closed_with_what_they_had_used(books):
     killed, ended = row(books), row(books)
-    killed.hear(StreamState("s", Tokens(3, 4), 0.25, 2), 100.0)
+    killed.update(StreamState("s", Tokens(3, 4), 0.25, 2), 100.0)
     ended.close("completed", StreamState("t"))
     close_orphans(books, books.sessions())
     found = {each.session: each for each in books.sessions()}

@@ -12,8 +12,7 @@ from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.limits import Limits
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import spec_data
-from hypervisor.runs.worker import Worker
-from tests.support.benches import ME, WELL, Bench, Journal, closed_after
+from tests.support.benches import WELL, Bench, Journal, closed_after
 
 MB = 1 << 20
 BADLY = Ended(7, None, 0.0, 0)
@@ -23,19 +22,6 @@ BADLY = Ended(7, None, 0.0, 0)
 def bench(tmp_path):
     with closed_after(lambda number, **how: Bench(tmp_path, **how)) as maker:
         yield maker
-
-
-def made(bench, journal=None):
-    return Worker(
-        bench.hv,
-        ME,
-        bench.batch,
-        bench.spec,
-        bench.runner,
-        journal or Journal(bench.log),
-        bench.outputs,
-        bench.settings,
-    )
 
 
 def test_does_what_there_is_and_goes(bench):
@@ -67,16 +53,16 @@ def test_is_known_to_the_store_before_it_keeps_a_journal(bench):
         def clear(self):
             known.append([each.worker.id for each in bench.store.at_work("boot")])
 
-    made(bench, Watching([])).run()
+    bench.worker(Watching([])).run()
     assert known[0] == ["me"]
 
 
 def test_tells_what_ended_and_takes_as_much_again_in_one_transaction(bench, monkeypatch):
     bench = bench()
-    worker = made(bench)
+    worker = bench.worker()
 
     def at_last():
-        worker.flushed = -1.0
+        worker.settlement.flushed = -1.0
         return WELL
 
     for text in "abc":
@@ -96,11 +82,11 @@ def test_tells_what_ended_and_takes_as_much_again_in_one_transaction(bench, monk
 
 def test_takes_nothing_more_once_the_batch_is_declared_otherwise(bench):
     bench = bench()
-    worker = made(bench)
+    worker = bench.worker()
 
     def meanwhile():
         bench.store.declare("b", spec_data(bench.described(workers=1)), "t")
-        worker.flushed = -1.0
+        worker.settlement.flushed = -1.0
         return WELL
 
     bench.item("a", meanwhile)

@@ -9,7 +9,7 @@ from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.installed import Found, Preview, Probed
 from hypervisor.agents.profile import MODES, READ_ONLY, AgentProfile
 from hypervisor.agents.routing import AUTO, DEFAULTS, lacking, route
-from hypervisor.agents.running_status import live_sessions, resting
+from hypervisor.agents.running_status import cooling_down, live_sessions
 from hypervisor.core import validate
 from hypervisor.core.errors import AgentNotReady, InvalidInput
 from hypervisor.inputs.template import Item
@@ -49,7 +49,7 @@ def agents(hv: Context, name: str | None = None) -> tuple[AgentView, ...]:
     """List the agents: installed or not, version, memory, how many may run, ready or why not."""
     profiles = hv.settings.agents
     wanted = [profile_of(hv, name)] if name is not None else list(profiles.values())
-    brakes = list(resting(hv, hv.now())) if hv.has_store else []
+    brakes = list(cooling_down(hv, hv.now())) if hv.has_store else []
     running = _running(hv)
     found = _find_all(hv, wanted)
     return tuple(_view(hv, profile, found[profile.name], brakes, running) for profile in wanted)

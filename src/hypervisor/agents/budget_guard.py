@@ -1,17 +1,13 @@
-"""May an agent be started now? Not while its account rests, nor once a budget is used up."""
+"""Budgets, as one worker sees them: may an agent be started, must one stop?"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.budget import limits, near, over, task_limits, uncounted
-from hypervisor.agents.rate_limit import next_brake
-from hypervisor.agents.stream_state import StreamError
 from hypervisor.runs.spec import BATCH, Pause, RunSpec
 
 if TYPE_CHECKING:
-    from hypervisor.agents.cooldown import Cooldown
     from hypervisor.agents.session import Spent
     from hypervisor.ports import Store
     from hypervisor.runs.config import Settings
@@ -76,36 +72,3 @@ class BudgetGuard:
         key = f"{self._spec.budget} {self._spec.tokens}"  # a raised budget is warned of anew
         if self._store.setting(name) != key:  # one small query is enough nearly always
             self._store.note_once(name, key, "budget", {"said": text}, self._actor, self._batch)
-
-
-class RateLimitGuard:
-    """The rest of accounts, as one worker sees and causes it."""
-
-    def __init__(self, store: Store, account: str, actor: str) -> None:
-        self._store, self._account, self._actor = store, account, actor
-
-    def resting(self, account: str) -> bool:
-        brake = self._of(account)
-        return brake is not None and brake.until > self._store.now()
-
-    def apply(self, trouble: StreamError, seed: str = "") -> Cooldown:
-        """After a limit or an outage: nobody asks that account again for a while."""
-        brake = next_brake(
-            self._of(self._account), self._account, trouble, self._store.now(), _here(), seed
-        )
-        self._store.set_brake(brake, self._actor)
-        return brake
-
-    def relieve(self) -> None:
-        """An answer came: what is left of a rest that is over need not be remembered."""
-        brake = self._of(self._account)
-        if brake is not None and brake.until <= self._store.now():
-            self._store.lift_brake(self._account, self._actor, ended=True)
-
-    def _of(self, account: str) -> Cooldown | None:
-        return next((each for each in self._store.brakes() if each.account == account), None)
-
-
-def _here() -> tzinfo:
-    """Programs tell the time of a reset by the clock on the wall."""
-    return datetime.now().astimezone().tzinfo or UTC

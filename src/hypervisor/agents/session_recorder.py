@@ -43,7 +43,7 @@ class SessionRecorder:
         self._named = ""
         self._at = 0.0
 
-    def hear(self, state: StreamState, now: float) -> None:
+    def update(self, state: StreamState, now: float) -> None:
         """The session's name at once, new figures not more often than they are worth it."""
         figures = (state.tokens, state.cost, state.turns)
         if state.session == self._named and (figures == self._told or now - self._at < OFTEN):

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.running_status import Doing, Money, agents_doing, money_of, resting
+from hypervisor.agents.running_status import Doing, Money, agents_doing, cooling_down, money_of
 from hypervisor.batches.chunk import Chunk
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.task import Batch, Stats
@@ -69,7 +69,7 @@ def standing(hv: Context, batch: str | None = None, now: int | None = None) -> S
         hv.launcher.supervisor(),
         host,
         _checkpoint(hv, meant),
-        resting(hv, hv.now() if now is None else now, meant),
+        cooling_down(hv, hv.now() if now is None else now, meant),
         money_of(hv, meant, now),
         trouble(hv, host),
     )

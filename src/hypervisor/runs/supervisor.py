@@ -398,18 +398,18 @@ class Supervisor:
 
     def _has_reason_to_stay(self, now: int, crew: Crew, ready: dict[Pool, Ready]) -> bool:
         """Work, somebody at it, or a task or an account whose time comes within the day."""
-        resting = self.agents.resting(ready)
-        free = any(self.agents.rest(pool) is None for pool in ready)
+        resting = self.agents.cooldowns_of(ready)
+        free = any(self.agents.cooldown_of(pool) is None for pool in ready)
         if resting and not (crew.workers or self.starting or free):
-            self.agents.tell(resting)
+            self.agents.note_cooldowns(resting)
         self.is_waiting = not (crew.workers or self.starting or (resting and not free))
         if self.busy_at is None or crew.workers or self.starting or self._has_work(now, ready):
             self.busy_at = now
         return self.idle_ms is None or now - self.busy_at < self.idle_ms
 
     def _has_work(self, now: int, ready: dict[Pool, Ready]) -> bool:
-        free = any(self.agents.rest(pool) is None for pool in ready)
-        soon = any(brake.until < now + FAR_AHEAD for brake in self.agents.resting(ready))
+        free = any(self.agents.cooldown_of(pool) is None for pool in ready)
+        soon = any(brake.until < now + FAR_AHEAD for brake in self.agents.cooldowns_of(ready))
         return free or soon or bool(self.hv.store.due(now + FAR_AHEAD))
 
     def is_needed(self, now: int) -> bool:

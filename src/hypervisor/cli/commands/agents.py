@@ -95,7 +95,7 @@ def _state(each: AgentView) -> str:
     if each.why:
         return each.why
     if each.brakes:
-        return f"rests until {clock(max(brake.until for brake in each.brakes))}"
+        return f"rate-limited until {clock(max(brake.until for brake in each.brakes))}"
     return "ready" if each.verified else "ready (unverified)"
 
 

@@ -1,0 +1,176 @@
+"""What a worker holds and what has ended, on its way to the store.
+
+A result is in the journal at once and in the store a moment later, several at a time together
+with the next claim.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hypervisor.core.errors import RequestError, StoreError
+from hypervisor.inputs.task_files.write_back import write_back, write_back_all
+from hypervisor.queue.lease import ClaimRequest, Lease, Token, Usage, Verdict, parse_token
+from hypervisor.queue.retry import back_off
+
+if TYPE_CHECKING:
+    from hypervisor.queue.context import Context
+    from hypervisor.runs.spec import Stop
+    from hypervisor.runs.worker import WorkerContext
+
+PartsOf = Callable[["Context", str], tuple[str, ...]]  # the batches that make a whole with one
+
+
+class Settlement:
+    """`after_flush` gets the results that the store has taken, `after_cancel` the task that was
+    cancelled instead of settled."""
+
+    def __init__(
+        self,
+        ctx: WorkerContext,
+        parts_of: PartsOf,
+        *,
+        after_flush: Callable[[list[Verdict]], None] = lambda results: None,
+        after_cancel: Callable[[str], None] = lambda task: None,
+    ) -> None:
+        self.ctx, self._parts_of = ctx, parts_of
+        self._after_flush, self._after_cancel = after_flush, after_cancel
+        self.held: deque[Lease] = deque()  # claimed, not begun
+        self.ended: list[Verdict] = []  # in the journal, not in the store
+        self.flushed = time.monotonic()
+
+    # What becomes of an attempt
+
+    def add(self, result: Verdict) -> None:
+        self.ctx.journal.ended(result)
+        self.ended.append(result)
+        if result.event == "fail" and self.ctx.spec.fail_fast:
+            self.flush()  # before anything else is started or claimed
+
+    def release(
+        self,
+        lease: Lease,
+        reason: str,
+        usage: Usage | None = None,
+        *,
+        receipts: tuple[str, ...] = (),
+        retry_at: int | None = None,
+    ) -> None:
+        """Put the task back unpunished."""
+        self.add(
+            Verdict(
+                token_of(lease), "release", None, reason, None, retry_at, usage, receipts=receipts
+            )
+        )
+
+    def fail(
+        self, lease: Lease, reason: str, usage: Usage | None, receipts: tuple[str, ...] = ()
+    ) -> None:
+        self.add(Verdict(token_of(lease), "fail", reason=reason, usage=usage, receipts=receipts))
+
+    def fail_or_retry(
+        self, lease: Lease, reason: str, usage: Usage | None, receipts: tuple[str, ...] = ()
+    ) -> None:
+        task = lease.task
+        if task.failures >= task.retries:
+            return self.fail(lease, reason, usage, receipts)
+        at = self.ctx.hv.store.now() + back_off(task.failures + 1)
+        return self.add(
+            Verdict(
+                token_of(lease),
+                "back_off",
+                reason=reason,
+                retry_at=at,
+                usage=usage,
+                receipts=receipts,
+            )
+        )
+
+    def stop(self, lease: Lease, stop: Stop, usage: Callable[[], Usage]) -> None:
+        """After an attempt was stopped."""
+        if stop.next == "cancel":
+            self.cancel(stop)
+        elif stop.next == "release":
+            self.release(lease, stop.reason, usage())
+        elif stop.next == "fail":
+            self.fail(lease, stop.reason, usage())
+        elif stop.next == "limit":
+            self.fail_or_retry(lease, stop.reason, usage())
+
+    def cancel(self, stop: Stop) -> None:
+        store, spec = self.ctx.hv.store, self.ctx.spec
+        with suppress(RequestError):  # it has ended otherwise meanwhile
+            store.cancel(stop.task, stop.reason, stop.actor)
+            store.forget_stop(stop.task)
+        if spec.write_back != "none":
+            write_back(self.ctx.hv, stop.task, spec)
+        self._after_cancel(stop.task)
+
+    def release_held(self, reason: str) -> None:
+        """Put back what was not begun, unless somebody has asked for its end meanwhile."""
+        stops = {(stop.task, stop.attempt): stop for stop in self._stops(self.held)}
+        for lease in self.held:
+            token = parse_token(lease.token)
+            stop = stops.get((token.task, token.attempt))
+            if stop is None or stop.next == "release":
+                self.ended.append(Verdict(token, "release", reason=reason))
+            elif stop.next == "fail":
+                self.ended.append(Verdict(token, "fail", reason=stop.reason))
+            else:
+                with suppress(StoreError):  # then it stays claimed, and is not run either
+                    self.cancel(stop)
+        self.held.clear()
+
+    def _stops(self, leases: Collection[Lease]) -> list[Stop]:
+        with suppress(StoreError):
+            return self.ctx.hv.store.stops([lease.task.id for lease in leases])
+        return []
+
+    # To the store
+
+    def flush(self) -> None:
+        if self.ended:
+            self._exchange(None)
+
+    def flush_if_possible(self) -> None:
+        """Beside a running attempt: no trouble with the store is worth ending it for."""
+        with suppress(StoreError):
+            self.flush()
+
+    def claim(self, request: ClaimRequest) -> None:
+        """In one transaction with whatever has ended."""
+        self.held += self._exchange(request)
+
+    def _exchange(self, request: ClaimRequest | None) -> list[Lease]:
+        leases = self.ctx.hv.store.settle_and_claim(self.ended, request)[1]
+        if self.ended:
+            self._follow_up()
+        self.flushed = time.monotonic()
+        return leases
+
+    def _follow_up(self) -> None:
+        """The store has all that has ended."""
+        results, spec = self.ended, self.ctx.spec
+        if spec.write_back != "none":
+            write_back_all(self.ctx.hv, [result.token.task for result in results], spec)
+        self.ctx.journal.clear()
+        self.ended = []
+        failed = next((result for result in results if result.event == "fail"), None)
+        if failed is not None and spec.fail_fast:
+            self._fail_fast(failed)
+        self._after_flush(results)
+
+    def _fail_fast(self, failed: Verdict) -> None:
+        reason = f"fail-fast: {failed.token.task} failed ({failed.reason})"[:500]
+        for batch in self._parts_of(self.ctx.hv, self.ctx.batch):
+            self.ctx.pause_batch(reason, batch)
+        self.release_held(reason)
+
+
+def token_of(lease: Lease) -> Token:
+    """What `parse_token` makes of it; but this one comes from the store itself."""
+    return Token(lease.task.id, lease.task.attempts, lease.token.rpartition(".")[2])
