@@ -18,7 +18,7 @@ from hypervisor.core import validate
 from hypervisor.core.errors import SchemaMismatch
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.claim import complete
-from hypervisor.queue.lease import Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, parse_token
 from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.host import LocalHost
 from tests.agents.agent_bench import ACCOUNT
@@ -76,7 +76,7 @@ class TestAfterItsOwnVerdict:
     def ends(self, bench, event, state=None):
         def verdict():
             token = parse_token(bench.runner.token)
-            bench.store.settle([Verdict(token, event, reason="so")])
+            bench.store.settle([AttemptResult(token, event, reason="so")])
             bench.runner.stream_state = state or bench.runner.stream_state
 
         return verdict

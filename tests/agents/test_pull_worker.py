@@ -11,7 +11,7 @@ from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.runs.spec import spec_data
 from tests.agents.agent_bench import ACCOUNT, AgentBench
 from tests.support.benches import ME, WELL, closed_after
@@ -44,7 +44,7 @@ class KeptBench(AgentBench):
         return claim
 
     def completes(self):
-        self.store.settle([Verdict(parse_token(token), "complete") for token in self.held])
+        self.store.settle([AttemptResult(parse_token(token), "complete") for token in self.held])
 
     def asks(self, word):
         def ask():

@@ -10,7 +10,7 @@ from hypervisor.agents.session_recorder import to_resume
 from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
 from hypervisor.batches.plans.propose import propose
 from hypervisor.queue.attempt import Ended
-from hypervisor.queue.lease import Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, parse_token
 from hypervisor.runs.config import Settings
 from tests.agents.agent_bench import ACCOUNT
 from tests.support.benches import WELL
@@ -109,7 +109,7 @@ def test_what_the_ledger_says_comes_first(bench):
 
     def completes():
         token = parse_token(bench.runner.token)
-        bench.store.settle([Verdict(token, "complete", {"by": "itself"})])
+        bench.store.settle([AttemptResult(token, "complete", {"by": "itself"})])
         return (StreamState("s-1", error=LIMIT), BADLY)
 
     task = bench.item("a", completes)
@@ -124,7 +124,7 @@ def test_one_that_has_ended_its_claim_may_say_its_last_words(bench, monkeypatch)
     bench = bench()
 
     def completes():
-        bench.store.settle([Verdict(parse_token(bench.runner.token), "complete")])
+        bench.store.settle([AttemptResult(parse_token(bench.runner.token), "complete")])
 
     task = bench.item("a", completes, None, None, (SAID, WELL))
     bench.work()
@@ -137,7 +137,7 @@ def test_but_not_for_ever(bench, monkeypatch):
     bench = bench()
 
     def completes():
-        bench.store.settle([Verdict(parse_token(bench.runner.token), "complete")])
+        bench.store.settle([AttemptResult(parse_token(bench.runner.token), "complete")])
 
     task = bench.item("a", completes, *[None] * 20)
     bench.work()
@@ -149,7 +149,7 @@ def test_a_claim_that_somebody_took_away_ends_the_agent(bench, monkeypatch):
     bench = bench()
 
     def released():
-        bench.store.settle([Verdict(parse_token(bench.runner.token), "release")])
+        bench.store.settle([AttemptResult(parse_token(bench.runner.token), "release")])
 
     task = bench.item("a")
     bench.in_turn("a", [released, None], [(SAID, WELL)])
@@ -162,7 +162,7 @@ def test_a_task_that_agents_give_back_time_and_again_fails(bench):
     bench = bench()
 
     def gives_back():
-        bench.store.settle([Verdict(parse_token(bench.runner.token), "release")])
+        bench.store.settle([AttemptResult(parse_token(bench.runner.token), "release")])
         return (StreamState("s-1"), WELL)
 
     task = bench.item("a")

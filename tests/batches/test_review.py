@@ -16,7 +16,7 @@ from hypervisor.batches.files import BatchFiles
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context, Equipment
-from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
 from hypervisor.runs.config import Settings
@@ -53,7 +53,7 @@ def work(hv, results=None, event="complete", now=NOW):
     for number, lease in enumerate(leases):
         result = results[number % len(results)] if results else None
         reason = None if event == "complete" else "no luck"
-        hv.store.settle([Verdict(parse_token(lease.token), event, result, reason)], now + 100)
+        hv.store.settle([AttemptResult(parse_token(lease.token), event, result, reason)], now + 100)
     return [lease.task.title for lease in leases]
 
 
@@ -230,7 +230,7 @@ class TestFiles:
         chronicler = ChunkReporter(hv)
         [lease] = hv.store.claim(ClaimRequest(HERE, 1, LEASE), NOW)
         result = {"category": "fyi", "rationale": "because <b>\n## x", "actions": [{"do": "move"}]}
-        hv.store.settle([Verdict(parse_token(lease.token), "complete", result)], NOW)
+        hv.store.settle([AttemptResult(parse_token(lease.token), "complete", result)], NOW)
         chronicler.tick(NOW, [batch.id])
         summary = json.loads(self.read(hv, "chunk-01-summary.json"))
         assert (summary["processed"], summary["total"], summary["complete"]) == (1, 3, False)

@@ -9,7 +9,7 @@ from hypervisor.agents.classify import cooldown_error
 from hypervisor.agents.outcome import Action, Outcome
 from hypervisor.agents.session_recorder import got_through, unreached
 from hypervisor.core.errors import StoreError
-from hypervisor.queue.lease import Lease, Usage, Verdict
+from hypervisor.queue.lease import AttemptResult, Lease, Usage
 from hypervisor.queue.result_schema import REFUSED, mismatch_of, refused_before
 from hypervisor.runs.attempts import complete
 from hypervisor.runs.settlement import token_of
@@ -57,7 +57,7 @@ class OutcomeSettlement:
             case Action.BLOCK:
                 unblock = outcome.next_step or None
                 settlement.add(
-                    Verdict(
+                    AttemptResult(
                         token_of(lease),
                         "block",
                         reason=reason,

@@ -12,14 +12,14 @@ from hypervisor.queue.lifecycle import TERMINAL
 if TYPE_CHECKING:
     from hypervisor.agents.context import Homes
     from hypervisor.queue.context import Context
-    from hypervisor.queue.lease import Verdict
+    from hypervisor.queue.lease import AttemptResult
 
 
 class HomeCleanup:
     def __init__(self, hv: Context, homes: Homes) -> None:
         self._hv, self._homes = hv, homes
 
-    def after_flush(self, results: list[Verdict]) -> None:
+    def after_flush(self, results: list[AttemptResult]) -> None:
         with suppress(StoreError):  # what is left over does no harm
             for result in results:
                 forget_proposals(self._hv, str(result.token))

@@ -13,7 +13,15 @@ from hypervisor.ports.store_notices import NoticeStore
 from hypervisor.ports.store_reviews import ReviewStore
 from hypervisor.queue.event import Event
 from hypervisor.queue.history import AttemptLine, Experience
-from hypervisor.queue.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
+from hypervisor.queue.lease import (
+    AttemptResult,
+    ClaimRequest,
+    Holder,
+    Lease,
+    Settled,
+    Token,
+    Worker,
+)
 from hypervisor.queue.receipt import ChainReport, Receipt
 from hypervisor.queue.task import (
     Added,
@@ -73,9 +81,14 @@ class Store(ReviewStore, AgentStore, NoticeStore, HiveStore, LearningStore, Prot
     # The claim protocol
 
     def claim(self, request: ClaimRequest, now: int | None = None) -> list[Lease]: ...
-    def settle(self, verdicts: Sequence[Verdict], now: int | None = None) -> list[Settled]: ...
+    def settle(
+        self, verdicts: Sequence[AttemptResult], now: int | None = None
+    ) -> list[Settled]: ...
     def settle_and_claim(
-        self, verdicts: Sequence[Verdict], request: ClaimRequest | None, now: int | None = None
+        self,
+        verdicts: Sequence[AttemptResult],
+        request: ClaimRequest | None,
+        now: int | None = None,
     ) -> tuple[list[Settled], list[Lease]]: ...
     def heartbeat(
         self, tokens: Sequence[Token], lease: int, now: int | None = None

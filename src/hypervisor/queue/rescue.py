@@ -16,7 +16,7 @@ from hypervisor.agents.session import AgentSession
 from hypervisor.core.errors import RequestError, StoreError, WrongState
 from hypervisor.inputs.task_files.write_back import write_back
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import Holder, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, Holder, Worker, parse_token
 from hypervisor.runs.spec import Leftovers
 
 INTERVAL = 1_000
@@ -92,7 +92,7 @@ def _recover_output(hv: Context, worker: Worker, remains: Leftovers) -> None:
     hv.outputs.recover(worker.id, running and (running.task, running.attempt))
 
 
-def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:
+def _settle(hv: Context, verdicts: Sequence[AttemptResult], now: int) -> None:
     """One verdict that the store cannot take must not keep the others, and every sweep, back."""
     try:
         hv.store.settle(verdicts, now)
@@ -105,7 +105,7 @@ def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:
                 try:
                     hv.store.settle([verdict], now)
                 except (ValueError, TypeError, OverflowError):
-                    hv.store.settle([Verdict(verdict.token, "fail", reason=why)], now)
+                    hv.store.settle([AttemptResult(verdict.token, "fail", reason=why)], now)
 
 
 def _holds_more(hv: Context, worker: Worker) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypervisor.core.errors import InvalidInput, LeaseLost, SchemaMismatch
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import Token, Verdict
+from hypervisor.queue.lease import AttemptResult, Token
 from hypervisor.queue.receipts import receipt
 from hypervisor.queue.task import Json
 
@@ -32,7 +32,7 @@ def fitted(hv: Context, claim: Token, schema: str, result: Json) -> Json:
         return whole
     if refused_before(hv, claim):
         why = f"{REFUSED}{mismatch}"
-        settled = hv.store.settle([Verdict(claim, "fail", reason=why, receipts=(why,))])[0]
+        settled = hv.store.settle([AttemptResult(claim, "fail", reason=why, receipts=(why,))])[0]
         if settled.lost:
             raise LeaseLost(str(claim), settled.lost)
         raise SchemaMismatch(f"{why}. It is the second time: the task has failed.")

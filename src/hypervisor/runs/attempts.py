@@ -15,7 +15,7 @@ from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, StoreError, StoreFull, StoreGone
 from hypervisor.inputs.task_files.write_back import write_back
 from hypervisor.queue.attempt import Ended
-from hypervisor.queue.lease import Lease, Usage, Verdict
+from hypervisor.queue.lease import AttemptResult, Lease, Usage
 from hypervisor.queue.result import receipts_in
 from hypervisor.resources.limits import Limits, merged
 from hypervisor.runs.config import limits_from
@@ -164,7 +164,9 @@ def complete(
             return settlement.fail_or_retry(lease, f"no result: {error}", usage)
         receipts = receipts_in(result)
     return settlement.add(
-        Verdict(token_of(lease), "complete", result, None, None, None, usage, receipts, proposals)
+        AttemptResult(
+            token_of(lease), "complete", result, None, None, None, usage, receipts, proposals
+        )
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import RequestError, StoreError
 from hypervisor.inputs.task_files.write_back import write_back, write_back_all
-from hypervisor.queue.lease import ClaimRequest, Lease, Token, Usage, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Token, Usage, parse_token
 from hypervisor.queue.retry import back_off
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ class Settlement:
         ctx: WorkerContext,
         parts_of: PartsOf,
         *,
-        after_flush: Callable[[list[Verdict]], None] = lambda results: None,
+        after_flush: Callable[[list[AttemptResult]], None] = lambda results: None,
         after_cancel: Callable[[str], None] = lambda task: None,
     ) -> None:
         self.ctx, self._parts_of = ctx, parts_of
         self._after_flush, self._after_cancel = after_flush, after_cancel
         self.held: deque[Lease] = deque()  # claimed, not begun
-        self.ended: list[Verdict] = []  # in the journal, not in the store
+        self.ended: list[AttemptResult] = []  # in the journal, not in the store
         self.flushed = time.monotonic()
 
     # What becomes of an attempt
 
-    def add(self, result: Verdict) -> None:
+    def add(self, result: AttemptResult) -> None:
         self.ctx.journal.ended(result)
         self.ended.append(result)
         if result.event == "fail" and self.ctx.spec.fail_fast:
@@ -62,7 +62,7 @@ class Settlement:
     ) -> None:
         """Put the task back unpunished."""
         self.add(
-            Verdict(
+            AttemptResult(
                 token_of(lease), "release", None, reason, None, retry_at, usage, receipts=receipts
             )
         )
@@ -70,7 +70,9 @@ class Settlement:
     def fail(
         self, lease: Lease, reason: str, usage: Usage | None, receipts: tuple[str, ...] = ()
     ) -> None:
-        self.add(Verdict(token_of(lease), "fail", reason=reason, usage=usage, receipts=receipts))
+        self.add(
+            AttemptResult(token_of(lease), "fail", reason=reason, usage=usage, receipts=receipts)
+        )
 
     def fail_or_retry(
         self, lease: Lease, reason: str, usage: Usage | None, receipts: tuple[str, ...] = ()
@@ -80,7 +82,7 @@ class Settlement:
             return self.fail(lease, reason, usage, receipts)
         at = self.ctx.hv.store.now() + back_off(task.failures + 1)
         return self.add(
-            Verdict(
+            AttemptResult(
                 token_of(lease),
                 "back_off",
                 reason=reason,
@@ -117,9 +119,9 @@ class Settlement:
             token = parse_token(lease.token)
             stop = stops.get((token.task, token.attempt))
             if stop is None or stop.next == "release":
-                self.ended.append(Verdict(token, "release", reason=reason))
+                self.ended.append(AttemptResult(token, "release", reason=reason))
             elif stop.next == "fail":
-                self.ended.append(Verdict(token, "fail", reason=stop.reason))
+                self.ended.append(AttemptResult(token, "fail", reason=stop.reason))
             else:
                 with suppress(StoreError):  # then it stays claimed, and is not run either
                     self.cancel(stop)
@@ -164,7 +166,7 @@ class Settlement:
             self._fail_fast(failed)
         self._after_flush(results)
 
-    def _fail_fast(self, failed: Verdict) -> None:
+    def _fail_fast(self, failed: AttemptResult) -> None:
         reason = f"fail-fast: {failed.token.task} failed ({failed.reason})"[:500]
         for batch in self._parts_of(self.ctx.hv, self.ctx.batch):
             self.ctx.pause_batch(reason, batch)

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import Template, parse
-from hypervisor.queue.lease import Verdict, Worker
+from hypervisor.queue.lease import AttemptResult, Worker
 from hypervisor.queue.task import Json
 
 STRATEGIES = ("auto", "parallel", "sequential", "adaptive")
@@ -184,7 +184,7 @@ class Output(NamedTuple):
 class Leftovers(NamedTuple):
     """What a dead worker left: verdicts that the store may not know, and what was running."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[AttemptResult, ...]
     running: str | None  # the token
     leader: tuple[int, int] | None  # pid and start of its first process
     group: str | None  # the worker's cgroup

@@ -16,7 +16,15 @@ from hypervisor.core import randomness
 from hypervisor.core.errors import LeaseLost, StoreUnavailable
 from hypervisor.queue.event import Event
 from hypervisor.queue.history import AttemptLine, Experience
-from hypervisor.queue.lease import ClaimRequest, Holder, Lease, Settled, Token, Verdict, Worker
+from hypervisor.queue.lease import (
+    AttemptResult,
+    ClaimRequest,
+    Holder,
+    Lease,
+    Settled,
+    Token,
+    Worker,
+)
 from hypervisor.queue.receipt import ChainReport, Receipt
 from hypervisor.queue.sql import (
     agent_claims,
@@ -142,11 +150,14 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
     def claim(self, request: ClaimRequest, now: int | None = None) -> list[Lease]:
         return self.settle_and_claim((), request, now)[1]
 
-    def settle(self, verdicts: Sequence[Verdict], now: int | None = None) -> list[Settled]:
+    def settle(self, verdicts: Sequence[AttemptResult], now: int | None = None) -> list[Settled]:
         return self.settle_and_claim(verdicts, None, now)[0]
 
     def settle_and_claim(
-        self, verdicts: Sequence[Verdict], request: ClaimRequest | None, now: int | None = None
+        self,
+        verdicts: Sequence[AttemptResult],
+        request: ClaimRequest | None,
+        now: int | None = None,
     ) -> tuple[list[Settled], list[Lease]]:
         """End attempts and take the next tasks, in one transaction: one commit an item.
         Only when a turn was plain but found no next task, that is looked for in a second one."""
@@ -167,7 +178,7 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
             raise
 
     def _take_plain_turn(
-        self, verdicts: Sequence[Verdict], request: ClaimRequest, nonces: list[str], now: int
+        self, verdicts: Sequence[AttemptResult], request: ClaimRequest, nonces: list[str], now: int
     ) -> tuple[list[Settled], list[Lease]]:
         """What came of it: nothing at all, an ended attempt, or that and the next task."""
         plain = fast_path.plain(self._book, verdicts, request, nonces, now)
@@ -176,7 +187,7 @@ class Ledger(ReviewLedger, AgentLedger, NoticeLedger, HiveLedger, LearningLedger
 
     def _turn_at_length(
         self,
-        verdicts: Sequence[Verdict],
+        verdicts: Sequence[AttemptResult],
         request: ClaimRequest | None,
         nonces: list[str],
         ended: list[Settled],

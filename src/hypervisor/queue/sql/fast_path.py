@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lease import ClaimRequest, Lease, Settled, Token, Usage, Verdict
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Settled, Token, Usage
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.sql.claims import LEASE, MOST_TRIED
 from hypervisor.queue.sql.lanes import LaneBook
@@ -253,7 +253,11 @@ class Plain(NamedTuple):
 
 
 def plain(
-    book: LaneBook, verdicts: Sequence[Verdict], request: ClaimRequest, nonces: list[str], now: int
+    book: LaneBook,
+    verdicts: Sequence[AttemptResult],
+    request: ClaimRequest,
+    nonces: list[str],
+    now: int,
 ) -> Plain | None:
     """The turn, if it can be plain: one completed, one wanted, and no keys in sight."""
     if len(verdicts) != 1 or request.limit != 1:
