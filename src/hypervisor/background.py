@@ -247,9 +247,12 @@ def _agent_worker(start: _WorkerStart) -> Worker[Any]:
     from hypervisor.agents.agent_worker import agent_worker
     from hypervisor.agents.budget import price_of
     from hypervisor.agents.context import AgentContext
+    from hypervisor.agents.homes import AgentHomes, worker_home
+    from hypervisor.agents.mcp_config import worker_access
     from hypervisor.agents.prompt_files import Prompts
     from hypervisor.agents.runner import AgentRunner
-    from hypervisor.agents.worker_setup import setup_for
+    from hypervisor.agents.setup import setup_for
+    from hypervisor.runs.processes.environment import told_to_attempts
     from hypervisor.runs.processes.launcher import mark_of
 
     hv, spec, settings = start.hv, start.spec, start.hv.settings
@@ -258,24 +261,24 @@ def _agent_worker(start: _WorkerStart) -> Worker[Any]:
         raise InvalidInput(f"there is no agent {name!r} in config.toml any more.")
     profile = settings.agents[name]
     store = os.environ.get("HYPERVISOR_STORE") or hv.store.where
-    setup = setup_for(
-        profile,
-        spec,
-        start.me,
-        start.batch,
-        start.given,
-        store,
-        places.data,
-        locks_folder(places),
+    mcp = worker_access(profile, spec, start.batch, store, start.me)
+    homes = AgentHomes(places.data)
+    runner = AgentRunner(
+        setup_for(profile, spec, start.given, mcp),
+        homes,
+        told_to_attempts(spec, start.batch, locks_folder(places)),
+        own_home=worker_home(start.me),
+        mark=mark_of(start.me),
+        group=start.group,
+        niceness=settings.nice,
     )
-    runner = AgentRunner(spec, setup, mark_of(start.me), start.group, settings.nice)
     known = {name, *spec.agents} & set(settings.agents)
     agent = AgentContext(
         _worker_context(start, runner, hv.outputs, name),
         runner=runner,
         profile=profile,
         accounts={each: account_of(settings.agents[each], start.given) for each in known},
-        homes=setup.homes,
+        homes=homes,
         prompts=Prompts(spec, prompts_folder()),
         price=price_of(profile, spec.model, settings.prices),
     )

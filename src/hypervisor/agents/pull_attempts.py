@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.agents.apply_outcome import give_up_reason
 from hypervisor.agents.classify import classify, cooldown_error
+from hypervisor.agents.homes import worker_home
 from hypervisor.agents.outcome import Action, Outcome
 from hypervisor.agents.session_recorder import SessionRecorder
 from hypervisor.agents.watch import DEFAULT_LIMITS, QUIET, StreamCheck
@@ -57,7 +58,7 @@ class PullAttempts:
         claims = HeldClaims(agent, time.monotonic())
         watch = self._watch(session, claims)
         self._end(session, claims, watch, watch_until_end(worker, watch))
-        agent.homes.remove(f"{worker.me.pid}-{worker.me.pid_start}")
+        agent.homes.remove(worker_home(worker.me))
         return None
 
     def _watch(self, session: SessionRecorder, claims: HeldClaims) -> Watch:
