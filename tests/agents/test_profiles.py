@@ -3,11 +3,17 @@
 import pytest
 
 from hypervisor.agents import builtin_profiles
-from hypervisor.agents.builtin_profiles import BUILTIN, CLAUDE, CODEX, COPILOT, GEMINI, QWEN
+from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.command_line import LaunchOptions, arguments, money
 from hypervisor.agents.config import _check_words
 from hypervisor.agents.profile import MODES, STREAMS, AgentProfile
 from hypervisor.agents.streams import parser
+
+CLAUDE = BUILTIN["claude"]
+CODEX = BUILTIN["codex"]
+COPILOT = BUILTIN["copilot"]
+GEMINI = BUILTIN["gemini"]
+QWEN = BUILTIN["qwen"]
 
 REAL = ("claude", "codex", "gemini", "opencode", "qwen", "copilot")
 
