@@ -249,7 +249,7 @@ def _agent_worker(start: _WorkerStart) -> Worker[Any]:
     from hypervisor.agents.context import AgentContext
     from hypervisor.agents.homes import AgentHomes, worker_home
     from hypervisor.agents.mcp_config import worker_access
-    from hypervisor.agents.prompt_files import Prompts
+    from hypervisor.agents.prompts import Prompts
     from hypervisor.agents.runner import AgentRunner
     from hypervisor.agents.setup import setup_for
     from hypervisor.runs.processes.environment import told_to_attempts

@@ -6,7 +6,7 @@ import pytest
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.session_recorder import to_resume
+from hypervisor.agents.session import to_resume
 from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
 from hypervisor.batches.plans.propose import propose
 from hypervisor.queue.attempt import Ended
@@ -328,7 +328,7 @@ def test_a_prompt_builds_on_what_came_before(bench):
     first = bench.item("a", (SAID, WELL))
     second = bench.item("b", (SAID, WELL), after=(first,))
     bench.work()
-    from hypervisor.agents.prompt_context import context_of
+    from hypervisor.agents.prompts import context_of
 
     told = context_of(bench.store, bench.task(second))
     assert "Result of a" in told and "did it" in told

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hypervisor.agents.session import AgentSession, NewSession
-from hypervisor.agents.session_recorder import (
+from hypervisor.agents.session import (
     OVER,
+    AgentSession,
+    NewSession,
     SessionRecorder,
     close_orphans,
     given_back,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.installed import Found, Preview, Probed
@@ -209,32 +209,11 @@ def preview(hv: Context, spec: RunSpec, task: NewTask, item: Item) -> Preview:
 
 
 def _as_if_added(task: NewTask) -> Task:
-    return Task(
-        "0" * 12,
-        task.title,
-        "active",
-        task.type,
-        task.priority,
-        "",
-        task.branch,
-        task.assignee,
-        task.requires,
-        task.key,
-        task.body,
-        task.data,
-        None,
-        task.retries,
-        1,
-        0,
-        0,
-        0,
-        None,
-        None,
-        None,
-        None,
-        0,
-        0,
-    )
+    unset: dict[str, Any] = dict.fromkeys(Task._fields)
+    counts = ("failures", "crashes", "open_dependencies", "created_at", "updated_at")
+    given = {name: value for name, value in task._asdict().items() if name in Task._fields}
+    own = {"id": "0" * 12, "state": "active", "batch": "", "attempts": 1, "start_at": None}
+    return Task(**{**unset, **dict.fromkeys(counts, 0), **given, **own})
 
 
 def _refuse_unready(hv: Context, profile: AgentProfile) -> None:

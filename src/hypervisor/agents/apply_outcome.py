@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.agents.classify import cooldown_error
 from hypervisor.agents.outcome import Action, Outcome
-from hypervisor.agents.session_recorder import got_through, unreached
+from hypervisor.agents.session import got_through, unreached
 from hypervisor.core.errors import StoreError
 from hypervisor.queue.lease import AttemptResult, Lease, Usage
 from hypervisor.queue.result_schema import REFUSED, mismatch_of, refused_before
@@ -16,7 +16,7 @@ from hypervisor.runs.settlement import token_of
 from hypervisor.runs.worker import LONGEST_REASON
 
 if TYPE_CHECKING:
-    from hypervisor.agents.cleanup import HomeCleanup
+    from hypervisor.agents.agent_worker import HomeCleanup
     from hypervisor.agents.context import AgentContext
     from hypervisor.agents.session import AgentSession
     from hypervisor.runs.settlement import Settlement

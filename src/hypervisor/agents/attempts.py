@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.classify import classify
-from hypervisor.agents.prompt_context import context_of
-from hypervisor.agents.session import NewSession, resumed
-from hypervisor.agents.session_recorder import (
+from hypervisor.agents.prompts import context_of
+from hypervisor.agents.session import (
+    NewSession,
     SessionRecorder,
     close_orphans,
     given_back,
+    resumed,
     to_resume,
 )
 from hypervisor.agents.stream_state import StreamState
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from hypervisor.queue.attempt import Ended
     from hypervisor.queue.task import Task
     from hypervisor.resources.limits import Limits
+    from hypervisor.runs.settlement import UsageMeter
     from hypervisor.runs.spec import Stop
-    from hypervisor.runs.usage import UsageMeter
 
 MOST_GIVEN_BACK = 3
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.agents.cooldown import cooldown_text
 from hypervisor.agents.routing import AUTO
-from hypervisor.agents.session_recorder import OUTAGE, got_through
+from hypervisor.agents.session import OUTAGE, got_through
 from hypervisor.resources.staffing import Demand, Pool, capped
 from hypervisor.runs.spec import BATCH, Pause
 

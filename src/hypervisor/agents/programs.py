@@ -9,14 +9,14 @@ import time
 from collections.abc import Collection, Mapping
 
 from hypervisor.agents import discovery
-from hypervisor.agents.budget import cost_micros
 from hypervisor.agents.classify import classify
 from hypervisor.agents.command_line import LaunchOptions, arguments
 from hypervisor.agents.homes import Home
 from hypervisor.agents.installed import Found, Preview, Probed
 from hypervisor.agents.mcp_config import McpAccess
 from hypervisor.agents.profile import AgentProfile
-from hypervisor.agents.prompt_files import Prompts
+from hypervisor.agents.prompts import Prompts
+from hypervisor.agents.session import cost_micros
 from hypervisor.agents.setup import AgentSetup, Prompt, add_file_usage, prepare_launch
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import parser

@@ -13,7 +13,7 @@ from hypervisor.agents.apply_outcome import give_up_reason
 from hypervisor.agents.classify import classify, cooldown_error
 from hypervisor.agents.homes import worker_home
 from hypervisor.agents.outcome import Action, Outcome
-from hypervisor.agents.session_recorder import SessionRecorder
+from hypervisor.agents.session import SessionRecorder
 from hypervisor.agents.watch import DEFAULT_LIMITS, QUIET, StreamCheck
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import Item
@@ -30,8 +30,7 @@ from hypervisor.runs.worker import LEASE_MS
 if TYPE_CHECKING:
     from hypervisor.agents.context import AgentContext
     from hypervisor.agents.session import NewSession
-    from hypervisor.runs.settlement import Settlement
-    from hypervisor.runs.usage import UsageMeter
+    from hypervisor.runs.settlement import Settlement, UsageMeter
     from hypervisor.runs.worker import WorkerContext
 
 MOST_IN_VAIN = 3  # runs that claimed nothing though there was something

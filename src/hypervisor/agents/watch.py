@@ -10,7 +10,7 @@ from hypervisor.runs.spec import Stop
 
 if TYPE_CHECKING:
     from hypervisor.agents.context import AgentContext
-    from hypervisor.agents.session_recorder import SessionRecorder
+    from hypervisor.agents.session import SessionRecorder
     from hypervisor.agents.stream_state import StreamError
     from hypervisor.runs.watch import LeaseCheck
 

@@ -20,13 +20,12 @@ from hypervisor.queue.result import receipts_in
 from hypervisor.resources.limits import Limits, merged
 from hypervisor.runs.config import limits_from
 from hypervisor.runs.patience import answering_at_once, if_possible
-from hypervisor.runs.settlement import Settlement, token_of
+from hypervisor.runs.settlement import Settlement, UsageMeter, token_of
 
 if TYPE_CHECKING:
     from hypervisor.queue.task import Json, Task
     from hypervisor.runs.config import Settings
     from hypervisor.runs.spec import RunSpec, Stop
-    from hypervisor.runs.usage import UsageMeter
     from hypervisor.runs.watch import Watch
     from hypervisor.runs.worker import WorkerContext
 

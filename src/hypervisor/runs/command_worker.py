@@ -11,8 +11,7 @@ from hypervisor.queue.result import LARGEST_RESULT, result_in
 from hypervisor.resources.overseer import Overseer
 from hypervisor.runs.attempts import LeasedAttempts, complete
 from hypervisor.runs.claims import BatchClaims
-from hypervisor.runs.settlement import PartsOf, Settlement
-from hypervisor.runs.usage import UsageMeter
+from hypervisor.runs.settlement import PartsOf, Settlement, UsageMeter
 from hypervisor.runs.watch import LeaseCheck, OverseerCheck, Watch, signal_check
 from hypervisor.runs.worker import LONGEST_REASON, Worker
 

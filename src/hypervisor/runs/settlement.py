@@ -16,12 +16,15 @@ from hypervisor.core.errors import RequestError, StoreError
 from hypervisor.inputs.task_files.write_back import write_back, write_back_all
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Token, Usage, parse_token
 from hypervisor.queue.retry import back_off
+from hypervisor.runs.patience import if_possible
 
 if TYPE_CHECKING:
+    from hypervisor.queue.attempt import Ended
     from hypervisor.queue.context import Context
     from hypervisor.runs.spec import Stop
     from hypervisor.runs.worker import WorkerContext
 
+SMALLEST_PEAK = 1 << 20
 PartsOf = Callable[["Context", str], tuple[str, ...]]  # the batches that make a whole with one
 
 
@@ -171,6 +174,35 @@ class Settlement:
         for batch in self._parts_of(self.ctx.hv, self.ctx.batch):
             self.ctx.pause_batch(reason, batch)
         self.release_held(reason)
+
+
+class UsageMeter:
+    """What an attempt cost, and what a type of task needs."""
+
+    def __init__(self, ctx: WorkerContext) -> None:
+        self._ctx = ctx
+        self._peaks: dict[str, tuple[float, int]] = {}  # by type: the estimate, and what is stored
+
+    def usage_of(self, lease: Lease, ended: Ended, sampled_peak: int) -> Usage:
+        task, outputs, most = lease.task, self._ctx.outputs, self._ctx.settings.keep_each
+        peak = max(ended.peak, sampled_peak)
+        size = outputs.ended(task.id, task.attempts)
+        if size is not None and size > most:
+            outputs.bound(task.id, task.attempts, most)
+        self.add_peak(task.type, peak)
+        return Usage(ended.exit_code, round(ended.cpu * 1000), peak // 1024 or None, size)
+
+    def add_peak(self, task_type: str, peak: int) -> None:
+        """The memory that is needed at most: up at once, down slowly, stored when it matters.
+        What an agent needs depends on the agent more than on the task."""
+        kind = f"agent {self._ctx.agent}" if self._ctx.agent else task_type
+        estimate, stored = self._peaks.get(kind) or (0.0, 0)
+        estimate = max(peak, estimate * 0.99, SMALLEST_PEAK)
+        if not 0.8 < estimate / (stored or 1) < 1.1:
+            stored = int(estimate)
+            with if_possible(self._ctx.hv):  # the result of the attempt comes first
+                self._ctx.hv.store.set(f"peak {kind}", str(stored))
+        self._peaks[kind] = (estimate, stored)
 
 
 def token_of(lease: Lease) -> Token:
