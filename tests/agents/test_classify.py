@@ -53,11 +53,7 @@ def test_every_outcome(state, ended, ledger, name, action):
     assert outcome.reason
 
 
-def test_stopped_and_hung():
-    assert classify(StreamState(tools=1), KILLED, None, stopped=True)[:2] == (
-        "stopped",
-        Action.NOTHING,
-    )
+def test_hung():
     assert classify(CLOSED, KILLED, None, hung=True)[:2] == ("hung", Action.RETRY)
     assert classify(said("COMPLETED"), KILLED, None, hung=True).name == "completed"
     named = {each[3] for each in EVERY} | {
@@ -152,7 +148,7 @@ def test_the_exit_code_is_not_trusted(case, state, ended, name):
 @pytest.mark.parametrize("state, ended, ledger, name, action", EVERY, ids=[e[3] for e in EVERY])
 def test_the_ledger_has_the_first_word(state, ended, ledger, name, action):
     assert classify(state, ended, "done").name == "settled"
-    assert classify(state, ended, "blocked", stopped=True).name == "settled"
+    assert classify(state, ended, "blocked").name == "settled"
     assert classify(state, ended, "failed", hung=True).action == Action.NOTHING
 
 
@@ -242,7 +238,6 @@ def test_a_run_that_claims_by_itself_needs_no_report():
 def test_a_stop_because_of_a_limit_is_about_the_limit():
     seen = StreamState(tools=1, error=StreamError(kinds.QUOTA, "429", 429, retrying=True))
     assert classify(seen, KILLED, None).name == "quota"
-    assert classify(seen, KILLED, None, stopped=True).name == "stopped"
 
 
 def test_long_words_are_cut():

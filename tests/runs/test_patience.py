@@ -131,3 +131,19 @@ def test_what_is_not_waited_for(tmp_path, monkeypatch, error, limit):
     with pytest.raises(error):
         work()
     assert outage.pauses == 0 and bench.began() == []
+
+
+def test_what_only_appends_is_never_written_twice(tmp_path):
+    """The event was stored, but the answer got lost: made again, it would be there twice."""
+    bench, _, _ = _commands(tmp_path)
+    note = bench.store.note
+
+    def stored_without_answer(*args, **named):
+        note(*args, **named)
+        raise StoreUnavailable("the answer got lost")
+
+    bench.store.note = stored_without_answer
+    with pytest.raises(StoreUnavailable):
+        bench.context().note("trouble", {"said": "once"}, "")
+    assert len(bench.events("trouble")) == 1
+    bench.store.close()

@@ -184,11 +184,11 @@ class Router:
         """The name of the agent, "" if none can do what the task requires."""
         settings = self._settings
         if self._spec.agent != AUTO:
-            able = lacking(task, self._usable.values(), settings.capabilities) == ()
-            return self._spec.agent if able else ""
+            return "" if self.lacking(task) else self._spec.agent
         default = next(iter(self._usable), "")
         rules = (*settings.routes, *DEFAULTS)
-        return route(task, rules, default, self._usable, settings.capabilities, settings.prices)
+        able = settings.capabilities
+        return route(task, rules, default, self._usable, able, prices=settings.prices)
 
     def lacking(self, task: NewTask) -> tuple[str, ...]:
         """What a task requires that no agent here can do."""

@@ -9,7 +9,7 @@ from hypervisor.agents.classify import cooldown_error
 from hypervisor.agents.outcome import Action, Outcome
 from hypervisor.agents.session import got_through, unreached
 from hypervisor.core.errors import StoreError
-from hypervisor.queue.lease import AttemptResult, Lease, Usage
+from hypervisor.queue.lease import EndEvent, Lease, Usage
 from hypervisor.queue.result_schema import REFUSED, mismatch_of, refused_before
 from hypervisor.runs.attempts import complete
 from hypervisor.runs.settlement import token_of
@@ -43,33 +43,22 @@ class OutcomeSettlement:
         reason, repeated = f"{REFUSED}{mismatch}", ""
         with suppress(StoreError):  # then it gets one chance more
             repeated = refused_before(self._agent.worker.hv, token_of(lease))
-        if repeated:
-            self._settlement.fail(lease, reason, usage, (reason,))
-        else:
-            self._settlement.release(lease, reason, usage, receipts=(reason,))
+        event: EndEvent = "fail" if repeated else "release"
+        self._settlement.end(lease, event, reason, usage, receipts=(reason,))
 
     def apply(self, lease: Lease, outcome: Outcome, usage: Usage) -> None:
         settlement, reason = self._settlement, reason_of(outcome)
-        evidence = (outcome.evidence,) if outcome.evidence else ()
+        evidence = _receipts(outcome)
         match outcome.action:
             case Action.COMPLETE:
                 complete(settlement, lease, outcome.result, usage, proposals=True)
             case Action.BLOCK:
                 unblock = outcome.next_step or None
-                settlement.add(
-                    AttemptResult(
-                        token_of(lease),
-                        "block",
-                        reason=reason,
-                        unblock=unblock,
-                        usage=usage,
-                        receipts=evidence,
-                    )
-                )
+                settlement.end(lease, "block", reason, usage, unblock=unblock, receipts=evidence)
             case Action.FAIL:
-                settlement.fail(lease, reason, usage, evidence)
+                settlement.end(lease, "fail", reason, usage, receipts=evidence)
             case Action.RETRY:
-                settlement.fail_or_retry(lease, reason, usage, evidence)
+                settlement.fail_or_retry(lease, reason, usage, receipts=evidence)
             case Action.GIVE_UP:
                 self._give_up(lease, outcome, usage)
             case Action.RELEASE:
@@ -82,8 +71,8 @@ class OutcomeSettlement:
     def _give_up(self, lease: Lease, outcome: Outcome, usage: Usage) -> None:
         """Nobody can go on until a person has done something."""
         reason = give_up_reason(self._agent.name, outcome)
-        evidence = (outcome.evidence,) if outcome.evidence else ()
-        self._settlement.release(lease, reason[:LONGEST_REASON], usage, receipts=evidence)
+        evidence = _receipts(outcome)
+        self._settlement.end(lease, "release", reason[:LONGEST_REASON], usage, receipts=evidence)
         self._settlement.flush()
         self._agent.worker.pause_batch(reason)
 
@@ -92,17 +81,19 @@ class OutcomeSettlement:
         meets an outage time and again lets others go first; if these are answered, the task is to
         blame."""
         agent, reason = self._agent, reason_of(outcome)
-        evidence = (outcome.evidence,) if outcome.evidence else ()
+        evidence = _receipts(outcome)
         error = cooldown_error(outcome, agent.runner.stream_state.error, reason)
         if error is None:
-            return self._settlement.release(lease, reason, usage, receipts=evidence)
+            return self._settlement.end(lease, "release", reason, usage, receipts=evidence)
         token = token_of(lease)
         runs = unreached(agent.worker.hv.store.sessions(task=token.task))
         if len(runs) >= MOST_UNREACHED and self._others_are_answered(runs[-1]):
-            return self._settlement.fail_or_retry(lease, reason, usage, evidence)
+            return self._settlement.fail_or_retry(lease, reason, usage, receipts=evidence)
         cooldown = agent.cooldowns.start(error, f"{token.task}.{token.attempt}")
         later = cooldown.until + 1_000 if len(runs) > 1 else None
-        return self._settlement.release(lease, reason, usage, receipts=evidence, retry_at=later)
+        return self._settlement.end(
+            lease, "release", reason, usage, receipts=evidence, retry_at=later
+        )
 
     def _others_are_answered(self, since: AgentSession) -> bool:
         """Whether the provider has answered other tasks since that run began."""
@@ -122,6 +113,10 @@ def give_up_reason(agent: str, outcome: Outcome) -> str:
     if outcome.evidence:
         reason = f"{reason}: {outcome.evidence[:LONGEST_EVIDENCE]}"
     return f"{reason.rstrip('.')}. {outcome.next_step}".strip()
+
+
+def _receipts(outcome: Outcome) -> tuple[str, ...]:
+    return (outcome.evidence,) if outcome.evidence else ()
 
 
 def reason_of(outcome: Outcome) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.budget import limits, near, over, task_limits, uncounted
+from hypervisor.core.errors import StoreError
 from hypervisor.runs.spec import BATCH, Pause, RunSpec
 
 if TYPE_CHECKING:
@@ -61,7 +63,8 @@ class BudgetGuard:
         if not any(states.get(state) for state in OPEN):
             return
         if self._store.pause(Pause(BATCH, self._batch, why[:500], self._actor, 0)):
-            self._store.note("budget", {"said": why}, self._actor, batch=self._batch)
+            with suppress(StoreError):  # the pause itself says why
+                self._store.note("budget", {"said": why}, self._actor, batch=self._batch)
 
     def _day(self) -> Spent:
         now = self._store.now()

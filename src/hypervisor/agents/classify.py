@@ -57,21 +57,18 @@ def classify(
     state: StreamState,
     ended: Ended,
     ledger: str | None,
+    *,
     wants_report: bool = True,
-    stopped: bool = False,
     hung: bool = False,
     codes: Mapping[int, str] | None = None,
 ) -> Outcome:
     """The outcome of a run that has ended.
 
-    `ledger` is how the attempt ended there, None if it has not. `stopped`: we ended it on
-    request, not because of what the stream reported. `hung`: we ended it because it kept running
-    after its end event. `codes` are the profile's exit codes. Without `wants_report` (a run that
-    claims by itself, a probe) an end without one is fine."""
+    `ledger` is how the attempt ended there, None if it has not. `hung`: we ended it because it
+    kept running after its end event. `codes` are the profile's exit codes. Without `wants_report`
+    (a run that claims by itself, a probe) an end without one is fine."""
     if ledger is not None:
         return _outcome("settled", f"it ended the claim as {ledger}")
-    if stopped:
-        return _outcome("stopped", "it was stopped")
     structured = structured_in(state)
     if structured is not None:
         return _from_report(structured, state)

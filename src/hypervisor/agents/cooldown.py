@@ -84,6 +84,7 @@ def next_cooldown(
     account: str,
     error: StreamError,
     now: int,
+    *,
     tz: tzinfo = UTC,
     seed: str = "",
 ) -> Cooldown:

@@ -94,9 +94,9 @@ class PullAttempts:
             if stop.next == "cancel" and lease.task.id == stop.task:
                 self._settlement.cancel(stop)
             elif stop.next in ("fail", "limit"):
-                self._settlement.fail(lease, stop.reason, None)
+                self._settlement.end(lease, "fail", stop.reason)
             else:
-                self._settlement.release(lease, stop.reason)
+                self._settlement.end(lease, "release", stop.reason)
 
     def _settle(
         self, session: SessionRecorder, claims: HeldClaims, ended: Ended, peak: int
@@ -122,7 +122,7 @@ class PullAttempts:
     def _settle_left_behind(self, lease: Lease, outcome: Outcome) -> None:
         """A claim that the agent did not end: unpunished only if it could not help it."""
         if outcome.action in (Action.RELEASE, Action.GIVE_UP):
-            return self._settlement.release(lease, outcome.reason)
+            return self._settlement.end(lease, "release", outcome.reason)
         why = f"the agent ended without ending its claim ({outcome.name}: {outcome.reason})"
         return self._settlement.fail_or_retry(lease, why, None)
 

@@ -38,7 +38,9 @@ class CooldownGuard:
     def start(self, error: StreamError, seed: str = "") -> Cooldown:
         """After a limit or an outage. Programs tell the time of a reset in local time."""
         before, here = self._of(self._account), datetime.now().astimezone().tzinfo or UTC
-        cooldown = next_cooldown(before, self._account, error, self._store.now(), here, seed)
+        cooldown = next_cooldown(
+            before, self._account, error, self._store.now(), tz=here, seed=seed
+        )
         self._store.set_brake(cooldown, self._actor)
         return cooldown
 

@@ -23,18 +23,22 @@ STORE_PATIENCE, ASKED_PATIENCE = 60.0, 5.0  # seconds; once asked to end, not as
 BETWEEN_TRIES = 0.5
 
 
+# An outage may hide that a change was made: made again, it would be there twice. Whoever calls
+# these does without. Everything else may be repeated: a result is recognised by its token, and a
+# claim that got no answer is given back by the next one.
+NEVER_REPEATED = frozenset(("note", "append", "append_under_claim"))
+
+
 class PatientStore:
-    """Forwards every call; one that meets an outage is made again."""
+    """Forwards every call; one that meets an outage is made again, unless it only appends."""
 
     def __init__(self, store: Store, runner: Runner) -> None:
         self._store, self._runner = store, runner
         self._waits = True
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if not callable(found):
-            return found
-        return self._patient(found)
+        value = getattr(self._store, name)
+        return value if not callable(value) or name in NEVER_REPEATED else self._patient(value)
 
     @contextmanager
     def answering_at_once(self) -> Iterator[None]:
@@ -74,9 +78,9 @@ class PatientStore:
 
 def patient(hv: Context, runner: Runner) -> Context:
     """The same context with a store that waits, for as long as nobody asks the runner to end."""
-    found = copy(hv)
-    found.store = cast("Store", PatientStore(hv.store, runner))
-    return found
+    context = copy(hv)
+    context.store = cast("Store", PatientStore(hv.store, runner))
+    return context
 
 
 def answering_at_once(hv: Context) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from hypervisor.core.errors import RequestError, StoreError
 from hypervisor.inputs.task_files.write_back import write_back, write_back_all
@@ -21,11 +21,21 @@ from hypervisor.runs.patience import if_possible
 if TYPE_CHECKING:
     from hypervisor.queue.attempt import Ended
     from hypervisor.queue.context import Context
+    from hypervisor.queue.lease import EndEvent
+    from hypervisor.queue.task import Json
     from hypervisor.runs.spec import Stop
     from hypervisor.runs.worker import WorkerContext
 
 SMALLEST_PEAK = 1 << 20
 PartsOf = Callable[["Context", str], tuple[str, ...]]  # the batches that make a whole with one
+
+
+class EndDetails(TypedDict, total=False):
+    result: Json
+    unblock: str | None
+    retry_at: int | None
+    receipts: tuple[str, ...]
+    proposals: bool
 
 
 class Settlement:
@@ -54,55 +64,32 @@ class Settlement:
         if result.event == "fail" and self.ctx.spec.fail_fast:
             self.flush()  # before anything else is started or claimed
 
-    def release(
+    def end(
         self,
         lease: Lease,
-        reason: str,
+        event: EndEvent,
+        reason: str | None = None,
         usage: Usage | None = None,
-        *,
-        receipts: tuple[str, ...] = (),
-        retry_at: int | None = None,
+        **more: Unpack[EndDetails],
     ) -> None:
-        """Put the task back unpunished."""
-        self.add(
-            AttemptResult(
-                token_of(lease), "release", None, reason, None, retry_at, usage, receipts=receipts
-            )
-        )
-
-    def fail(
-        self, lease: Lease, reason: str, usage: Usage | None, receipts: tuple[str, ...] = ()
-    ) -> None:
-        self.add(
-            AttemptResult(token_of(lease), "fail", reason=reason, usage=usage, receipts=receipts)
-        )
+        """`release` puts the task back unpunished; `fail` is final."""
+        self.add(AttemptResult(token_of(lease), event, reason=reason, usage=usage, **more))
 
     def fail_or_retry(
-        self, lease: Lease, reason: str, usage: Usage | None, receipts: tuple[str, ...] = ()
+        self, lease: Lease, reason: str, usage: Usage | None, **more: Unpack[EndDetails]
     ) -> None:
         task = lease.task
         if task.failures >= task.retries:
-            return self.fail(lease, reason, usage, receipts)
-        at = self.ctx.hv.store.now() + back_off(task.failures + 1)
-        return self.add(
-            AttemptResult(
-                token_of(lease),
-                "back_off",
-                reason=reason,
-                retry_at=at,
-                usage=usage,
-                receipts=receipts,
-            )
-        )
+            return self.end(lease, "fail", reason, usage, **more)
+        more["retry_at"] = self.ctx.hv.store.now() + back_off(task.failures + 1)
+        return self.end(lease, "back_off", reason, usage, **more)
 
     def stop(self, lease: Lease, stop: Stop, usage: Callable[[], Usage]) -> None:
         """After an attempt was stopped."""
         if stop.next == "cancel":
             self.cancel(stop)
-        elif stop.next == "release":
-            self.release(lease, stop.reason, usage())
-        elif stop.next == "fail":
-            self.fail(lease, stop.reason, usage())
+        elif stop.next in ("release", "fail"):
+            self.end(lease, stop.next, stop.reason, usage())
         elif stop.next == "limit":
             self.fail_or_retry(lease, stop.reason, usage())
 
@@ -121,10 +108,10 @@ class Settlement:
         for lease in self.held:
             token = parse_token(lease.token)
             stop = stops.get((token.task, token.attempt))
-            if stop is None or stop.next == "release":
+            if stop is None:
                 self.ended.append(AttemptResult(token, "release", reason=reason))
-            elif stop.next == "fail":
-                self.ended.append(AttemptResult(token, "fail", reason=stop.reason))
+            elif stop.next in ("release", "fail"):
+                self.ended.append(AttemptResult(token, stop.next, reason=stop.reason))
             else:
                 with suppress(StoreError):  # then it stays claimed, and is not run either
                     self.cancel(stop)
