@@ -235,7 +235,9 @@ def _worker(start: _WorkerStart) -> Worker[Any]:
     hv, spec, settings = start.hv, start.spec, start.hv.settings
     env = environment_for(spec, start.given, start.batch, locks_folder(_places(hv)))
     template = template_of(spec) if spec.command else None
-    runner = LocalRunner(spec, template, env, mark_of(start.me), start.group, settings.nice)
+    runner = LocalRunner(
+        spec, template, env, mark=mark_of(start.me), group=start.group, niceness=settings.nice
+    )
     outputs = Spool(_places(hv).data, start.me.id) if spec.command else hv.outputs
     ctx = _worker_context(start, runner, outputs)
     return command_worker(ctx, item_for, _parts_of, settings.capabilities)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from hypervisor.agents.agent_worker import agent_worker
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.context import AgentContext
@@ -91,8 +93,8 @@ class AgentBench(Bench):
 
     def worker(self, name="claude"):
         accounts = {each: f"account:{each}" for each in self.spec.agents} | {"claude": ACCOUNT}
-        ctx = self.context(agent=name)
-        agent = AgentContext(ctx, self.runner, BUILTIN[name], accounts, self.homes, Prompts())
+        ctx, prompts = self.context(agent=name), cast(Any, Prompts())
+        agent = AgentContext(ctx, self.runner, BUILTIN[name], accounts, self.homes, prompts)
         return agent_worker(agent, parts_of)
 
     def work(self, name="claude"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypervisor.agents.apply_outcome import OutcomeSettlement
 from hypervisor.agents.attempts import AgentAttempts
-from hypervisor.agents.claims import PullClaims, PushClaims
+from hypervisor.agents.claims import AgentClaims, claim_task, new_session
 from hypervisor.agents.pull_attempts import PullAttempts
 from hypervisor.agents.watch import DEFAULT_LIMITS
 from hypervisor.batches.plans.propose import forget_proposals
@@ -22,7 +22,8 @@ from hypervisor.runs.settlement import PartsOf, Settlement, UsageMeter
 from hypervisor.runs.worker import Worker
 
 if TYPE_CHECKING:
-    from hypervisor.agents.context import AgentContext, Homes
+    from hypervisor.agents.context import AgentContext
+    from hypervisor.agents.homes import AgentHomes
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import AttemptResult
 
@@ -38,16 +39,16 @@ def agent_worker(agent: AgentContext, parts_of: PartsOf) -> Worker[Any]:
     meter = UsageMeter(ctx)
     if ctx.spec.mode == "pull":
         pulls = PullAttempts(agent, settlement, meter)
-        return Worker(ctx, PullClaims(agent, settlement), pulls, settlement)
+        return Worker(ctx, AgentClaims(agent, settlement, new_session), pulls, settlement)
     kind = AgentAttempts(agent, meter, OutcomeSettlement(agent, settlement, homes))
     attempts = LeasedAttempts(ctx, settlement, meter, kind, DEFAULT_LIMITS)
-    return Worker(ctx, PushClaims(agent, settlement), attempts, settlement)
+    return Worker(ctx, AgentClaims(agent, settlement, claim_task), attempts, settlement)
 
 
 class HomeCleanup:
     """What is kept of agents goes once nobody can need it: homes and proposals."""
 
-    def __init__(self, hv: Context, homes: Homes) -> None:
+    def __init__(self, hv: Context, homes: AgentHomes) -> None:
         self._hv, self._homes = hv, homes
 
     def after_flush(self, results: list[AttemptResult]) -> None:

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hypervisor.agents.budget_guard import BudgetGuard
 from hypervisor.agents.rate_limits import CooldownGuard
-from hypervisor.agents.stream_state import StreamState
 from hypervisor.core.errors import NotFound, StoreError
-from hypervisor.ports import Runner
 
 if TYPE_CHECKING:
+    from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.profile import AgentProfile, Price
-    from hypervisor.inputs.template import Item
+    from hypervisor.agents.prompts import Prompts
+    from hypervisor.agents.runner import AgentRunner
     from hypervisor.queue.lease import Token
-    from hypervisor.queue.task import Task
     from hypervisor.runs.worker import WorkerContext
-
-
-class AgentRunner(Runner, Protocol):
-    """A runner whose attempts report what they do."""
-
-    stream_state: StreamState
-    hung: bool
-
-    def brief(
-        self, text: str, session: str = "", budget: int | None = None, known: StreamState = ...
-    ) -> None: ...
-    def keep_changes(self, task: str, path: str) -> int: ...
-
-
-class Homes(Protocol):
-    def exists(self, name: str) -> bool: ...
-    def remove(self, name: str) -> None: ...
-    def all(self) -> Iterable[str]: ...
-
-
-class Prompts(Protocol):
-    def write(self, task: Task, item: Item, context: str = "") -> str: ...
-    def go_on(self, task: Task, item: Item, context: str = "") -> str: ...
-    def correct(self, task: Task, mismatch: str) -> str: ...
-    def pull(self, caller: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -52,7 +26,7 @@ class AgentContext:
     runner: AgentRunner
     profile: AgentProfile
     accounts: Mapping[str, str]  # of all agents of the batch, by name
-    homes: Homes
+    homes: AgentHomes
     prompts: Prompts
     price: Price | None = None
 

@@ -51,7 +51,7 @@ class AgentRunner(LocalRunner):
     ) -> None:
         """`variables` are what Hypervisor adds to the environment; `own_home` is the home of an
         agent that claims by itself."""
-        super().__init__(setup.spec, None, variables, mark, group, niceness)
+        super().__init__(setup.spec, None, variables, mark=mark, group=group, niceness=niceness)
         self.stream_state = StreamState()
         self.hung = False
         self._mark = mark
