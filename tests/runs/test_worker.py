@@ -288,6 +288,18 @@ class TestLimits:
         assert (event.task, event.data["act"], event.data["limit"]) == (task, "stop", "memory")
         assert bench.store.detail(task).attempts[0].peak_kb == 150 * 1024
 
+    def test_a_limit_holds_though_the_store_is_away(self, bench, monkeypatch):
+        bench = bench(memory=100 * MB)
+        bench.runner.memory = 150 * MB
+        task = bench.item("a", None)
+
+        def away(*_, **__):
+            raise StoreUnavailable("away")
+
+        monkeypatch.setattr(bench.store, "note", away)
+        bench.work()
+        assert bench.store.task(task).reason == "memory limit: 150 MB used, limit 100 MB"
+
     def test_a_rehearsal_only_tells(self, bench):
         bench = bench(memory=100 * MB, settings=Settings(dry_run=True))
         bench.runner.memory = 150 * MB
