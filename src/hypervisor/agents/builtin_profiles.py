@@ -11,14 +11,10 @@ from typing import Any
 from hypervisor.agents.profile import AgentProfile, Price
 
 MIB = 1 << 20
-# How an agent gets to its provider from here: proxies and certificates. All of them get these.
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
 
 
 def _profile(name: str, table: Mapping[str, Any]) -> AgentProfile:
     values = {field: _frozen(value) for field, value in table.items()}
-    values["passes"] = (*values.get("passes", ()), *PROXIES, *CERTIFICATES)
     if "codes" in table:
         codes = {int(code): kind for code, kind in table["codes"].items()}
         values["codes"] = MappingProxyType(codes)

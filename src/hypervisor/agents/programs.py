@@ -17,7 +17,13 @@ from hypervisor.agents.mcp_config import McpAccess
 from hypervisor.agents.profile import AgentProfile
 from hypervisor.agents.prompts import Prompts
 from hypervisor.agents.session import cost_micros
-from hypervisor.agents.setup import AgentSetup, Prompt, add_file_usage, prepare_launch
+from hypervisor.agents.setup import (
+    AgentSetup,
+    Prompt,
+    add_file_usage,
+    agent_environment,
+    prepare_launch,
+)
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import parser
 from hypervisor.agents.transcript_writer import Redactor
@@ -25,7 +31,6 @@ from hypervisor.inputs.template import Item
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.task import Task
 from hypervisor.runs.processes import tree
-from hypervisor.runs.processes.environment import agent_environment
 from hypervisor.runs.spec import RunSpec
 
 QUESTION = "Answer with the one word OK. Use no tools."

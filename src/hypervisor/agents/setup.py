@@ -26,16 +26,18 @@ from hypervisor.agents.transcript_writer import secrets_in
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import LONGEST_WORD
 from hypervisor.queue.task import Json
-from hypervisor.runs.processes.environment import agent_environment
 from hypervisor.runs.spec import RunSpec
 
-ADDRESSES = (
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
+PROXIES = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy"),
+)
+# Of the user's variables: what an agent needs to find its way about and to reach its provider.
+PASSED = (
+    *("PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ"),
+    *(*PROXIES, "NO_PROXY", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+    *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"),
 )
 SCHEMA_FILE = "report-schema.json"
 SECRET_NAMES = ("token", "key", "secret", "password", "refresh", "access")
@@ -127,6 +129,15 @@ def prepare_launch(setup: AgentSetup, home: Home, prompt: Prompt) -> Launch:
     return Launch(argv, env, stdin, spec.cwd, secrets)
 
 
+def agent_environment(profile: AgentProfile, given: Mapping[str, str]) -> dict[str, str]:
+    """What an agent gets of the user's variables, and what its profile sets. No home yet."""
+    wanted = {*PASSED, *profile.passes, *profile.keys}
+    kept = {
+        name: value for name, value in given.items() if name in wanted or name.startswith("LC_")
+    }
+    return {"PATH": os.defpath, **kept, **profile.env}
+
+
 def secrets_of(
     profile: AgentProfile, given: Mapping[str, str], mcp: McpAccess | None = None
 ) -> frozenset[str]:
@@ -134,7 +145,7 @@ def secrets_of(
     its form."""
     names = (*profile.keys, "PGPASSWORD")
     found = secrets_in([given[name] for name in names if given.get(name)])
-    addresses = [given[name] for name in ADDRESSES if given.get(name)]
+    addresses = [given[name] for name in PROXIES if given.get(name)]
     if mcp is not None:
         addresses.append(mcp.store)
     found |= secrets_in([each for each in addresses if "@" in each])
