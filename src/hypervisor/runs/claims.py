@@ -51,11 +51,14 @@ class BatchClaims:
         self._size = ctx.spec.claim or 1
         self._claimed: float | None = None
         self._started = 0.0
+        self._is_over = False
 
     def next(self) -> Lease | None:
         held = self.settlement.held
-        if not held and self._declared.is_current():
-            self._claim()
+        if not held:
+            self._is_over = not self._declared.is_current()
+            if not self._is_over:
+                self._claim()
         self._started = time.monotonic()
         return held.popleft() if held and not self.ctx.runner.asked else None
 
@@ -68,7 +71,7 @@ class BatchClaims:
 
     def wait(self) -> bool:
         self._size = self.ctx.spec.claim or 1
-        return self._declared.is_current() and self._idle.wait()
+        return not self._is_over and self._idle.wait()
 
     def _claim(self) -> None:
         idle = self._idle.since is not None
