@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 IDLE_MS = 3_000  # a supervisor in the background ends after so long with nothing to do
 WORKER_CODE = (
     "hypervisor.runs.make_worker",
-    "hypervisor.runs.worker",
+    "hypervisor.batches.reduce_input",
     "hypervisor.runs.processes.runner",
     "hypervisor.runs.processes.environment",
     "hypervisor.resources.host",
@@ -147,7 +147,7 @@ class Parts:
     @cached_property
     def agent_programs(self) -> LocalAgents:
         from hypervisor.agents.programs import LocalAgents
-        from hypervisor.agents.prompt_files import FOLDER
+        from hypervisor.agents.prompts import FOLDER
 
         return LocalAgents(self.places.data, FOLDER)
 
@@ -348,8 +348,10 @@ def work(batch: str, agent: str = "") -> None:
     """Be a worker of one batch until it has nothing more to claim. `agent`: with this agent."""
     import logging
 
+    from hypervisor.batches.reduce_input import item_for
     from hypervisor.queue.claim import identity
     from hypervisor.queue.sql import queries
+    from hypervisor.runs.make_worker import make_worker, start_of
     from hypervisor.runs.processes import log_file
     from hypervisor.runs.spec import spec_from
 
@@ -358,18 +360,24 @@ def work(batch: str, agent: str = "") -> None:
     spec = spec_from(hv.store.read(queries.batch, batch).spec)
     me = identity(hv, f"worker-{os.getpid()}", os.getpid())
     try:
+        start = start_of(hv, me, batch, spec)
         if spec.agent:
             from hypervisor.agents.make_worker import make_agent_worker
 
-            make_agent_worker(hv, me, batch, spec, agent or spec.agent).run()
+            make_agent_worker(start, agent or spec.agent, _parts_of).run()
         else:
-            from hypervisor.runs.make_worker import make_worker
-
-            make_worker(hv, me, batch, spec).run()
+            make_worker(start, item_for, _parts_of).run()
     except StoreGone as error:
         logging.getLogger("hypervisor.runs").error("%s", error)
         sys.exit(1)
     hv.close()
+
+
+def _parts_of(hv: Context, batch: str) -> tuple[str, ...]:
+    """Loaded when a batch fails fast: most workers never need it."""
+    from hypervisor.batches.pipeline import parts_of
+
+    return parts_of(hv, batch)
 
 
 def notify() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+from hypervisor.agents.agent_worker import agent_worker
 from hypervisor.agents.builtin_profiles import BUILTIN
+from hypervisor.agents.context import AgentContext
 from hypervisor.agents.homes import AgentHomes
-from hypervisor.agents.push_worker import Duty, PushWorker
 from hypervisor.agents.stream_state import StreamState
+from hypervisor.batches.pipeline import parts_of
 from hypervisor.queue.attempt import Ended
 from hypervisor.runs.spec import RunSpec
-from tests.support.benches import ME, Bench, Script
+from tests.support.benches import Bench, Script
 
 ACCOUNT = "anthropic:1234"
 
@@ -43,9 +47,24 @@ class Agent(Script):
         return 0
 
 
+class Prompts:
+    """Says in a word which prompt it is."""
+
+    def write(self, task, item, context=""):
+        return f"do {item.text}"
+
+    def go_on(self, task, item, context=""):
+        return "go on"
+
+    def correct(self, task, mismatch):
+        return f"correct {mismatch}"
+
+    def pull(self, caller):
+        return "pull"
+
+
 class AgentBench(Bench):
     kind = Agent
-    worker: type[PushWorker] = PushWorker
 
     def __init__(self, folder, settings=None, **spec):
         super().__init__(folder, settings, **spec)
@@ -72,31 +91,15 @@ class AgentBench(Bench):
 
         self.runner.start = next_one
 
-    def work(self, name="claude"):
+    def worker(self, name="claude"):
         accounts = {each: f"account:{each}" for each in self.spec.agents} | {"claude": ACCOUNT}
-        duty = Duty(
-            BUILTIN[name],
-            accounts,
-            self.homes,
-            lambda task, item, context: f"do {item.text}",
-            lambda task, item, context: "go on",
-            lambda task, mismatch: f"correct {mismatch}",
-            lambda caller: "pull",
-            None,
-        )
+        ctx, prompts = self.context(agent=name), cast(Any, Prompts())
+        agent = AgentContext(ctx, self.runner, BUILTIN[name], accounts, self.homes, prompts)
+        return agent_worker(agent, parts_of)
+
+    def work(self, name="claude"):
         self.runner.asked = ""
-        worker = self.worker(
-            self.hv,
-            ME,
-            self.batch,
-            self.spec,
-            self.runner,
-            self.journal,
-            self.outputs,
-            self.settings,
-            duty,
-        )
-        worker.run()
+        self.worker(name).run()
         return self
 
     def task(self, task):

@@ -2,21 +2,14 @@
 
 import pytest
 
-from hypervisor.agents.budget import (
-    cost_micros,
-    limits,
-    money,
-    near,
-    over,
-    price_of,
-    task_limits,
-    uncounted,
-)
-from hypervisor.agents.builtin_profiles import CLAUDE, CODEX, COPILOT
+from hypervisor.agents.budget import limits, money, near, over, price_of, task_limits, uncounted
+from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.profile import Price
-from hypervisor.agents.session import AgentSession, Spent, resumed
+from hypervisor.agents.session import AgentSession, Spent, cost_micros, resumed
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.runs.spec import RunSpec
+
+CLAUDE, CODEX, COPILOT = BUILTIN["claude"], BUILTIN["codex"], BUILTIN["copilot"]
 
 SPEC = RunSpec("/")
 NOTHING = Spent()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hypervisor.agents.budget_guard import BudgetGuard, RateLimitGuard
-from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.rate_limit import MARGIN
+from hypervisor.agents.budget_guard import BudgetGuard
+from hypervisor.agents.cooldown import MARGIN, Cooldown
+from hypervisor.agents.rate_limits import CooldownGuard
 from hypervisor.agents.session import NewSession
 from hypervisor.agents.sql import cooldowns
 from hypervisor.agents.stream_state import QUOTA, StreamError, Tokens
@@ -106,19 +106,19 @@ def test_what_is_left_for_a_task(books):
 
 
 def test_an_account_rests_until_its_brake_is_over(books):
-    brakes = RateLimitGuard(books.store, ACCOUNT, "w")
-    assert not brakes.resting(ACCOUNT)
-    brakes.apply(StreamError(QUOTA, "try again in 300s"))
-    assert brakes.resting(ACCOUNT) and not brakes.resting("a:2")
-    brakes.relieve()
-    assert brakes.resting(ACCOUNT), "an agent that had begun before may still answer"
+    brakes = CooldownGuard(books.store, ACCOUNT, "w")
+    assert not brakes.is_cooling(ACCOUNT)
+    brakes.start(StreamError(QUOTA, "try again in 300s"))
+    assert brakes.is_cooling(ACCOUNT) and not brakes.is_cooling("a:2")
+    brakes.end()
+    assert brakes.is_cooling(ACCOUNT), "an agent that had begun before may still answer"
 
 
 def test_a_rest_that_is_over_is_forgotten_with_the_next_answer(books):
     books.store.set_brake(Cooldown(ACCOUNT, books.store.now() - 1, 1, "limit", 0), "w")
-    brakes = RateLimitGuard(books.store, ACCOUNT, "w")
-    assert not brakes.resting(ACCOUNT)
-    brakes.relieve()
+    brakes = CooldownGuard(books.store, ACCOUNT, "w")
+    assert not brakes.is_cooling(ACCOUNT)
+    brakes.end()
     assert books.store.brakes() == []
 
 
@@ -131,7 +131,7 @@ def test_a_rest_that_another_agent_has_just_begun_is_not_lifted(books, monkeypat
         return lift(*args)
 
     intercept(monkeypatch, store, cooldowns.lift_brake, later)
-    RateLimitGuard(store, ACCOUNT, "w").relieve()
+    CooldownGuard(store, ACCOUNT, "w").end()
     assert [brake.level for brake in store.brakes()] == [2]
 
 
@@ -148,6 +148,6 @@ def test_workers_that_come_near_a_budget_at_once_warn_of_it_once(books, monkeypa
 
 def test_a_time_of_day_is_that_of_the_clock_on_the_wall(books):
     later = (datetime.now().astimezone() + timedelta(hours=2)).replace(second=0, microsecond=0)
-    RateLimitGuard(books.store, ACCOUNT, "w").apply(StreamError(QUOTA, f"resets {later:%I:%M%p}"))
+    CooldownGuard(books.store, ACCOUNT, "w").start(StreamError(QUOTA, f"resets {later:%I:%M%p}"))
     (brake,) = books.store.brakes()
     assert brake.until == round(later.timestamp() * 1000) + MARGIN

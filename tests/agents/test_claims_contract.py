@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from tests.support.given import ANN, BOB, LEASE, NOW
 
 
@@ -39,9 +39,9 @@ def test_claims_that_another_process_makes_for_it_are_seen(keeper, ledger, add):
 def test_a_claim_that_has_ended_is_seen_no_longer(keeper, ledger, add, store):
     add("a", "b", "c")
     first, second = take(ledger, ANN, 2)
-    ledger.settle([Verdict(parse_token(first.token), "release")], NOW)
+    ledger.settle([AttemptResult(parse_token(first.token), "release")], NOW)
     assert tokens(keeper.claims_of(ANN.id)) == [second.token]
-    done = Verdict(parse_token(second.token), "complete")
+    done = AttemptResult(parse_token(second.token), "complete")
     _, third = ledger.settle_and_claim([done], ClaimRequest(ANN, 1, LEASE), NOW)
     assert tokens(keeper.claims_of(ANN.id)) == tokens(third)
     assert listed(store) == 1

@@ -4,16 +4,7 @@ import pytest
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.classify import BY_ERROR, classify, cooldown_error
-from hypervisor.agents.outcome import (
-    BLOCK,
-    COMPLETE,
-    FAIL,
-    GIVE_UP,
-    NOTHING,
-    OUTCOMES,
-    RELEASE,
-    RETRY,
-)
+from hypervisor.agents.outcome import OUTCOMES, Action
 from hypervisor.agents.stream_state import StreamError, StreamState
 from hypervisor.queue.attempt import Ended
 
@@ -30,41 +21,40 @@ def said(text):
 
 
 EVERY = [
-    # stream state, how the program ended, the ledger → outcome, what follows
-    (said("COMPLETED: fine"), WELL, "done", "settled", NOTHING),
-    (said("COMPLETED: fine"), WELL, None, "completed", COMPLETE),
-    (said("BLOCKED: no key"), WELL, None, "blocked", BLOCK),
-    (said("FAILED: no way"), WELL, None, "refused", FAIL),
-    (said("I could do that, if you like."), WELL, None, "nothing_done", RETRY),
-    (CLOSED._replace(denied=("Bash",)), WELL, None, "tools_denied", BLOCK),
-    (CLOSED._replace(mcp="dead", tools=1), WELL, None, "mcp_dead", RETRY),
-    (trouble(kinds.STREAM), WELL, None, "stream_error", RELEASE),
-    (trouble(kinds.QUOTA, status=429), BADLY, None, "quota", RELEASE),
-    (trouble(kinds.OVERLOAD, status=529), BADLY, None, "overload", RELEASE),
-    (trouble(kinds.AUTH, status=401), BADLY, None, "auth", GIVE_UP),
-    (trouble(kinds.BILLING, status=402), BADLY, None, "billing", GIVE_UP),
-    (trouble(kinds.ACCESS, status=403), BADLY, None, "no_access", GIVE_UP),
-    (trouble(kinds.REQUEST, status=400), BADLY, None, "bad_request", FAIL),
-    (trouble(kinds.SERVER, status=500), BADLY, None, "server_error", RELEASE),
-    (trouble(kinds.NETWORK), BADLY, None, "network", RELEASE),
-    (trouble(kinds.TURNS), BADLY, None, "max_turns", FAIL),
-    (trouble(kinds.BUDGET), BADLY, None, "over_budget", FAIL),
-    (trouble(kinds.RESUME), BADLY, None, "lost_session", RELEASE),
-    (StreamState(tools=2), KILLED, None, "crashed", RETRY),
+    # stream state, how the program ended, the ledger → outcome, what the worker does
+    (said("COMPLETED: fine"), WELL, "done", "settled", Action.NOTHING),
+    (said("COMPLETED: fine"), WELL, None, "completed", Action.COMPLETE),
+    (said("BLOCKED: no key"), WELL, None, "blocked", Action.BLOCK),
+    (said("FAILED: no way"), WELL, None, "refused", Action.FAIL),
+    (said("I could do that, if you like."), WELL, None, "nothing_done", Action.RETRY),
+    (CLOSED._replace(denied=("Bash",)), WELL, None, "tools_denied", Action.BLOCK),
+    (CLOSED._replace(mcp="dead", tools=1), WELL, None, "mcp_dead", Action.RETRY),
+    (trouble(kinds.STREAM), WELL, None, "stream_error", Action.RELEASE),
+    (trouble(kinds.QUOTA, status=429), BADLY, None, "quota", Action.RELEASE),
+    (trouble(kinds.OVERLOAD, status=529), BADLY, None, "overload", Action.RELEASE),
+    (trouble(kinds.AUTH, status=401), BADLY, None, "auth", Action.GIVE_UP),
+    (trouble(kinds.BILLING, status=402), BADLY, None, "billing", Action.GIVE_UP),
+    (trouble(kinds.ACCESS, status=403), BADLY, None, "no_access", Action.GIVE_UP),
+    (trouble(kinds.REQUEST, status=400), BADLY, None, "bad_request", Action.FAIL),
+    (trouble(kinds.SERVER, status=500), BADLY, None, "server_error", Action.RELEASE),
+    (trouble(kinds.NETWORK), BADLY, None, "network", Action.RELEASE),
+    (trouble(kinds.TURNS), BADLY, None, "max_turns", Action.FAIL),
+    (trouble(kinds.BUDGET), BADLY, None, "over_budget", Action.FAIL),
+    (trouble(kinds.RESUME), BADLY, None, "lost_session", Action.RELEASE),
+    (StreamState(tools=2), KILLED, None, "crashed", Action.RETRY),
 ]
 
 
-@pytest.mark.parametrize("state, ended, ledger, name, follows", EVERY, ids=[e[3] for e in EVERY])
-def test_every_outcome(state, ended, ledger, name, follows):
+@pytest.mark.parametrize("state, ended, ledger, name, action", EVERY, ids=[e[3] for e in EVERY])
+def test_every_outcome(state, ended, ledger, name, action):
     outcome = classify(state, ended, ledger)
-    assert (outcome.name, outcome.follows) == (name, follows)
-    assert outcome.follows == OUTCOMES[name][0]
+    assert (outcome.name, outcome.action) == (name, action)
+    assert outcome.action == OUTCOMES[name][0]
     assert outcome.reason
 
 
-def test_stopped_and_hung():
-    assert classify(StreamState(tools=1), KILLED, None, stopped=True)[:2] == ("stopped", NOTHING)
-    assert classify(CLOSED, KILLED, None, hung=True)[:2] == ("hung", RETRY)
+def test_hung():
+    assert classify(CLOSED, KILLED, None, hung=True)[:2] == ("hung", Action.RETRY)
     assert classify(said("COMPLETED"), KILLED, None, hung=True).name == "completed"
     named = {each[3] for each in EVERY} | {
         "stopped",
@@ -79,7 +69,7 @@ def test_stopped_and_hung():
 def test_an_error_that_nobody_knows_is_a_failure():
     """It may be there for ever; nobody else need wait for it."""
     found = classify(trouble(kinds.OTHER), WELL, None)
-    assert found[:2] == ("stream_error", RETRY)
+    assert found[:2] == ("stream_error", Action.RETRY)
     assert cooldown_error(found, None, "why") is None
 
 
@@ -155,11 +145,11 @@ def test_the_exit_code_is_not_trusted(case, state, ended, name):
     assert classify(state, ended, None).name == name
 
 
-@pytest.mark.parametrize("state, ended, ledger, name, follows", EVERY, ids=[e[3] for e in EVERY])
-def test_the_ledger_has_the_first_word(state, ended, ledger, name, follows):
+@pytest.mark.parametrize("state, ended, ledger, name, action", EVERY, ids=[e[3] for e in EVERY])
+def test_the_ledger_has_the_first_word(state, ended, ledger, name, action):
     assert classify(state, ended, "done").name == "settled"
-    assert classify(state, ended, "blocked", stopped=True).name == "settled"
-    assert classify(state, ended, "failed", hung=True).follows == NOTHING
+    assert classify(state, ended, "blocked").name == "settled"
+    assert classify(state, ended, "failed", hung=True).action == Action.NOTHING
 
 
 def test_a_structured_result_comes_before_trouble_a_last_line_after_it():
@@ -180,7 +170,7 @@ def test_what_a_blocked_task_tells():
         },
     )
     outcome = classify(state, WELL, None)
-    assert outcome[:5] == ("blocked", BLOCK, "no licence", "LICENSE is missing", "add one")
+    assert outcome[:5] == ("blocked", Action.BLOCK, "no licence", "LICENSE is missing", "add one")
     line = classify(said("BLOCKED: no key / 401 from the API / set API_KEY"), WELL, None)
     assert line[2:5] == ("no key", "401 from the API", "set API_KEY")
     summed_up = CLOSED._replace(tools=1, result={"status": "failed", "summary": "no disk"})
@@ -248,7 +238,6 @@ def test_a_run_that_claims_by_itself_needs_no_report():
 def test_a_stop_because_of_a_limit_is_about_the_limit():
     seen = StreamState(tools=1, error=StreamError(kinds.QUOTA, "429", 429, retrying=True))
     assert classify(seen, KILLED, None).name == "quota"
-    assert classify(seen, KILLED, None, stopped=True).name == "stopped"
 
 
 def test_long_words_are_cut():

@@ -4,13 +4,15 @@ import tomllib
 
 import pytest
 
-from hypervisor.agents.builtin_profiles import BUILTIN, CLAUDE
+from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.config import MOST_AGENTS
 from hypervisor.agents.profile import MODES, AgentProfile, Price
 from hypervisor.agents.routing import Route
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.validate import MOST_NAMES
 from hypervisor.runs.config import Settings, settings_from
+
+CLAUDE = BUILTIN["claude"]
 
 ALL = """
 [agents.claude]

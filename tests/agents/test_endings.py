@@ -8,16 +8,17 @@ import os
 import pytest
 
 from hypervisor.agents import stream_state as kinds
+from hypervisor.agents.apply_outcome import MOST_UNREACHED
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.push_worker import MOST_UNREACHED, UNREACHED, Patience
 from hypervisor.agents.session import NewSession
 from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
+from hypervisor.agents.watch import UNREACHED, RetryPatience
 from hypervisor.batches.plans.propose import propose
 from hypervisor.core import validate
 from hypervisor.core.errors import SchemaMismatch
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.claim import complete
-from hypervisor.queue.lease import Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, parse_token
 from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.host import LocalHost
 from tests.agents.agent_bench import ACCOUNT
@@ -75,7 +76,7 @@ class TestAfterItsOwnVerdict:
     def ends(self, bench, event, state=None):
         def verdict():
             token = parse_token(bench.runner.token)
-            bench.store.settle([Verdict(token, event, reason="so")])
+            bench.store.settle([AttemptResult(token, event, reason="so")])
             bench.runner.stream_state = state or bench.runner.stream_state
 
         return verdict
@@ -226,14 +227,14 @@ def test_an_agent_that_tries_for_ever_is_noticed():
     def away():
         return StreamError(kinds.NETWORK, "waiting for network", retrying=True)
 
-    patience = Patience()
+    patience = RetryPatience()
     assert not patience.is_over(away(), 100.0)
     assert not patience.is_over(away(), 100.0 + UNREACHED - 0.1)
     assert patience.is_over(last := away(), 100.0 + UNREACHED)
     assert not patience.is_over(last, 300.0), "it may have reached it, and wait for the answer"
     assert not patience.is_over(None, 301.0), "an answer came"
     assert not patience.is_over(away(), 302.0)
-    assert Patience().is_over(LIMIT, 0.0), "nobody waits for a limit"
+    assert RetryPatience().is_over(LIMIT, 0.0), "nobody waits for a limit"
 
 
 def outages(bench, task, times, seconds_ago=600):
@@ -438,16 +439,14 @@ def test_homes_of_dead_workers_go_and_those_of_living_ones_stay(bench):
     assert [bench.homes.exists(name) for name in (dead, alive, odd)] == [False, True, True]
 
 
-def test_after_a_long_attempt_budgets_and_brakes_are_asked_too(bench, monkeypatch):
-    monkeypatch.setattr("hypervisor.runs.worker.FLUSH", -1.0)  # each was a long one
+def test_after_a_long_attempt_budgets_and_cooldowns_are_asked_too(bench):
     bench = bench(budget=150_000)
     tasks = [bench.item(text, (DONE, WELL)) for text in "abcd"]
     bench.work()
     assert [bench.task(task).state for task in tasks] == ["done"] * 2 + ["active"] * 2
 
 
-def test_nor_does_a_long_attempt_claim_for_an_account_that_rests(bench, monkeypatch):
-    monkeypatch.setattr("hypervisor.runs.worker.FLUSH", -1.0)
+def test_nor_does_a_long_attempt_claim_for_an_account_that_cools_down(bench):
     bench = bench()
     bench.item("a", StreamState("s-1", error=LIMIT))
     other = bench.item("b", (DONE, WELL))

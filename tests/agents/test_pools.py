@@ -299,7 +299,7 @@ class TestBrake:
             assert stage.tick(after=MINUTE)
         assert not stage.supervisor.is_waiting, "no need to look around often"
         (event,) = (e for e in stage.store.events(0, 999) if e.kind == "rest")
-        assert "anthropic:login rests (429)" in event.data["said"]
+        assert "anthropic is rate-limited until" in event.data["said"]
 
     def test_nothing_is_told_of_it_while_others_work(self, stage):
         stage.agent_batch("b", 50, agents=("cla", "cod"), fallback="cod")

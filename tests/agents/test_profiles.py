@@ -3,11 +3,17 @@
 import pytest
 
 from hypervisor.agents import builtin_profiles
-from hypervisor.agents.builtin_profiles import BUILTIN, CLAUDE, CODEX, COPILOT, GEMINI, QWEN
-from hypervisor.agents.command_line import Asked, money, words
+from hypervisor.agents.builtin_profiles import BUILTIN
+from hypervisor.agents.command_line import LaunchOptions, arguments, money
 from hypervisor.agents.config import _check_words
 from hypervisor.agents.profile import MODES, STREAMS, AgentProfile
 from hypervisor.agents.streams import parser
+
+CLAUDE = BUILTIN["claude"]
+CODEX = BUILTIN["codex"]
+COPILOT = BUILTIN["copilot"]
+GEMINI = BUILTIN["gemini"]
+QWEN = BUILTIN["qwen"]
 
 REAL = ("claude", "codex", "gemini", "opencode", "qwen", "copilot")
 
@@ -34,7 +40,7 @@ def test_each_is_whole(profile):
 @pytest.mark.parametrize("profile", BUILTIN.values(), ids=list(BUILTIN))
 def test_nothing_claims_a_sandbox_or_skips_checks_unless_all_is_allowed(profile):
     for mode in ("read-only", "edit"):
-        said = words(profile, Asked(permissions=mode))
+        said = arguments(profile, LaunchOptions(permissions=mode))
         for wrong in (
             "--dangerously-skip-permissions",
             "bypassPermissions",
@@ -50,7 +56,7 @@ def test_nothing_claims_a_sandbox_or_skips_checks_unless_all_is_allowed(profile)
 
 
 def test_claude_fresh_and_resumed():
-    asked = Asked(
+    asked = LaunchOptions(
         "p",
         permissions="full",
         allow=("Bash(git *)", "WebFetch"),
@@ -60,7 +66,7 @@ def test_claude_fresh_and_resumed():
         budget=500_000,
         schema='{"a":1}',
     )
-    found = words(CLAUDE, asked)
+    found = arguments(CLAUDE, asked)
     assert found[:6] == [
         "-p",
         "--output-format",
@@ -82,12 +88,12 @@ def test_claude_fresh_and_resumed():
         "--model",
         "opus",
     ]
-    assert words(CLAUDE, asked._replace(session="u"))[-2:] == ["--resume", "u"]
+    assert arguments(CLAUDE, asked._replace(session="u"))[-2:] == ["--resume", "u"]
     assert "--resume" not in found and "p" not in found
 
 
 def test_nothing_asked_for_is_no_word():
-    assert words(GEMINI, Asked(permissions="read-only")) == [
+    assert arguments(GEMINI, LaunchOptions(permissions="read-only")) == [
         "-o",
         "stream-json",
         "--skip-trust",
@@ -97,7 +103,7 @@ def test_nothing_asked_for_is_no_word():
 
 
 def test_codex_resumes_with_its_sandbox():
-    found = words(CODEX, Asked(session="u", schema="{}", schema_file="/s.json"))
+    found = arguments(CODEX, LaunchOptions(session="u", schema="{}", schema_file="/s.json"))
     assert found == [
         "exec",
         "resume",
@@ -115,14 +121,17 @@ def test_codex_resumes_with_its_sandbox():
 
 
 def test_words_that_hold_a_placeholder():
-    assert words(COPILOT, Asked(session="u"))[-1] == "--resume=u"
-    assert "@/s.json" in words(QWEN, Asked(schema="{}", schema_file="/s.json"))
-    assert words(COPILOT, Asked(usage="/u.json"))[-2:] == ["--usage-output-file", "/u.json"]
+    assert arguments(COPILOT, LaunchOptions(session="u"))[-1] == "--resume=u"
+    assert "@/s.json" in arguments(QWEN, LaunchOptions(schema="{}", schema_file="/s.json"))
+    assert arguments(COPILOT, LaunchOptions(usage="/u.json"))[-2:] == [
+        "--usage-output-file",
+        "/u.json",
+    ]
 
 
 def test_what_is_put_in_is_not_looked_at_again():
     mine = AgentProfile("x", "x", argv=("--say={prompt}", "{prompt}", "{pick}"), pick=("{value}",))
-    assert words(mine, Asked("{session} {prompt}", model="{prompt}")) == [
+    assert arguments(mine, LaunchOptions("{session} {prompt}", model="{prompt}")) == [
         "--say={session} {prompt}",
         "{session} {prompt}",
         "{prompt}",
@@ -131,7 +140,7 @@ def test_what_is_put_in_is_not_looked_at_again():
 
 def test_a_session_that_cannot_be_resumed_starts_anew():
     mine = AgentProfile("x", "x", argv=("go",))
-    assert words(mine, Asked(session="u")) == ["go"]
+    assert arguments(mine, LaunchOptions(session="u")) == ["go"]
 
 
 @pytest.mark.parametrize(
@@ -143,5 +152,5 @@ def test_money_for_programs(micros, text):
 
 def test_the_model_of_the_attempt_comes_before_the_profiles():
     mine = GEMINI._replace(model="big")
-    assert words(mine, Asked())[-2:] == ["-m", "big"]
-    assert words(mine, Asked(model="small"))[-2:] == ["-m", "small"]
+    assert arguments(mine, LaunchOptions())[-2:] == ["-m", "big"]
+    assert arguments(mine, LaunchOptions(model="small"))[-2:] == ["-m", "small"]

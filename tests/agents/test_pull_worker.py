@@ -8,11 +8,10 @@ import pytest
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.pull_worker import PullWorker
 from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.runs.spec import spec_data
 from tests.agents.agent_bench import ACCOUNT, AgentBench
 from tests.support.benches import ME, WELL, closed_after
@@ -24,14 +23,12 @@ BADLY = Ended(1, None, 0.1, 0)
 class KeptBench(AgentBench):
     """Its agents have no item: `runs` says what each run does, one after the other."""
 
-    worker = PullWorker
-
     def __init__(self, folder, **how):
         super().__init__(folder, **how)
         self.held: list[str] = []
 
     def described(self, **spec):
-        return super().described(pull=5, **spec)
+        return super().described(mode="pull", pull=5, **spec)
 
     def agents_do(self, *runs):
         self.in_turn("", *runs)
@@ -47,7 +44,7 @@ class KeptBench(AgentBench):
         return claim
 
     def completes(self):
-        self.store.settle([Verdict(parse_token(token), "complete") for token in self.held])
+        self.store.settle([AttemptResult(parse_token(token), "complete") for token in self.held])
 
     def asks(self, word):
         def ask():
@@ -192,7 +189,7 @@ def test_told_to_drain_it_may_finish_what_it_holds(bench):
 
 
 def test_it_beats_for_what_the_agent_holds(bench, monkeypatch):
-    monkeypatch.setattr("hypervisor.agents.pull_worker.BEAT", 0.0)
+    monkeypatch.setattr("hypervisor.agents.pull_attempts.HEARTBEAT", 0.0)
     bench = bench()
     bench.item("a")
     ends = []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hypervisor.agents import push_worker
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.session_recorder import to_resume
+from hypervisor.agents.session import to_resume
 from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
 from hypervisor.batches.plans.propose import propose
 from hypervisor.queue.attempt import Ended
-from hypervisor.queue.lease import Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, parse_token
 from hypervisor.runs.config import Settings
 from tests.agents.agent_bench import ACCOUNT
 from tests.support.benches import WELL
@@ -110,7 +109,7 @@ def test_what_the_ledger_says_comes_first(bench):
 
     def completes():
         token = parse_token(bench.runner.token)
-        bench.store.settle([Verdict(token, "complete", {"by": "itself"})])
+        bench.store.settle([AttemptResult(token, "complete", {"by": "itself"})])
         return (StreamState("s-1", error=LIMIT), BADLY)
 
     task = bench.item("a", completes)
@@ -121,11 +120,11 @@ def test_what_the_ledger_says_comes_first(bench):
 
 
 def test_one_that_has_ended_its_claim_may_say_its_last_words(bench, monkeypatch):
-    monkeypatch.setattr("hypervisor.runs.watch.BEAT", 0.0)
+    monkeypatch.setattr("hypervisor.runs.watch.HEARTBEAT", 0.0)
     bench = bench()
 
     def completes():
-        bench.store.settle([Verdict(parse_token(bench.runner.token), "complete")])
+        bench.store.settle([AttemptResult(parse_token(bench.runner.token), "complete")])
 
     task = bench.item("a", completes, None, None, (SAID, WELL))
     bench.work()
@@ -133,12 +132,12 @@ def test_one_that_has_ended_its_claim_may_say_its_last_words(bench, monkeypatch)
 
 
 def test_but_not_for_ever(bench, monkeypatch):
-    monkeypatch.setattr("hypervisor.runs.watch.BEAT", 0.0)
-    monkeypatch.setattr(push_worker, "AFTERWARDS", 0.0)
+    monkeypatch.setattr("hypervisor.runs.watch.HEARTBEAT", 0.0)
+    monkeypatch.setattr("hypervisor.agents.watch.LAST_WORDS", 0.0)
     bench = bench()
 
     def completes():
-        bench.store.settle([Verdict(parse_token(bench.runner.token), "complete")])
+        bench.store.settle([AttemptResult(parse_token(bench.runner.token), "complete")])
 
     task = bench.item("a", completes, *[None] * 20)
     bench.work()
@@ -146,11 +145,11 @@ def test_but_not_for_ever(bench, monkeypatch):
 
 
 def test_a_claim_that_somebody_took_away_ends_the_agent(bench, monkeypatch):
-    monkeypatch.setattr("hypervisor.runs.watch.BEAT", 0.0)
+    monkeypatch.setattr("hypervisor.runs.watch.HEARTBEAT", 0.0)
     bench = bench()
 
     def released():
-        bench.store.settle([Verdict(parse_token(bench.runner.token), "release")])
+        bench.store.settle([AttemptResult(parse_token(bench.runner.token), "release")])
 
     task = bench.item("a")
     bench.in_turn("a", [released, None], [(SAID, WELL)])
@@ -163,14 +162,14 @@ def test_a_task_that_agents_give_back_time_and_again_fails(bench):
     bench = bench()
 
     def gives_back():
-        bench.store.settle([Verdict(parse_token(bench.runner.token), "release")])
+        bench.store.settle([AttemptResult(parse_token(bench.runner.token), "release")])
         return (StreamState("s-1"), WELL)
 
     task = bench.item("a")
     bench.in_turn("a", *[[gives_back] for _ in range(9)])
     bench.work()
     assert bench.outcomes_of(task) == ["released"] * 3 + ["failed"]
-    assert "gave it back 3 times" in bench.task(task).reason
+    assert "released it 3 times without a reason" in bench.task(task).reason
 
 
 def test_a_blocked_task_says_why_and_what_helps(bench):
@@ -329,25 +328,14 @@ def test_a_prompt_builds_on_what_came_before(bench):
     first = bench.item("a", (SAID, WELL))
     second = bench.item("b", (SAID, WELL), after=(first,))
     bench.work()
-    from hypervisor.agents.prompt_context import context_of
+    from hypervisor.agents.prompts import context_of
 
     told = context_of(bench.store, bench.task(second))
     assert "Result of a" in told and "did it" in told
 
 
 @pytest.mark.parametrize("given, expected", [({}, 900_000), ({"silence": 0}, 0)])
-def test_an_agent_may_not_be_silent_for_ever_unless_somebody_says_so(
-    bench, monkeypatch, given, expected
-):
-    seen = []
-
-    def limits_of(worker, task):
-        seen.append(limits(worker, task).silence)
-        return limits(worker, task)
-
-    limits = push_worker.PushWorker._limits_of
-    monkeypatch.setattr(push_worker.PushWorker, "_limits_of", limits_of)
+def test_an_agent_may_not_be_silent_for_ever_unless_somebody_says_so(bench, given, expected):
     bench = bench(**given)
-    bench.item("a", (SAID, WELL))
-    bench.work()
-    assert seen == [expected]
+    task = bench.task(bench.item("a"))
+    assert bench.worker().attempts.limits_of(task).silence == expected

@@ -2,10 +2,12 @@
 
 import pytest
 
-from hypervisor.agents.builtin_profiles import BUILTIN, CLAUDE, CODEX, GEMINI
+from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.profile import Price
 from hypervisor.agents.routing import DEFAULTS, Route, lacking, route
 from hypervisor.queue.task import NewTask
+
+CLAUDE, CODEX, GEMINI = BUILTIN["claude"], BUILTIN["codex"], BUILTIN["gemini"]
 
 
 def task(type="task", requires=(), **data):

@@ -15,7 +15,7 @@ from hypervisor.batches.files import BatchFiles
 from hypervisor.batches.report import report
 from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import Verdict
+from hypervisor.queue.lease import AttemptResult
 from hypervisor.queue.rescue import reap_worker
 from hypervisor.runs import run as running
 from hypervisor.runs.check_spec import check_spec
@@ -76,7 +76,7 @@ def test_a_chunk_s_files_tell_what_it_cost(hv, tmp_path):
     new = [task._replace(chunk=1) for task in items("a", "b")]
     batch = running.run(hv, spec, new, "b", NOW, chunks=["one"]).batch
     (first,) = claim(hv)
-    hv.store.settle([Verdict(first, "complete", result={"summary": "fine"})], NOW)
+    hv.store.settle([AttemptResult(first, "complete", result={"summary": "fine"})], NOW)
     session(hv, batch.id, first.task, 1_234_500, True)
     every = hv.store.chunks(batch.id)
     summary, details = write_chunk(hv, batch, every[0], every, NOW)

@@ -16,7 +16,7 @@ from hypervisor.agents.homes import AgentHomes, link_login
 from hypervisor.agents.mcp_config import McpAccess
 from hypervisor.agents.profile import AgentProfile
 from hypervisor.agents.secrets import HIDDEN, Hider
-from hypervisor.agents.setup import Prompt, equip, secrets_of, used
+from hypervisor.agents.setup import AgentSetup, Prompt, add_file_usage, prepare_launch, secrets_of
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.core.errors import InvalidInput
 from hypervisor.runs.spec import RunSpec
@@ -44,7 +44,8 @@ def home(tmp_path):
 
 def ready(name, home, **spec):
     how = RunSpec("/project", agent=name, permissions=spec.pop("permissions", "full"), **spec)
-    return equip(BUILTIN[name], how, home, Prompt("do it"), ACCESS, GIVEN, '{"type":"object"}')
+    setup = AgentSetup(BUILTIN[name], how, GIVEN, ACCESS, schema='{"type":"object"}')
+    return prepare_launch(setup, home, Prompt("do it"))
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode", "qwen", "copilot"])
@@ -65,7 +66,7 @@ def test_it_finds_the_users_login(home, tmp_path):
     login.write_text("{}")
     spec = RunSpec("/project", agent="claude", permissions="full")
     given = {**GIVEN, "HOME": str(tmp_path / "me")}
-    equip(BUILTIN["claude"], spec, home, Prompt("do it"), ACCESS, given)
+    prepare_launch(AgentSetup(BUILTIN["claude"], spec, given, ACCESS), home, Prompt("do it"))
     assert os.path.samefile(f"{home.home}/.claude/.credentials.json", login)
 
 
@@ -73,8 +74,10 @@ def test_its_server_knows_the_marks_of_its_secrets_and_the_program_is_the_one_th
     _, entry = servers("claude", home)
     assert Hider(entry["env"]["HV_HIDE"]).clean(f"a {GIVEN['ANTHROPIC_API_KEY']}") == f"a {HIDDEN}"
     spec = RunSpec("/project", agent="claude", permissions="full")
-    how = (BUILTIN["claude"], spec, home, Prompt("do it"), ACCESS, GIVEN, "")
-    assert (equip(*how).argv[0], equip(*how, "/opt/claude").argv[0]) == ("claude", "/opt/claude")
+    unknown = AgentSetup(BUILTIN["claude"], spec, GIVEN, ACCESS)
+    found = unknown._replace(program="/opt/claude")
+    launches = [prepare_launch(setup, home, Prompt("do it")) for setup in (unknown, found)]
+    assert [launch.argv[0] for launch in launches] == ["claude", "/opt/claude"]
 
 
 def servers(name, home):
@@ -163,7 +166,8 @@ def test_opencode_is_told_what_it_may_do(home):
 def test_a_prompt_that_is_too_long_for_an_argument_is_refused(home):
     profile = AgentProfile("x", "x", argv=("{prompt}",), prompt="argument")
     with pytest.raises(InvalidInput, match="too long"):
-        equip(profile, RunSpec("/"), home, Prompt("y" * 200_000), ACCESS, GIVEN)
+        setup = AgentSetup(profile, RunSpec("/"), GIVEN, ACCESS)
+        prepare_launch(setup, home, Prompt("y" * 200_000))
 
 
 def test_the_secrets_that_it_can_see():
@@ -251,7 +255,9 @@ def test_tokens_that_are_told_in_a_file_only(home):
         json.dump(old, file)
     argv = ready("copilot", home).argv
     assert argv[argv.index("--usage-output-file") + 1] == path
-    assert used(copilot, home, before) == before, "an earlier attempt's are not this one's"
+    assert add_file_usage(copilot, home, before) == before, (
+        "an earlier attempt's are not this one's"
+    )
     with open(path, "w") as file:
         json.dump(
             {
@@ -262,18 +268,18 @@ def test_tokens_that_are_told_in_a_file_only(home):
             file,
             indent=2,
         )
-    assert used(copilot, home, before).tokens == Tokens(40, 5, 30)
+    assert add_file_usage(copilot, home, before).tokens == Tokens(40, 5, 30)
     os.unlink(path)
     os.mkfifo(path)
-    assert used(copilot, home, before) == before
-    assert used(BUILTIN["claude"], home, before) == before
+    assert add_file_usage(copilot, home, before) == before
+    assert add_file_usage(BUILTIN["claude"], home, before) == before
 
 
 def test_another_address_is_for_codex_alone(home):
     given = {**GIVEN, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
     for name in ("codex", "claude"):
         spec = RunSpec("/project", agent=name, permissions="full")
-        equip(BUILTIN[name], spec, home, Prompt("do it"), ACCESS, given)
+        prepare_launch(AgentSetup(BUILTIN[name], spec, given, ACCESS), home, Prompt("do it"))
     with open(f"{home.home}/.codex/config.toml", "rb") as file:
         assert tomllib.load(file)["openai_base_url"] == given["OPENAI_BASE_URL"]
     with open(f"{home.home}/mcp.json") as file:

@@ -6,7 +6,7 @@ import pytest
 
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.classify import classify
-from hypervisor.agents.rate_limit import reset_of
+from hypervisor.agents.cooldown import reset_of
 from hypervisor.agents.stream_errors import stream_error
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.agents.streams import with_usage

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypervisor.agents import streams
-from hypervisor.agents.budget import cost_micros
 from hypervisor.agents.classify import classify
 from hypervisor.agents.outcome import OUTCOMES
 from hypervisor.agents.profile import STREAMS
+from hypervisor.agents.session import cost_micros
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.agents.streams import parser, with_usage
 from hypervisor.queue.attempt import Ended

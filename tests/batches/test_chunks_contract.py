@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hypervisor.core.errors import NotFound, WrongState
-from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.queue.task import Changes, NewTask
 from tests.support.given import ANN, LEASE, NOW, claimable
 
@@ -25,7 +25,7 @@ def batch(ledger, add):
 def work(ledger, event="complete", **more):
     """Do all that can be claimed."""
     leases = ledger.claim(ClaimRequest(ANN, 100, LEASE), NOW)
-    ledger.settle([Verdict(parse_token(each.token), event, **more) for each in leases], NOW)
+    ledger.settle([AttemptResult(parse_token(each.token), event, **more) for each in leases], NOW)
     return [each.task.title for each in leases]
 
 
@@ -162,7 +162,9 @@ def test_chunks_keep_their_numbers_when_declared_again(ledger, batch):
 def test_evidence_is_written_down_with_the_end(ledger, batch):
     leases = ledger.claim(ClaimRequest(ANN, 2, LEASE), NOW)
     verdicts = [
-        Verdict(parse_token(lease.token), "complete", receipts=("one", f"two {lease.task.title}"))
+        AttemptResult(
+            parse_token(lease.token), "complete", receipts=("one", f"two {lease.task.title}")
+        )
         for lease in leases
     ]
     ledger.settle(verdicts, NOW)

@@ -11,7 +11,7 @@ from hypervisor.inputs.items import TaskItem, occurrences, task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.config import Settings
@@ -65,7 +65,7 @@ def finish(hv, event, batch="b", output=100):
     if event:
         usage = Usage(0, 10, 1024, output)
         hv.store.settle(
-            [Verdict(parse_token(lease.token), event, reason="x", usage=usage)], NOW + 2_000
+            [AttemptResult(parse_token(lease.token), event, reason="x", usage=usage)], NOW + 2_000
         )
     return lease.task.title
 
@@ -305,7 +305,7 @@ class TestOrder:
             leases = hv.store.claim(ClaimRequest(WORKER, 5, 60_000, wanted), NOW)
             assert len(leases) == 1
             out.append(leases[0].task.title)
-            hv.store.settle([Verdict(parse_token(leases[0].token), "complete")], NOW)
+            hv.store.settle([AttemptResult(parse_token(leases[0].token), "complete")], NOW)
         assert out.index("t/1.md") < out.index("t/2.md")
 
 

@@ -16,7 +16,7 @@ from hypervisor.cli.output import plain
 from hypervisor.queue.context import Context
 from hypervisor.queue.history import AttemptLine
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.outputs.files import Outputs
@@ -68,7 +68,7 @@ class Batch:
         usage = Usage(3 if event == "fail" else 0, 250, 2048, len(printed or b""))
         token = parse_token(lease.token)
         self.hv.store.settle(
-            [Verdict(token, event, result, reason, None, None, usage, receipts)], NOW + at
+            [AttemptResult(token, event, result, reason, None, None, usage, receipts)], NOW + at
         )
 
 
@@ -306,7 +306,7 @@ class TestPage:
         for turn in range(100):
             leases = batch.claim(turn * 1_000, by=turn % 7, limit=100)
             verdicts = [
-                Verdict(
+                AttemptResult(
                     parse_token(lease.token),
                     "fail" if turn % 10 == 0 else "complete",
                     reason=f"reason {turn} " + "<&>" * 100,

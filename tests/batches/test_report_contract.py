@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypervisor.core.ids import key_digest
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, Worker, parse_token
 from hypervisor.queue.task import NewTask
 
 NOW = 1_800_000_000_000
@@ -21,7 +21,9 @@ def work(ledger, batch, count, took, output, event="complete"):
     request = ClaimRequest(WORKER, count, 60_000, ClaimFilter(batch=batch))
     leases = ledger.claim(request, NOW)
     usage = Usage(0, 5, 7, output)
-    verdicts = [Verdict(parse_token(each.token), event, reason="x", usage=usage) for each in leases]
+    verdicts = [
+        AttemptResult(parse_token(each.token), event, reason="x", usage=usage) for each in leases
+    ]
     ledger.settle(verdicts, NOW + took)
     return [each.task.id for each in leases]
 

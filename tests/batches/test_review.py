@@ -17,7 +17,7 @@ from hypervisor.batches.sql import chunks
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
 from hypervisor.runs.outputs.files import Outputs
@@ -56,7 +56,7 @@ def work(hv, results=None, event="complete", now=NOW):
     for number, lease in enumerate(leases):
         result = results[number % len(results)] if results else None
         reason = None if event == "complete" else "no luck"
-        hv.store.settle([Verdict(parse_token(lease.token), event, result, reason)], now + 100)
+        hv.store.settle([AttemptResult(parse_token(lease.token), event, result, reason)], now + 100)
     return [lease.task.title for lease in leases]
 
 
@@ -234,7 +234,7 @@ class TestFiles:
         reporter = ChunkReporter(hv, lambda: active)
         [lease] = hv.store.claim(ClaimRequest(HERE, 1, LEASE), NOW)
         result = {"category": "fyi", "rationale": "because <b>\n## x", "actions": [{"do": "move"}]}
-        hv.store.settle([Verdict(parse_token(lease.token), "complete", result)], NOW)
+        hv.store.settle([AttemptResult(parse_token(lease.token), "complete", result)], NOW)
         reporter.tick(NOW)
         active.clear()
         summary = json.loads(self.read(hv, "chunk-01-summary.json"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hypervisor
-from hypervisor.agents.prompt_context import context_of
+from hypervisor.agents.prompts import context_of
 from hypervisor.core.errors import InvalidInput, LeaseLost, NotFound
 from hypervisor.hive.checkout import branch_here
 from hypervisor.hive.finding import headline

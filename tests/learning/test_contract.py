@@ -6,7 +6,7 @@ from hypervisor.agents.session import NewSession
 from hypervisor.agents.stream_state import Tokens
 from hypervisor.queue.history import EndedAttempt
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, parse_token
 from hypervisor.queue.task import NewTask
 from tests.support.given import ANN, BOB, NOW
 
@@ -21,7 +21,7 @@ def test_ended_attempts_with_what_they_took(ledger):
         NewSession("claude", "a:1", batch.id, ANN.id, first.task, first.attempt), NOW + 5
     )
     ledger.close_session(made, "quota", Tokens(70, 30, 9), 1_200, False, 2, NOW + 8)
-    ledger.settle([Verdict(first, "complete", usage=Usage(0, 40, 512, 9))], NOW + 9)
+    ledger.settle([AttemptResult(first, "complete", usage=Usage(0, 40, 512, 9))], NOW + 9)
     both = [(first.task, 1), (second.task, 1), (first.task, 2)]
     assert ledger.ended_attempts(both) == [
         EndedAttempt(
@@ -35,7 +35,7 @@ def test_what_nobody_of_ours_ran_is_left_out(ledger):
     ledger.add([NewTask("x")], "b", "me", NOW)
     [lease] = ledger.claim(ClaimRequest(BOB), NOW)
     token = parse_token(lease.token)
-    ledger.settle([Verdict(token, "complete")], NOW + 9)
+    ledger.settle([AttemptResult(token, "complete")], NOW + 9)
     assert ledger.ended_attempts([(token.task, 1)]) == []
 
 

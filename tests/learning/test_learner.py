@@ -13,7 +13,7 @@ from hypervisor.learning.learner import Learner
 from hypervisor.learning.record import Sample
 from hypervisor.queue.event import Event
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import RunSpec, spec_data
@@ -130,7 +130,7 @@ class Bench:
         usage = Usage(0, round(1000 * cpu), 5_000, 0)
         for lease in leases:
             token = parse_token(lease.token)
-            self.store.settle([Verdict(token, event, usage=usage)], self.now)
+            self.store.settle([AttemptResult(token, event, usage=usage)], self.now)
         return leases
 
     def look(self):
@@ -175,7 +175,9 @@ class TestSamples:
         )
         bench.now += 5_000
         bench.store.close_session(session, "ok", Tokens(70, 30, 9), 1_200, False, 2, bench.now)
-        bench.store.settle([Verdict(token, "complete", usage=Usage(0, 400, 512, 9))], bench.now)
+        bench.store.settle(
+            [AttemptResult(token, "complete", usage=Usage(0, 400, 512, 9))], bench.now
+        )
         bench.look()
         ((kind, record),) = bench.records().items()
         assert kind == "skill audit: review (claude)"

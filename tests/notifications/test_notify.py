@@ -27,7 +27,7 @@ from hypervisor.notifications.sql import notices
 from hypervisor.queue.add import add
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.spec import BATCH, Pause, RunSpec
@@ -95,7 +95,9 @@ def settle(hv, event="complete", count=1, reason=None):
     """Claim so many and end them all; their ids."""
     request = ClaimRequest(ANN, count, 60_000, ClaimFilter())
     leases = hv.store.claim(request, NOW)
-    verdicts = [Verdict(parse_token(str(each.token)), event, reason=reason) for each in leases]
+    verdicts = [
+        AttemptResult(parse_token(str(each.token)), event, reason=reason) for each in leases
+    ]
     hv.store.settle(verdicts, NOW)
     return [each.task.id for each in leases]
 
@@ -211,7 +213,7 @@ class TestEndings:
         pump(hv)
         assert len(mailbox.got) == 1
         lease = hv.store.claim(ClaimRequest(ANN, 1, 60_000, ClaimFilter()), NOW + 2)[0]
-        hv.store.settle([Verdict(parse_token(str(lease.token)), "complete")], NOW + 3)
+        hv.store.settle([AttemptResult(parse_token(str(lease.token)), "complete")], NOW + 3)
         pump(hv)
         assert mailbox.said[1:] == ["batch b finished: 1 done"]
 

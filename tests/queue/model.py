@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from hypervisor.core.errors import DependencyCycle, HypervisorError, LeaseLost, NotFound, WrongState
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import Holder, Token, Verdict, Worker
+from hypervisor.queue.lease import AttemptResult, Holder, Token, Worker
 from hypervisor.queue.task import Changes, NewTask
 from hypervisor.runs.spec import Ready
 
@@ -300,7 +300,7 @@ class Model:
 
     # Ending attempts
 
-    def settle(self, verdict: Verdict) -> tuple[str, str | None, str | None]:
+    def settle(self, verdict: AttemptResult) -> tuple[str, str | None, str | None]:
         """('applied' | 'repeated' | 'lost', outcome, state if it is certain)."""
         attempt = self._attempt(verdict.token)
         if attempt is None:
@@ -312,7 +312,7 @@ class Model:
             return "repeated", attempt.outcome, attempt.answered
         return "lost", None, None
 
-    def end(self, task_id: str, verdict: Verdict, actor: str | None = None) -> str:
+    def end(self, task_id: str, verdict: AttemptResult, actor: str | None = None) -> str:
         task = self.tasks[task_id]
         attempt = task.attempts[-1]
         event, reason, state = verdict.event, verdict.reason, STATE_AFTER[verdict.event]
@@ -403,7 +403,7 @@ class Model:
         if task.state in ENDED:
             raise WrongState
         if task.live:
-            self.end(task_id, Verdict(Token(task_id, 0, ""), "cancel", reason=reason), actor)
+            self.end(task_id, AttemptResult(Token(task_id, 0, ""), "cancel", reason=reason), actor)
             return
         task.state, task.reason, task.unblock = "cancelled", reason, None
         self.events.append(Expected("cancel", task_id, None, actor))
@@ -432,7 +432,7 @@ class Model:
     def take_back(self, task_id: str, reason: str, actor: str) -> None:
         if not self.tasks[task_id].live:
             raise WrongState
-        self.end(task_id, Verdict(Token(task_id, 0, ""), "release", reason=reason), actor)
+        self.end(task_id, AttemptResult(Token(task_id, 0, ""), "release", reason=reason), actor)
 
     def update(self, task_id: str, changes: Changes, actor: str, now: int) -> None:
         task = self.tasks[task_id]

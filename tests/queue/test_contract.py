@@ -6,7 +6,7 @@ import pytest
 
 from hypervisor.core.errors import DependencyCycle, LeaseLost, NotFound, WrongState
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Token, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Token, parse_token
 from hypervisor.queue.task import Changes, NewTask
 from tests.support.databases import dump
 from tests.support.given import ANN, BOB, LEASE, NOW, WEEK, claim_all, titles
@@ -160,7 +160,7 @@ def test_one_stale_token_does_not_spoil_the_others(ledger, add):
         parse_token(lease.token) for lease in ledger.claim(ClaimRequest(ANN, 2, LEASE), NOW)
     )
     bad = bad._replace(attempt=7)
-    answers = ledger.settle([Verdict(bad, "complete"), Verdict(good, "complete")], NOW)
+    answers = ledger.settle([AttemptResult(bad, "complete"), AttemptResult(good, "complete")], NOW)
     assert [bool(answer.lost) for answer in answers] == [True, False]
     assert ledger.task(good.task).state == "done"
     assert ledger.task(bad.task).state == "in_progress"
@@ -184,7 +184,11 @@ def test_completing_twice_gives_the_first_answer(store, ledger, add, claim, sett
 def test_two_verdicts_on_one_token_in_one_call(ledger, add, claim):
     add("a")
     token = claim()
-    verdicts = [Verdict(token, "complete"), Verdict(token, "complete"), Verdict(token, "fail")]
+    verdicts = [
+        AttemptResult(token, "complete"),
+        AttemptResult(token, "complete"),
+        AttemptResult(token, "fail"),
+    ]
     first, same, other = ledger.settle(verdicts, NOW)
     assert not first.repeated and same.repeated and other.lost
     assert [event.kind for event in ledger.events(0, 99)] == ["add", "claim", "complete"]
@@ -305,8 +309,8 @@ def test_the_last_dependency_promotes_in_the_same_transaction(ledger, add, claim
     assert ledger.detail(task).waits_for == tuple(sorted((a, b)))
     one, other = claim(), claim()
     request = ClaimRequest(ANN, 1, LEASE)
-    assert ledger.settle_and_claim([Verdict(one, "complete")], request, NOW)[1] == []
-    [lease] = ledger.settle_and_claim([Verdict(other, "complete")], request, NOW)[1]
+    assert ledger.settle_and_claim([AttemptResult(one, "complete")], request, NOW)[1] == []
+    [lease] = ledger.settle_and_claim([AttemptResult(other, "complete")], request, NOW)[1]
     assert lease.task.id == task
     assert [e.kind for e in ledger.events(0, 99)][-3:] == ["complete", "ready", "claim"]
 
@@ -577,7 +581,7 @@ def test_two_ledgers_on_one_store_see_the_same(store, open_ledger):
     [lease] = other.claim(ClaimRequest(BOB, 5, LEASE), NOW)
     assert lease.task.type == "new lane"
     task = other.add([NewTask("b", after=(need,), type="later lane")], None, "me", NOW).ids[0]
-    assert one.settle([Verdict(parse_token(lease.token), "complete")], NOW)[0].state == "done"
+    assert one.settle([AttemptResult(parse_token(lease.token), "complete")], NOW)[0].state == "done"
     assert other.task(task).state == "active"
     assert titles(one.claim(ClaimRequest(ANN, 5, LEASE), NOW)) == ["b"]
     assert other.claim(ClaimRequest(BOB, 5, LEASE), NOW) == []

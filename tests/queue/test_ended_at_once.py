@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import cast
 
 import pytest
 
 from hypervisor.core.errors import LeaseLost
 from hypervisor.hive.finding import NewFinding
-from hypervisor.queue.lease import Token, Verdict
+from hypervisor.queue.lease import AttemptResult, EndEvent, Token
 from hypervisor.queue.sql import settlement
 from tests.support.given import LEASE, NOW
 
@@ -34,7 +35,7 @@ def behind(store, open_ledger):
         other = threading.Thread(target=act)
 
         def work(session):
-            settlement.settle(session, [Verdict(token, event, {"n": 1})], NOW)
+            settlement.settle(session, [AttemptResult(token, cast(EndEvent, event), {"n": 1})], NOW)
             other.start()
             wait_until_blocked(store)
 
@@ -54,7 +55,7 @@ def wait_until_blocked(store):
 
 
 def complete(token):
-    return lambda ledger: ledger.settle([Verdict(token, "complete")], NOW)[0]
+    return lambda ledger: ledger.settle([AttemptResult(token, "complete")], NOW)[0]
 
 
 def test_completing_at_once_gives_the_first_answer_twice(behind, ledger, add, claim):

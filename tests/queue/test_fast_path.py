@@ -13,7 +13,7 @@ import pytest
 from hypervisor.core import randomness
 from hypervisor.core.errors import WrongState
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Token, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Token, Usage, Worker, parse_token
 from hypervisor.queue.sql import fast_path
 from hypervisor.queue.sql.postgres_fast_path import Floors
 from hypervisor.queue.task import NewTask
@@ -60,7 +60,7 @@ def claim(ledger, **wanted):
 
 
 def go_on(ledger, token, at=NOW + 5, request=REQUEST, **more):
-    return ledger.settle_and_claim([Verdict(token, "complete", **more)], request, at)
+    return ledger.settle_and_claim([AttemptResult(token, "complete", **more)], request, at)
 
 
 def titles(leases):
@@ -125,7 +125,7 @@ def test_a_token_that_does_not_hold_ends_nothing(ledger, store, taken, wrong):
     task, *_ = add(ledger, "a", "b")
     token = held = claim(ledger)
     if wrong == "ended":
-        ledger.settle([Verdict(token, "fail", reason="no")], NOW)
+        ledger.settle([AttemptResult(token, "fail", reason="no")], NOW)
     elif wrong == "taken back":
         ledger.take_back(task, "mine", "me", NOW)
         token = claim(ledger)

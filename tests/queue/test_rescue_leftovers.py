@@ -13,7 +13,7 @@ import pytest
 from hypervisor.queue.add import add
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, Worker, parse_token
 from hypervisor.queue.rescue import reap_worker, sweep
 from hypervisor.queue.steer import cancel
 from hypervisor.queue.task import NewTask
@@ -108,9 +108,9 @@ def test_what_had_ended_is_settled_not_repeated(hv, tokens):
     left(
         hv,
         None,
-        Verdict(tokens[0], "complete", {"n": 1}, usage=Usage(0, 7, 8, 9)),
-        Verdict(tokens[1], "fail", reason="exit code 3", usage=Usage(3, 1, 1, 1)),
-        Verdict(tokens[2], "back_off", reason="flaky", retry_at=NOW + 500),
+        AttemptResult(tokens[0], "complete", {"n": 1}, usage=Usage(0, 7, 8, 9)),
+        AttemptResult(tokens[1], "fail", reason="exit code 3", usage=Usage(3, 1, 1, 1)),
+        AttemptResult(tokens[2], "back_off", reason="flaky", retry_at=NOW + 500),
     )
     swept = sweep(hv, NOW + 1)
     found = tasks(hv, tokens)
@@ -126,7 +126,7 @@ def test_what_had_ended_is_settled_not_repeated(hv, tokens):
 
 
 def test_what_ran_counts_as_a_crash_and_what_had_not_started_costs_nothing(hv, tokens):
-    left(hv, tokens[1], Verdict(tokens[0], "complete"))
+    left(hv, tokens[1], AttemptResult(tokens[0], "complete"))
     sweep(hv, NOW + 1)
     found = tasks(hv, tokens)
     assert [t.state for t in found] == ["done", *["active"] * 4]
@@ -173,7 +173,7 @@ def test_nothing_is_looked_for_of_one_that_only_claimed(hv):
 
 
 def test_leftovers_end_before_anything_is_handed_out_or_settled(hv, tokens):
-    left(hv, tokens[1], Verdict(tokens[0], "complete"))
+    left(hv, tokens[1], AttemptResult(tokens[0], "complete"))
     sweep(hv, NOW + 1)
     assert hv.launcher.calls == [
         ("end", {"in_progress": 5}),
@@ -182,7 +182,7 @@ def test_leftovers_end_before_anything_is_handed_out_or_settled(hv, tokens):
 
 
 def test_while_a_leftover_cannot_be_ended_its_worker_keeps_everything(hv, tokens):
-    left(hv, tokens[1], Verdict(tokens[0], "complete"))
+    left(hv, tokens[1], AttemptResult(tokens[0], "complete"))
     hv.launcher.ended = None
     for turn in range(3):
         assert sweep(hv, NOW + turn).reclaimed == ()
@@ -210,7 +210,7 @@ def test_a_cancel_that_the_worker_did_not_live_to_see_is_honoured(hv, tokens):
 
 def test_a_task_that_ended_before_the_cancel_came_is_done(hv, tokens):
     cancel(hv, tokens[0].task, "", NOW)
-    left(hv, None, Verdict(tokens[0], "complete"))
+    left(hv, None, AttemptResult(tokens[0], "complete"))
     sweep(hv, NOW + 1)
     assert tasks(hv, tokens)[0].state == "done"
 
@@ -254,7 +254,7 @@ def test_whoever_comes_late_finds_nothing_and_changes_nothing(hv, tokens):
 
 def test_a_late_reader_of_the_same_remains_changes_nothing(hv, tokens):
     """Two processes sweep at once, and both have read the journal before it was removed."""
-    left(hv, tokens[1], Verdict(tokens[0], "complete"))
+    left(hv, tokens[1], AttemptResult(tokens[0], "complete"))
     held = hv.store.holders("boot/1", NOW)
     copy = dict(hv.launcher.left)
     sweep(hv, NOW + 1)
@@ -266,7 +266,7 @@ def test_a_late_reader_of_the_same_remains_changes_nothing(hv, tokens):
 
 
 def test_a_living_worker_is_not_buried(hv, tokens):
-    left(hv, tokens[0], Verdict(tokens[1], "complete"))
+    left(hv, tokens[0], AttemptResult(tokens[1], "complete"))
     hv.probe.living = {WORKER.pid}
     sweep(hv, NOW + 10 * LEASE)
     assert [t.state for t in tasks(hv, tokens)] == ["in_progress"] * 5
@@ -305,7 +305,7 @@ def test_what_ran_keeps_what_it_had_printed(hv, tokens):
     os.makedirs(os.path.dirname(spool))
     with open(spool, "w") as file:
         file.write("words")
-    left(hv, tokens[1], Verdict(tokens[0], "complete"))
+    left(hv, tokens[1], AttemptResult(tokens[0], "complete"))
     hv.launcher.ended = None
     sweep(hv, NOW + 1)
     assert os.path.exists(spool), "something of it may still write"

@@ -8,7 +8,7 @@ import pytest
 
 from hypervisor.core.errors import InvalidInput, SchemaMismatch
 from hypervisor.queue.claim import complete
-from hypervisor.queue.lease import Verdict
+from hypervisor.queue.lease import AttemptResult
 from hypervisor.queue.result_schema import check_schema, mismatch_of
 from hypervisor.queue.steer import retry
 from hypervisor.runs.check_spec import check_spec
@@ -88,7 +88,7 @@ def test_who_tries_again_after_a_failure_has_both_chances(hv):
     (token,) = claim(hv)
     with pytest.raises(SchemaMismatch):
         complete(hv, str(token), {"count": "x"})
-    hv.store.settle([Verdict(token, "fail", reason="so")])
+    hv.store.settle([AttemptResult(token, "fail", reason="so")])
     retry(hv, token.task)
     (token,) = claim(hv)
     with pytest.raises(SchemaMismatch, match="again"):

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -30,7 +30,7 @@ from hypervisor.core import ids, randomness
 from hypervisor.core.errors import DependencyCycle, HypervisorError, LeaseLost, WrongState
 from hypervisor.queue import settle
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Token, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, EndEvent, Token, Worker, parse_token
 from hypervisor.queue.task import Changes, NewTask
 from hypervisor.runs.spec import Pause
 from tests.queue import invariants
@@ -463,8 +463,8 @@ class LedgerMachine(RuleBasedStateMachine):
         started = renewed != 4
         assert self.ledger.reclaim(holder, "gone", self.now, started)
         token = Token(holder.task, holder.attempt, "")
-        event = "crash" if started else "release"
-        state = self.model.end(holder.task, Verdict(token, event, reason="gone"))
+        event: EndEvent = "crash" if started else "release"
+        state = self.model.end(holder.task, AttemptResult(token, event, reason="gone"))
         self.met[f"crash: {state}" if started else "released: not started"] += 1
 
     # Steps: chunks
@@ -710,12 +710,12 @@ class LedgerMachine(RuleBasedStateMachine):
             wanted = wanted._replace(batch=self.batches[1])
         return ClaimRequest(worker, limit, LEASE, wanted)
 
-    def _verdict(self, pick: int, event: str, aim: str) -> Verdict:
+    def _verdict(self, pick: int, event: str, aim: str) -> AttemptResult:
         tokens = self.model.tokens
         if aim == "live":
             tokens = [token for token in tokens if self.model.holds(token)] or tokens
         if aim == "no task" or not tokens:
-            return Verdict(Token("0" * 12, 1, "0000"), "complete")
+            return AttemptResult(Token("0" * 12, 1, "0000"), "complete")
         token = tokens[-1 - pick % len(tokens)]
         if aim == "foreign":
             token = self._foreign(token)
@@ -723,9 +723,9 @@ class LedgerMachine(RuleBasedStateMachine):
             token = token._replace(attempt=token.attempt + (1 if pick % 2 else -1))
         event, _, when = event.partition(" ")
         delay = {"": None, "soon": 5_000, "later": 100_000}[when]
-        return Verdict(
+        return AttemptResult(
             token,
-            event,
+            cast(EndEvent, event),
             result={"ok": True} if event == "complete" else None,
             reason=None if event == "complete" else f"{event} it",
             unblock="ask ann" if event == "block" else None,

@@ -9,7 +9,7 @@ import pytest
 
 from hypervisor.queue.history import Totals
 from hypervisor.queue.lane import ClaimFilter, Lane
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, Worker, parse_token
 from hypervisor.queue.task import Batch, Changes, NewTask
 from hypervisor.runs.spec import AtWork, Pause, Ready, Running, Stop, TaskReport
 from tests.queue import invariants
@@ -218,7 +218,7 @@ def test_what_was_claimed_before_a_pause_may_finish(ledger, add, claim):
     ledger.pause(ALL, NOW)
     assert ledger.heartbeat([token], LEASE, NOW + 1) == {token}
     settled, leases = ledger.settle_and_claim(
-        [Verdict(token, "complete")], ClaimRequest(ANN, 5, LEASE), NOW + 2
+        [AttemptResult(token, "complete")], ClaimRequest(ANN, 5, LEASE), NOW + 2
     )
     assert (settled[0].state, leases) == ("done", [])
     assert ledger.task(task).state == "done"
@@ -231,7 +231,7 @@ def test_a_busy_worker_notices_a_pause_at_its_next_turn(ledger, open_ledger, add
     other = open_ledger()
     request = ClaimRequest(BOB, limit, LEASE)
     leases = other.claim(request, NOW)
-    turns = [Verdict(parse_token(lease.token), "complete") for lease in leases]
+    turns = [AttemptResult(parse_token(lease.token), "complete") for lease in leases]
     ledger.pause(ALL, NOW)
     settled, leases = other.settle_and_claim(turns, request, NOW)
     assert [answer.state for answer in settled] == ["done"] * limit and leases == []
@@ -597,7 +597,7 @@ def test_a_turn_keeps_usage_and_result_for_the_attempt_that_ended(ledger, add):
     [lease] = ledger.claim(request, NOW)
     for n, usage in enumerate([Usage(0, 10, 20, 30), None]):
         done = parse_token(lease.token)
-        verdict = Verdict(done, "complete", {"n": n}, usage=usage)
+        verdict = AttemptResult(done, "complete", {"n": n}, usage=usage)
         [answer], [lease] = ledger.settle_and_claim([verdict], request, NOW)
         assert (answer.state, answer.repeated) == ("done", False)
         seen = ledger.detail(done.task)
@@ -613,11 +613,11 @@ def test_each_verdict_of_a_call_brings_its_own_usage(ledger, add):
     add(*"abcd")
     tokens = [parse_token(le.token) for le in ledger.claim(ClaimRequest(ANN, 4, LEASE), NOW)]
     verdicts = [
-        Verdict(tokens[0], "complete", usage=Usage(0, 10)),
-        Verdict(tokens[1], "complete"),
-        Verdict(tokens[2], "fail", reason="r", usage=Usage(3)),
-        Verdict(tokens[0], "complete", usage=Usage(9, 99)),
-        Verdict(tokens[3]._replace(nonce="0000"), "complete", usage=Usage(9, 99)),
+        AttemptResult(tokens[0], "complete", usage=Usage(0, 10)),
+        AttemptResult(tokens[1], "complete"),
+        AttemptResult(tokens[2], "fail", reason="r", usage=Usage(3)),
+        AttemptResult(tokens[0], "complete", usage=Usage(9, 99)),
+        AttemptResult(tokens[3]._replace(nonce="0000"), "complete", usage=Usage(9, 99)),
     ]
     ledger.settle(verdicts, NOW)
     used = [ledger.detail(token.task).attempts[0][6:] for token in tokens]

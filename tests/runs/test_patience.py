@@ -6,10 +6,12 @@ import pytest
 
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.core.errors import StoreFull, StoreGone, StoreUnavailable
+from hypervisor.queue.sql import event_log
 from hypervisor.runs import patience
 from tests.agents.agent_bench import AgentBench
 from tests.agents.test_pull_worker import EMPTY, KeptBench
 from tests.support.benches import WELL, Bench
+from tests.support.intercept import intercept
 
 SAID = StreamState(
     "s-1",
@@ -131,3 +133,18 @@ def test_what_is_not_waited_for(tmp_path, monkeypatch, error, limit):
     with pytest.raises(error):
         work()
     assert outage.pauses == 0 and bench.began() == []
+
+
+def test_what_only_appends_is_never_written_twice(tmp_path, monkeypatch):
+    """The event was stored, but the answer got lost: made again, it would be there twice."""
+    bench, _, _ = _commands(tmp_path)
+
+    def stored_without_answer(note, *args, **named):
+        note(*args, **named)
+        raise StoreUnavailable("the answer got lost")
+
+    intercept(monkeypatch, bench.store, event_log.note, stored_without_answer)
+    with pytest.raises(StoreUnavailable):
+        bench.context().note("trouble", {"said": "once"}, "")
+    assert len(bench.events("trouble")) == 1
+    bench.store.close()

@@ -14,7 +14,7 @@ from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, Wron
 from hypervisor.queue.add import add
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, Worker, parse_token
 from hypervisor.queue.sql import insert, steer
 from hypervisor.queue.steer import cancel
 from hypervisor.queue.task import NewTask
@@ -109,7 +109,7 @@ def claim(hv, worker=HERE, limit=1, now=NOW, batch=None):
 
 def settle(hv, token, event, now=NOW, **more):
     reason = None if event == "complete" else event
-    hv.store.settle([Verdict(token, event, reason=reason, **more)], now)
+    hv.store.settle([AttemptResult(token, event, reason=reason, **more)], now)
 
 
 def at_work(hv, batch, worker=HERE):

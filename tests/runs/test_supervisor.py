@@ -9,7 +9,7 @@ import pytest
 
 from hypervisor.app import make_supervisor
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.governor import Decision, Governor, Reading
 from hypervisor.resources.zones import SAFE, Load
@@ -192,7 +192,7 @@ class Stage:
         return self.store.claim(ClaimRequest(worker_of(pid), count, LEASE), self.now)
 
     def finish(self, leases):
-        verdicts = [Verdict(parse_token(lease.token), "complete") for lease in leases]
+        verdicts = [AttemptResult(parse_token(lease.token), "complete") for lease in leases]
         self.store.settle(verdicts, self.now)
 
     def started(self):
@@ -585,7 +585,7 @@ class TestBurying:
         stage.batch("b", 3, workers=1)
         stage.settle()
         ended, ran, waited = stage.claim(100, 3)
-        verdict = Verdict(parse_token(ended.token), "complete")
+        verdict = AttemptResult(parse_token(ended.token), "complete")
         stage.host.left[100] = Leftovers((verdict,), ran.token, (7, 70), None)
         stage.host.die(100)
         stage.tick()

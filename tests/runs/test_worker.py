@@ -12,12 +12,11 @@ from hypervisor.queue.settle import settle_and_claim
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.limits import Limits
-from hypervisor.runs import worker as module
+from hypervisor.runs import settlement as module
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import spec_data
-from hypervisor.runs.worker import Worker
 from hypervisor.store import settings
-from tests.support.benches import ME, WELL, Bench, Journal, closed_after
+from tests.support.benches import WELL, Bench, Journal, closed_after
 from tests.support.intercept import intercept
 
 MB = 1 << 20
@@ -28,19 +27,6 @@ BADLY = Ended(7, None, 0.0, 0)
 def bench(tmp_path):
     with closed_after(lambda number, **how: Bench(tmp_path, **how)) as maker:
         yield maker
-
-
-def made(bench, journal=None):
-    return Worker(
-        bench.hv,
-        ME,
-        bench.batch,
-        bench.spec,
-        bench.runner,
-        journal or bench.journal,
-        bench.outputs,
-        bench.settings,
-    )
 
 
 def test_does_what_there_is_and_goes(bench):
@@ -72,16 +58,16 @@ def test_is_known_to_the_store_before_it_keeps_a_journal(bench):
         def clear(self):
             known.append([each.worker.id for each in bench.store.at_work("boot")])
 
-    made(bench, Watching([])).run()
+    bench.worker(Watching([])).run()
     assert known[0] == ["me"]
 
 
 def test_tells_what_ended_and_takes_as_much_again_in_one_transaction(bench, monkeypatch):
     bench = bench()
-    worker = made(bench)
+    worker = bench.worker()
 
     def at_last():
-        worker.flushed = -1.0
+        worker.settlement.flushed = -1.0
         return WELL
 
     for text in "abc":
@@ -100,11 +86,11 @@ def test_tells_what_ended_and_takes_as_much_again_in_one_transaction(bench, monk
 
 def test_takes_nothing_more_once_the_batch_is_declared_otherwise(bench):
     bench = bench()
-    worker = made(bench)
+    worker = bench.worker()
 
     def meanwhile():
         bench.store.declare("b", spec_data(bench.described(workers=1)), "t")
-        worker.flushed = -1.0
+        worker.settlement.flushed = -1.0
         return WELL
 
     bench.item("a", meanwhile)
@@ -305,6 +291,18 @@ class TestLimits:
         (event,) = bench.events("overseer")
         assert (event.task, event.data["act"], event.data["limit"]) == (task, "stop", "memory")
         assert bench.store.detail(task).attempts[0].peak_kb == 150 * 1024
+
+    def test_a_limit_holds_though_the_store_is_away(self, bench, monkeypatch):
+        bench = bench(memory=100 * MB)
+        bench.runner.memory = 150 * MB
+        task = bench.item("a", None)
+
+        def away(*_, **__):
+            raise StoreUnavailable("away")
+
+        monkeypatch.setattr(bench.store, "note", away)
+        bench.work()
+        assert bench.store.task(task).reason == "memory limit: 150 MB used, limit 100 MB"
 
     def test_a_rehearsal_only_tells(self, bench):
         bench = bench(memory=100 * MB, settings=Settings(dry_run=True))

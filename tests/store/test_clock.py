@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hypervisor.core.errors import StoreFull
-from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.store.clock import TRUSTED
 from hypervisor.store.sqlite import SqliteDatabase
@@ -77,7 +77,7 @@ SET = pytest.mark.parametrize("by", [-HOUR, HOUR, -90 * 24 * HOUR])
 def test_a_retry_stays_due_when_it_was(ledger, opened, clocks, by):
     ledger.add([NewTask("x", retries=1)], None, "ann")
     due = ledger.now() + 10 * SECOND
-    ledger.settle([Verdict(claim(ledger), "back_off", reason="again", retry_at=due)])
+    ledger.settle([AttemptResult(claim(ledger), "back_off", reason="again", retry_at=due)])
     clocks.set_wall(by)
     other = opened()
     clocks.pass_by(10 * SECOND - 1)
@@ -106,7 +106,7 @@ def test_it_follows_the_wall_clock_once_nothing_depends_on_it(ledger, opened, cl
     clocks.set_wall(by)
     other = opened()
     assert other.now() == clocks.wall() - by
-    other.settle([Verdict(token, "complete")])
+    other.settle([AttemptResult(token, "complete")])
     clocks.pass_by(TRUSTED + 1)
     assert other.now() == clocks.wall() == ledger.now() == opened().now()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from hypervisor.queue.lease import Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, parse_token
 from hypervisor.queue.sql.postgres_fast_path import BELIEVED_MS
 from hypervisor.store.postgres import PostgresDatabase
 from tests.queue.test_fast_path import NOW, add, claim, go_on, titles
@@ -57,7 +57,7 @@ def test_what_others_put_back_is_found_a_moment_later(open_postgres):
     add(ledger, *"abcdefg")
     first, second = claim(other), claim(ledger)
     [lease] = go_on(ledger, second, NOW)[1]
-    other.settle([Verdict(first, "release")], NOW)
+    other.settle([AttemptResult(first, "release")], NOW)
     [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED_MS - 1)[1]
     assert lease.task.title == "d"
     [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED_MS)[1]
@@ -69,7 +69,7 @@ def test_what_it_puts_back_itself_is_found_at_once(open_postgres):
     add(ledger, *"abcd")
     first, second = claim(ledger), claim(ledger)
     [lease] = go_on(ledger, second)[1]
-    ledger.settle([Verdict(first, "release")], NOW + 5)
+    ledger.settle([AttemptResult(first, "release")], NOW + 5)
     assert titles(go_on(ledger, parse_token(lease.token))[1]) == ["a"]
 
 
@@ -78,5 +78,5 @@ def test_what_is_put_back_last_is_not_overlooked(open_postgres):
     add(ledger, *"abc")
     first, second = claim(other), claim(ledger)
     [lease] = go_on(ledger, second)[1]
-    other.settle([Verdict(first, "release")], NOW + 5)
+    other.settle([AttemptResult(first, "release")], NOW + 5)
     assert titles(go_on(ledger, parse_token(lease.token))[1]) == ["a"]

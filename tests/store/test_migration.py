@@ -14,7 +14,7 @@ import pytest
 
 from hypervisor.core.errors import StoreNewer
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lease import ClaimRequest, Usage, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.spec import Pause
 from hypervisor.store import postgres, schema
@@ -112,7 +112,7 @@ def test_an_old_store_goes_on_as_if_nothing_had_happened(old):
     assert ledger.batch("old").spec is None and ledger.pauses() == []
     token = parse_token("000000000002.2.bbbb")
     assert ledger.heartbeat([token], LEASE, NOW) == {token}
-    [answer] = ledger.settle([Verdict(token, "complete", usage=Usage(0, 5, 6, 7))], NOW)
+    [answer] = ledger.settle([AttemptResult(token, "complete", usage=Usage(0, 5, 6, 7))], NOW)
     assert answer.state == "done"
     assert [a[6:] for a in ledger.detail("000000000002").attempts] == [
         (None,) * 4,

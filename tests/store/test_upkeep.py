@@ -7,7 +7,7 @@ import os
 import apsw
 import pytest
 
-from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.store.postgres_checks import CHECKS
 from tests.support.databases import Postgres, Sqlite
@@ -42,7 +42,7 @@ def take_turns(ledgers, count):
         request = ClaimRequest(worker, 1, 60_000)
         leases = ledger.claim(request, NOW)
         for _ in range(count // 2):
-            verdicts = [Verdict(parse_token(lease.token), "complete") for lease in leases]
+            verdicts = [AttemptResult(parse_token(lease.token), "complete") for lease in leases]
             leases = ledger.settle_and_claim(verdicts, request, NOW)[1] or leases
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from hypervisor.batches.pipeline import parts_of
+from hypervisor.batches.reduce_input import item_for
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import Worker as Identity
@@ -13,10 +15,13 @@ from hypervisor.queue.sql import queries
 from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs import sql as runs_sql
+from hypervisor.runs.attempts import GLANCE
+from hypervisor.runs.command_worker import command_worker
 from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
+from hypervisor.runs.patience import patient
 from hypervisor.runs.spec import RunSpec, Vital, spec_data
-from hypervisor.runs.worker import GLANCE, Worker
+from hypervisor.runs.worker import WorkerContext
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.ledger import Ledger
 from tests.support.parts import parts
@@ -151,18 +156,24 @@ class Bench:
         self._next += 1  # tasks of one moment come in no order
         return self.store.add([task], "b", "t", self._next).ids[0]
 
-    def work(self):
-        worker = Worker(
-            self.hv,
+    def context(self, journal=None, agent=""):
+        return WorkerContext(
+            patient(self.hv, self.runner),
             ME,
             self.batch,
             self.spec,
             self.runner,
-            self.journal,
+            journal or self.journal,
             self.outputs,
             self.settings,
+            agent,
         )
-        worker.run()
+
+    def worker(self, journal=None):
+        return command_worker(self.context(journal), item_for, parts_of)
+
+    def work(self):
+        self.worker().run()
         return self
 
     def outcomes(self):

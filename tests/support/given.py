@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Lease, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Worker, parse_token
 from tests.support.ledger import Ledger
 
 NOW = 1_800_000_000_000
@@ -27,5 +27,5 @@ def claim_all(ledger: Ledger, worker: Worker = ANN, at: int = NOW, **wanted: Any
 def claimable(ledger: Ledger, worker: Worker = ANN, at: int = NOW, **wanted: Any) -> list[str]:
     """What could be claimed; it is put back."""
     leases = ledger.claim(ClaimRequest(worker, 100, LEASE, ClaimFilter(**wanted)), at)
-    ledger.settle([Verdict(parse_token(lease.token), "release") for lease in leases], at)
+    ledger.settle([AttemptResult(parse_token(lease.token), "release") for lease in leases], at)
     return titles(leases)

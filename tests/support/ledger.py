@@ -27,13 +27,13 @@ from hypervisor.queue.add import with_fresh_ids
 from hypervisor.queue.event import Cursor, Event
 from hypervisor.queue.history import AttemptLine, EndedAttempt, Experience, Totals
 from hypervisor.queue.lease import (
+    AttemptResult,
     ClaimRequest,
     Holder,
     Lease,
     Settled,
     Token,
     Usage,
-    Verdict,
     Worker,
 )
 from hypervisor.queue.receipt import ChainReport, Receipt
@@ -411,11 +411,14 @@ class Ledger:
     def claim(self, request: ClaimRequest, now: int | None = None) -> list[Lease]:
         return self.settle_and_claim((), request, now)[1]
 
-    def settle(self, verdicts: Sequence[Verdict], now: int | None = None) -> list[Settled]:
+    def settle(self, verdicts: Sequence[AttemptResult], now: int | None = None) -> list[Settled]:
         return settle.settle(self._db, verdicts, self._at(now))
 
     def settle_and_claim(
-        self, verdicts: Sequence[Verdict], request: ClaimRequest | None, now: int | None = None
+        self,
+        verdicts: Sequence[AttemptResult],
+        request: ClaimRequest | None,
+        now: int | None = None,
     ) -> tuple[list[Settled], list[Lease]]:
         return settle.settle_and_claim(self._db, verdicts, request, self._at(now))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.queue.task import NewTask
 from tests.support.given import ANN, LEASE, NOW
 
@@ -36,6 +36,6 @@ def claim(ledger):
 @pytest.fixture
 def settle(ledger):
     def settler(token, event, at=NOW, **more):
-        return ledger.settle([Verdict(token, event, **more)], at)[0]
+        return ledger.settle([AttemptResult(token, event, **more)], at)[0]
 
     return settler

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.installed import Found, Preview, Probed
 from hypervisor.agents.profile import MODES, READ_ONLY, AgentProfile
 from hypervisor.agents.routing import AUTO, DEFAULTS, lacking, route
-from hypervisor.agents.running_status import live_sessions, resting
+from hypervisor.agents.running_status import cooling_down, live_sessions
 from hypervisor.core import validate
 from hypervisor.core.errors import AgentNotReady, InvalidInput
 from hypervisor.inputs.template import Item
@@ -50,7 +50,7 @@ def agents(hv: Context, name: str | None = None) -> tuple[AgentView, ...]:
     """List the agents: installed or not, version, memory, how many may run, ready or why not."""
     profiles = hv.settings.agents
     wanted = [profile_of(hv, name)] if name is not None else list(profiles.values())
-    brakes = list(resting(hv, hv.now())) if hv.has_store else []
+    brakes = list(cooling_down(hv, hv.now())) if hv.has_store else []
     running = _running(hv)
     found = _find_all(hv, wanted)
     return tuple(_view(hv, profile, found[profile.name], brakes, running) for profile in wanted)
@@ -185,11 +185,11 @@ class Router:
         """The name of the agent, "" if none can do what the task requires."""
         settings = self._settings
         if self._spec.agent != AUTO:
-            able = lacking(task, self._usable.values(), settings.capabilities) == ()
-            return self._spec.agent if able else ""
+            return "" if self.lacking(task) else self._spec.agent
         default = next(iter(self._usable), "")
         rules = (*settings.routes, *DEFAULTS)
-        return route(task, rules, default, self._usable, settings.capabilities, settings.prices)
+        able = settings.capabilities
+        return route(task, rules, default, self._usable, able, prices=settings.prices)
 
     def lacking(self, task: NewTask) -> tuple[str, ...]:
         """What a task requires that no agent here can do."""
@@ -210,32 +210,11 @@ def preview(hv: Context, spec: RunSpec, task: NewTask, item: Item) -> Preview:
 
 
 def _as_if_added(task: NewTask) -> Task:
-    return Task(
-        "0" * 12,
-        task.title,
-        "active",
-        task.type,
-        task.priority,
-        "",
-        task.branch,
-        task.assignee,
-        task.requires,
-        task.key,
-        task.body,
-        task.data,
-        None,
-        task.retries,
-        1,
-        0,
-        0,
-        0,
-        None,
-        None,
-        None,
-        None,
-        0,
-        0,
-    )
+    unset: dict[str, Any] = dict.fromkeys(Task._fields)
+    counts = ("failures", "crashes", "open_dependencies", "created_at", "updated_at")
+    given = {name: value for name, value in task._asdict().items() if name in Task._fields}
+    own = {"id": "0" * 12, "state": "active", "batch": "", "attempts": 1, "start_at": None}
+    return Task(**{**unset, **dict.fromkeys(counts, 0), **given, **own})
 
 
 def _refuse_unready(hv: Context, profile: AgentProfile) -> None:

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from hypervisor.agents.profile import AgentProfile, Price
-from hypervisor.agents.session import Spent
-from hypervisor.agents.stream_state import StreamState
+from hypervisor.agents.session import MICROS, Spent
 from hypervisor.runs.spec import RunSpec
 
-MICROS = 1_000_000
 WARN_AT = 0.8
 
 
@@ -23,18 +21,6 @@ class Limit(NamedTuple):
     is_money: bool
     estimated: bool
     raise_it: str  # how to go on, for people
-
-
-def cost_micros(state: StreamState, price: Price | None) -> tuple[int | None, bool]:
-    """What a run cost, and whether that is an estimate from a price table."""
-    if state.cost is not None and 0 <= state.cost < 1e9:
-        return round(state.cost * MICROS), False
-    if price is None:
-        return None, False
-    tokens = state.tokens
-    # A price for a million tokens is the millionths that one token costs.
-    cost = tokens.input * price.input + tokens.output * price.output + tokens.cached * price.cached
-    return round(cost), True
 
 
 def price_of(profile: AgentProfile, model: str, prices: Mapping[str, Price]) -> Price | None:

@@ -22,7 +22,7 @@ from hypervisor.agents.final_report import (
     report_in,
     structured_in,
 )
-from hypervisor.agents.outcome import OUTCOMES, RELEASE, RETRY, Outcome
+from hypervisor.agents.outcome import OUTCOMES, Action, Outcome
 from hypervisor.agents.stream_state import StreamError, StreamState
 from hypervisor.queue.attempt import Ended
 
@@ -57,21 +57,18 @@ def classify(
     state: StreamState,
     ended: Ended,
     ledger: str | None,
+    *,
     wants_report: bool = True,
-    stopped: bool = False,
     hung: bool = False,
     codes: Mapping[int, str] | None = None,
 ) -> Outcome:
     """The outcome of a run that has ended.
 
-    `ledger` is how the attempt ended there, None if it has not. `stopped`: we ended it on
-    request, not because of what the stream reported. `hung`: we ended it because it kept running
-    after its end event. `codes` are the profile's exit codes. Without `wants_report` (a run that
-    claims by itself, a probe) an end without one is fine."""
+    `ledger` is how the attempt ended there, None if it has not. `hung`: we ended it because it
+    kept running after its end event. `codes` are the profile's exit codes. Without `wants_report`
+    (a run that claims by itself, a probe) an end without one is fine."""
     if ledger is not None:
         return _outcome("settled", f"it ended the claim as {ledger}")
-    if stopped:
-        return _outcome("stopped", "it was stopped")
     structured = structured_in(state)
     if structured is not None:
         return _from_report(structured, state)
@@ -111,13 +108,13 @@ def _from_error(error: StreamError, state: StreamState, ended: Ended) -> Outcome
     text = " ".join(error.text.split())
     outcome = _outcome(name, f"{OUTCOMES[name][1]}{status}", text or _last_message(state))
     # An unknown error may never go away.
-    return outcome if error.kind in BY_ERROR else outcome._replace(follows=RETRY)
+    return outcome if error.kind in BY_ERROR else outcome._replace(action=Action.RETRY)
 
 
 def cooldown_error(outcome: Outcome, error: StreamError | None, reason: str) -> StreamError | None:
     """The error for which the account has to cool down, None if it need not."""
     kind = COOLDOWN_KINDS.get(outcome.name)
-    if kind is None or outcome.follows != RELEASE:
+    if kind is None or outcome.action is not Action.RELEASE:
         return None
     return error if error is not None and error.kind == kind else StreamError(kind, reason)
 
@@ -164,10 +161,10 @@ def _last_message(state: StreamState) -> str:
 def _outcome(
     name: str, reason: str = "", evidence: str = "", next_step: str = "", result: Any = None
 ) -> Outcome:
-    follows, meaning = OUTCOMES[name]
+    action, meaning = OUTCOMES[name]
     return Outcome(
         name,
-        follows,
+        action,
         (reason or meaning)[:LONGEST],
         evidence[:LONGEST],
         next_step or NEXT_STEPS.get(name, ""),

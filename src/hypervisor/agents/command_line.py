@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypervisor.agents.profile import EDIT, AgentProfile
 
 
-class Asked(NamedTuple):
+class LaunchOptions(NamedTuple):
     """What an attempt asks of an agent; empty and None: nothing."""
 
     prompt: str = ""  # used only where the profile takes it as an argument
@@ -24,21 +24,21 @@ class Asked(NamedTuple):
     usage: str = ""  # the path of a file for the tokens it used
 
 
-def words(profile: AgentProfile, asked: Asked) -> list[str]:
+def arguments(profile: AgentProfile, options: LaunchOptions) -> list[str]:
     """What follows the program on its command line. A session is resumed where that is possible."""
-    model = asked.model or profile.model
+    model = options.model or profile.model
     found = {
-        "{mcp}": _fill(profile.mcp, asked.mcp),
-        "{permissions}": list(profile.permissions.get(asked.permissions, ())),
-        "{allow}": [word for tool in asked.allow for word in _fill(profile.allow, tool)],
+        "{mcp}": _fill(profile.mcp, options.mcp),
+        "{permissions}": list(profile.permissions.get(options.permissions, ())),
+        "{allow}": [word for tool in options.allow for word in _fill(profile.allow, tool)],
         "{pick}": _fill(profile.pick, model),
-        "{usage}": _fill(profile.usage, asked.usage),
-        "{turns}": _fill(profile.turns, "" if asked.turns is None else str(asked.turns)),
-        "{budget}": _fill(profile.budget, "" if asked.budget is None else money(asked.budget)),
-        "{schema}": _fill(profile.schema, asked.schema, {"{file}": asked.schema_file}),
+        "{usage}": _fill(profile.usage, options.usage),
+        "{turns}": _fill(profile.turns, "" if options.turns is None else str(options.turns)),
+        "{budget}": _fill(profile.budget, "" if options.budget is None else money(options.budget)),
+        "{schema}": _fill(profile.schema, options.schema, {"{file}": options.schema_file}),
     }
-    template = profile.resume if asked.session and profile.resume else profile.argv
-    values = {"{prompt}": asked.prompt, "{session}": asked.session}
+    template = profile.resume if options.session and profile.resume else profile.argv
+    values = {"{prompt}": options.prompt, "{session}": options.session}
     filled: list[str] = []
     for word in template:
         filled += found[word] if word in found else [_replaced(word, values)]

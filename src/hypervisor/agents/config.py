@@ -35,20 +35,8 @@ KINDS = (
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
-KNOWN = frozenset(
-    (
-        "{prompt}",
-        "{session}",
-        "{mcp}",
-        "{permissions}",
-        "{allow}",
-        "{turns}",
-        "{budget}",
-        "{schema}",
-        "{usage}",
-        "{pick}",
-    )
-)
+FILLED = ("mcp", "permissions", "allow", "turns", "budget", "schema", "usage", "pick")
+KNOWN = frozenset(f"{{{name}}}" for name in ("prompt", "session", *FILLED))
 # What the tests have run: a change to one of these makes another agent of it.
 TESTED = ("program", "stream", "argv", "resume", "prompt", "mcp", "permissions")
 

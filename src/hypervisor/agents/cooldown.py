@@ -1,13 +1,45 @@
-"""Brakes: after a recognised limit or outage, nobody asks that account again for a while."""
+"""Cooldowns: after a rate limit or an outage, nobody asks that account again for a while."""
 
 from __future__ import annotations
 
+import re
+import zlib
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from hypervisor.agents import stream_state as kinds
+from hypervisor.agents.stream_state import OUTAGES, StreamError
 from hypervisor.resources.limits import span_text
 
-WORDS = {
+FIRST_LIMIT = 30_000  # after a limit of which nobody says when it is over
+LONGEST_LIMIT = 30 * 60_000
+FIRST_OUTAGE = 5_000
+LONGEST_OUTAGE = 5 * 60_000
+SPREAD = 10  # percent that a cooldown may be longer, so that not all hosts come back at once
+MARGIN = 2_000  # after a reset that was announced: clocks differ
+SHORTEST = 1_000
+FORGOTTEN = 60 * 60_000  # a cooldown that ended so long ago says nothing about the next one
+LATEST = 8 * 24 * 3_600_000  # a reset further away than a week is not believed
+LONGEST_REASON = 300
+DAY = 86_400_000
+
+UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_CLOCK = re.compile(
+    r"(?:resets?|try again|available)(?:\s+(?:at|after|on))?\s+"
+    r"(?:(?P<month>[A-Z][a-z]{2})[a-z]*\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+    r"(?:,\s*(?P<year>\d{4}))?,?\s+(?:at\s+)?)?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[AaPp]\.?[Mm]\.?)?(?P<utc>\s*\(?UTC\b)?"
+)
+_SPAN = re.compile(
+    r"(?:try again|retry|retrying|resets?|wait)\s*(?:in|after)?\s*:?\s*"
+    r"(?P<spans>(?:\d+(?:\.\d+)?\s*"
+    r"(?:milliseconds?|ms|minutes?|mins?|min|m|seconds?|secs?|s|hours?|hrs?|h|days?|d)\b"
+    r"[\s,]*(?:and\s+)?)+)",
+    re.IGNORECASE,
+)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+OUTAGE_TEXTS = {
     kinds.NETWORK: "provider unreachable",
     kinds.STREAM: "provider breaks off its answers",
     kinds.SERVER: "provider fails",
@@ -16,8 +48,8 @@ WORDS = {
 
 
 class Cooldown(NamedTuple):
-    """`account` rests until `until`. `level` counts limits or outages met in a row without a word
-    of when it is over: the more, the longer the pause. `kind` is that of the trouble."""
+    """Nobody asks `account` until `until`. `level` counts limits or outages in a row that did not
+    say when they are over: the more, the longer the pause. `kind` is that of the error."""
 
     account: str
     until: int
@@ -35,8 +67,129 @@ class Cooldown(NamedTuple):
         return self.kind in kinds.OUTAGES
 
 
-def outage_text(brake: Cooldown, now: int) -> str:
-    """One line: who cannot be asked, and when that is tried again."""
-    left = span_text(max(brake.until - now + 999, 1000) // 1000 * 1000)
-    text = f"{brake.provider}: {WORDS[brake.kind]}; trying again in {left}"
-    return f"{text} ({brake.reason})" if brake.reason else text
+def cooldown_text(cooldown: Cooldown, now: int, tz: tzinfo | None = UTC) -> str:
+    """One line: who cannot be asked, and until when. Without a time zone, in local time."""
+    if cooldown.is_outage:
+        left = span_text(max(cooldown.until - now + 999, 1000) // 1000 * 1000)
+        text = f"{cooldown.provider}: {OUTAGE_TEXTS[cooldown.kind]}; trying again in {left}"
+        return f"{text} ({cooldown.reason})" if cooldown.reason else text
+    at = datetime.fromtimestamp(cooldown.until / 1000, tz)
+    until = f"{at:%H:%M:%S}" if cooldown.until - now < DAY else f"{at:%Y-%m-%d %H:%M}"
+    text = f"{cooldown.provider} is rate-limited until {until}{' UTC' if tz is UTC else ''}"
+    return f"{text}: {cooldown.reason}" if cooldown.reason else text
+
+
+def next_cooldown(
+    old: Cooldown | None,
+    account: str,
+    error: StreamError,
+    now: int,
+    *,
+    tz: tzinfo = UTC,
+    seed: str = "",
+) -> Cooldown:
+    """The cooldown after a limit or an outage. Where nobody says when it is over, each in a row
+    doubles it; `seed` makes it a little longer.
+
+    An error that was met during a cooldown comes from an agent that had started before: it does
+    not count again, but a later reset is believed."""
+    reset = reset_of(error, now, tz)
+    current = old if old is not None and old.until > now else None
+    old = old if old is not None and old.is_outage == (error.kind in OUTAGES) else None
+    if current is not None and current is old:
+        level, until = current.level, current.until
+    else:
+        level = _next_level(old, reset, now)
+        until = now + _duration(level, error, reset is not None, seed)
+    if reset is not None:
+        until = max(until, reset + MARGIN)
+    elif current is None:
+        until = max(until, now + _own_pause(error))
+    until = max(until, current.until) if current else until
+    since = current.since if current else now
+    return Cooldown(account, until, level, _reason(error), since, error.kind)
+
+
+def _next_level(old: Cooldown | None, reset: int | None, now: int) -> int:
+    """An announced reset starts over, unless the error is there again right after it."""
+    if reset is not None and (old is None or now - old.until >= FIRST_LIMIT):
+        return 0
+    return old.level + 1 if old is not None and now - old.until < FORGOTTEN else 1
+
+
+def _duration(level: int, error: StreamError, has_reset: bool, seed: str) -> int:
+    """An announced reset is followed; announced wrongly time and again, the pause grows too."""
+    if level == 0:
+        return 0
+    first, longest = FIRST_LIMIT, LONGEST_LIMIT
+    if error.kind in OUTAGES:
+        first, longest = FIRST_OUTAGE, LONGEST_OUTAGE
+    if has_reset:
+        first = SHORTEST
+    duration = int(min(first * 2 ** min(level - 1, 20), longest))
+    return duration + duration * (zlib.crc32(seed.encode()) % (SPREAD + 1) if seed else 0) // 100
+
+
+def _own_pause(error: StreamError) -> int:
+    """The agent's own pause may be the provider's wish or its own guess: a floor, no more."""
+    return min(error.retry_after + MARGIN, LONGEST_LIMIT) if error.retry_after else 0
+
+
+def reset_of(error: StreamError, now: int, tz: tzinfo = UTC) -> int | None:
+    """When the limit is over, as far as the error says; prose is in the time zone `tz`."""
+    if error.reset_at is not None:
+        found: int | None = error.reset_at
+    elif error.retry_after is not None:
+        # An agent's own pause before its next try is no word about the limit.
+        found = None if error.own_pause else now + error.retry_after
+    else:
+        found = _after(error.text, now)
+        found = _at(error.text, now, tz) if found is None else found
+    if found is None or not now - LATEST <= found <= now + LATEST:
+        return None
+    return max(found, now + SHORTEST)
+
+
+def _reason(error: StreamError) -> str:
+    text = " ".join(error.text.split())[:LONGEST_REASON]
+    status = f"{error.status}" if error.status else error.kind
+    return text or status
+
+
+def _after(text: str, now: int) -> int | None:
+    found = _SPAN.search(text[:4000])
+    if found is None:
+        return None
+    span = 0.0
+    for number, unit in _PART.findall(found["spans"]):
+        span += float(number) * _unit(unit.lower())
+    return now + round(min(span, 2 * LATEST))
+
+
+def _unit(name: str) -> int:
+    if name in UNITS:
+        return UNITS[name]
+    if name.startswith("milli"):
+        return 1
+    return UNITS[name[0]]
+
+
+def _at(text: str, now: int, tz: tzinfo) -> int | None:
+    """'resets 3:45pm', 'try again at 5:42 PM', 'try again at Nov 20th, 2026 9:05 AM'."""
+    found = _CLOCK.search(text[:4000])
+    if found is None or not (found["minute"] or found["half"]):
+        return None
+    hour = int(found["hour"])
+    if found["half"]:
+        hour = hour % 12 + (12 if found["half"][0] in "pP" else 0)
+    try:
+        here = datetime.fromtimestamp(now / 1000, UTC if found["utc"] else tz)
+        at = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
+        if found["month"]:
+            month = _MONTHS.index(found["month"]) + 1
+            at = at.replace(year=int(found["year"] or at.year), month=month, day=int(found["day"]))
+        elif at <= here - timedelta(minutes=1):  # they name a minute that may still run
+            at += timedelta(days=1)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return round(at.timestamp() * 1000)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.places import make_private
+from hypervisor.queue.lease import Worker
 
 
 class Home(NamedTuple):
@@ -25,6 +26,11 @@ class Home(NamedTuple):
     def scratch(self) -> str:
         """The copy of the project, where the batch asks for one."""
         return os.path.join(self.root, "scratch")
+
+
+def worker_home(worker: Worker) -> str:
+    """The name of the home of an agent that claims by itself."""
+    return f"{worker.pid}-{worker.pid_start}"
 
 
 class AgentHomes:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hypervisor.agents.profile import EDIT, FULL, AgentProfile
+from hypervisor.queue.lease import Worker
 from hypervisor.runs.spec import RunSpec
 
 SERVER = "hypervisor"
@@ -61,6 +62,19 @@ class McpAccess(NamedTuple):
             env["HV_CAPABILITIES"] = ",".join(self.capabilities)
         name, value = self.mark
         return {**env, name: value} if name else env
+
+
+def worker_access(
+    profile: AgentProfile, spec: RunSpec, batch: str, store: str, me: Worker
+) -> McpAccess:
+    """For all runs of one worker. An agent that claims by itself does so in the worker's name."""
+    access = McpAccess(store if "://" in store else os.path.abspath(store), batch)
+    if spec.mode != "pull":
+        return access
+    labels = (*profile.capabilities, f"agent:{profile.name}")
+    return access._replace(
+        keeper_pid=me.pid, keeper_name=me.name, pull=spec.pull, capabilities=labels
+    )
 
 
 class Written(NamedTuple):

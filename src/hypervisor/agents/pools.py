@@ -1,21 +1,21 @@
 """The pools of agents: which agent may work on a batch now, and how many of it.
 
-An account that met a limit rests. Once its time is over one agent goes first;
-when the provider answers it, the brake is lifted and the others follow.
+An account that met a limit cools down. Once that time is over one agent goes first; when the
+provider answers it, the cooldown is removed and the others follow.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.account import account_of
-from hypervisor.agents.cooldown import outage_text
+from hypervisor.agents.cooldown import cooldown_text
 from hypervisor.agents.routing import AUTO
-from hypervisor.agents.session_recorder import OUTAGE, got_through
-from hypervisor.agents.sql import cooldowns, sessions
+from hypervisor.agents.session import OUTAGE, got_through
+from hypervisor.agents.sql import cooldowns as cooldowns_sql
+from hypervisor.agents.sql import sessions
 from hypervisor.queue.pool import Pool
 from hypervisor.queue.sql import event_log
 from hypervisor.resources.allocation import Demand, cap_demands
@@ -46,13 +46,13 @@ class AgentPools:
         self.next_start = 0
         self.in_vain: Counter[Pool] = Counter()
         self.known: dict[Pool, set[str]] = {}
-        self.told: set[tuple[str, int]] = set()
-        self._brakes: dict[str, Cooldown] | None = None
+        self._noted: set[tuple[str, int]] = set()
+        self._cooldowns: dict[str, Cooldown] | None = None
         self._accounts: dict[Pool, str] = {}
 
     def begin(self, now: int) -> None:
-        """A new tick: what was known of brakes and accounts may have changed."""
-        self.now, self._brakes = now, None
+        """A new tick: what was known of cooldowns and accounts may have changed."""
+        self.now, self._cooldowns = now, None
         self._accounts.clear()
 
     # Who may work on what
@@ -72,17 +72,19 @@ class AgentPools:
         if spec.agent in ("", AUTO, pool.agent):
             return True
         first = Pool(pool.batch, spec.agent)
-        return pool.agent == spec.fallback and bool(self.rest(first) or self.is_probed(first))
+        return pool.agent == spec.fallback and bool(
+            self.cooldown_of(first) or self.is_probed(first)
+        )
 
     def capabilities(self, pool: Pool) -> set[str]:
-        """What workers of the pool can do. A fallback takes what those who rest would."""
+        """What workers of the pool can do. A fallback takes what agents that cool down would."""
         able = set(self.hv.settings.capabilities)
         if pool.agent:
             profile = self._profile(pool)
             able |= {*(profile.capabilities if profile else ()), f"agent:{pool.agent}"}
         if pool.agent and pool.agent == self.spec_of(pool.batch).fallback:
             others = self.agents_of(pool.batch)
-            able |= {f"agent:{each}" for each in others if self.rest(Pool(pool.batch, each))}
+            able |= {f"agent:{each}" for each in others if self.cooldown_of(Pool(pool.batch, each))}
         return able
 
     def expected(self, pool: Pool) -> int | None:
@@ -112,7 +114,7 @@ class AgentPools:
         return demands
 
     def may_work(self, pool: Pool) -> bool:
-        return self.serves(pool) and self.rest(pool) is None
+        return self.serves(pool) and self.cooldown_of(pool) is None
 
     def may_start(self) -> bool:
         """Agents are started one after the other; asking takes the turn."""
@@ -125,7 +127,7 @@ class AgentPools:
     def _profile(self, pool: Pool) -> AgentProfile | None:
         return self.hv.settings.agents.get(pool.agent)
 
-    # Brakes
+    # Cooldowns
 
     def account(self, pool: Pool) -> str:
         if pool not in self._accounts:
@@ -135,46 +137,50 @@ class AgentPools:
             self._accounts[pool] = account_of(profile, env) if profile else ""
         return self._accounts[pool]
 
-    def rest(self, pool: Pool) -> Cooldown | None:
-        """The brake that keeps a pool from working."""
-        brake = self._brake(pool)
-        return brake if brake is not None and brake.until > self.now else None
+    def cooldown_of(self, pool: Pool) -> Cooldown | None:
+        """The cooldown that keeps a pool from working."""
+        cooldown = self._cooldown(pool)
+        return cooldown if cooldown is not None and cooldown.until > self.now else None
 
     def is_probed(self, pool: Pool) -> bool:
-        """Whether the rest is over but nobody has been let through yet."""
-        brake = self._brake(pool)
-        if brake is None or brake.until > self.now:
+        """Whether the cooldown is over but nobody has been let through yet."""
+        cooldown = self._cooldown(pool)
+        if cooldown is None or cooldown.until > self.now:
             return False
         found = self.hv.store.read(sessions.sessions, pool.batch, limit=FEW)
-        if any(self._was_let_through(each, brake) for each in found):
-            self.hv.store.write(cooldowns.lift_brake, brake.account, ACTOR, self.now, False)
-            self._brakes = None
+        if any(self._was_let_through(each, cooldown) for each in found):
+            self.hv.store.write(cooldowns_sql.lift_brake, cooldown.account, ACTOR, self.now, False)
+            self._cooldowns = None
             return False
         return True
 
-    def _brake(self, pool: Pool) -> Cooldown | None:
-        if self._brakes is None:
-            self._brakes = {each.account: each for each in self.hv.store.read(cooldowns.brakes)}
-        return self._brakes.get(self.account(pool)) if self._brakes and pool.agent else None
+    def _cooldown(self, pool: Pool) -> Cooldown | None:
+        if self._cooldowns is None:
+            self._cooldowns = {
+                each.account: each for each in self.hv.store.read(cooldowns_sql.brakes)
+            }
+        return self._cooldowns.get(self.account(pool)) if self._cooldowns and pool.agent else None
 
-    def _was_let_through(self, each: AgentSession, brake: Cooldown) -> bool:
-        if each.account != brake.account or each.started_at < brake.until:
+    def _was_let_through(self, each: AgentSession, cooldown: Cooldown) -> bool:
+        if each.account != cooldown.account or each.started_at < cooldown.until:
             return False
         if each.outcome is None and self.now - each.started_at >= ANSWERED_MS:
             return True
         return each.outcome not in ("quota", *OUTAGE) and got_through(each)
 
-    def resting(self, waiting: Collection[Pool]) -> list[Cooldown]:
-        """The brakes that keep work waiting."""
-        return list({b.account: b for b in map(self.rest, waiting) if b is not None}.values())
+    def cooldowns_of(self, waiting: Collection[Pool]) -> list[Cooldown]:
+        """The cooldowns that keep work waiting."""
+        return list(
+            {b.account: b for b in map(self.cooldown_of, waiting) if b is not None}.values()
+        )
 
-    def tell(self, resting: list[Cooldown]) -> None:
+    def note_cooldowns(self, cooldowns: list[Cooldown]) -> None:
         """Nobody works because of these: said once of each."""
-        for brake in resting:
-            if (brake.account, brake.until) not in self.told:
-                self.told.add((brake.account, brake.until))
-                said = outage_text(brake, self.now) if brake.is_outage else _limit_text(brake)
-                data = {"account": brake.account, "until": brake.until, "said": said}
+        for cooldown in cooldowns:
+            if (cooldown.account, cooldown.until) not in self._noted:
+                self._noted.add((cooldown.account, cooldown.until))
+                text = cooldown_text(cooldown, self.now)
+                data = {"account": cooldown.account, "until": cooldown.until, "said": text}
                 self.hv.store.write_unsynced(event_log.note, "rest", data, ACTOR, self.now)
 
     # Agents that come in vain
@@ -201,8 +207,3 @@ class AgentPools:
             "supervisor.log beside the store may say why. Then: hv resume"
         )
         self.hv.store.write(runs_sql.pause, Pause(BATCH, pool.batch, why, ACTOR, 0), self.now)
-
-
-def _limit_text(brake: Cooldown) -> str:
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(brake.until / 1000))
-    return f"work waits until {at} UTC: {brake.account} rests ({brake.reason})"

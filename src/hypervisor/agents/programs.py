@@ -9,15 +9,21 @@ import time
 from collections.abc import Collection, Mapping
 
 from hypervisor.agents import discovery
-from hypervisor.agents.budget import cost_micros
 from hypervisor.agents.classify import classify
-from hypervisor.agents.command_line import Asked, words
+from hypervisor.agents.command_line import LaunchOptions, arguments
 from hypervisor.agents.homes import Home
 from hypervisor.agents.installed import Found, Preview, Probed
 from hypervisor.agents.mcp_config import McpAccess
 from hypervisor.agents.profile import AgentProfile
-from hypervisor.agents.prompt_files import Prompts
-from hypervisor.agents.setup import Prompt, equip, used
+from hypervisor.agents.prompts import Prompts
+from hypervisor.agents.session import cost_micros
+from hypervisor.agents.setup import (
+    AgentSetup,
+    Prompt,
+    add_file_usage,
+    agent_environment,
+    prepare_launch,
+)
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import parser
 from hypervisor.agents.transcript_writer import Redactor
@@ -25,7 +31,6 @@ from hypervisor.inputs.template import Item
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.task import Task
 from hypervisor.runs.processes import tree
-from hypervisor.runs.processes.environment import agent_environment
 from hypervisor.runs.spec import RunSpec
 
 QUESTION = "Answer with the one word OK. Use no tools."
@@ -45,21 +50,20 @@ class LocalAgents:
         prompts = Prompts(spec, self._prompts)
         pulls = spec.mode == "pull"
         prompt = prompts.pull("worker-PID") if pulls else prompts.write(task, item)
-        asked = Asked(
-            "PROMPT",
-            "",
-            spec.permissions,
-            spec.allow,
-            "MCP.json",
-            spec.model,
-            spec.turns,
-            spec.task_budget,
-            "SCHEMA",
-            "SCHEMA.json",
+        options = LaunchOptions(
+            prompt="PROMPT",
+            permissions=spec.permissions,
+            allow=spec.allow,
+            mcp="MCP.json",
+            model=spec.model,
+            turns=spec.turns,
+            budget=spec.task_budget,
+            schema="SCHEMA",
+            schema_file="SCHEMA.json",
         )
         program = discovery.locate(profile, self._given) or profile.program
         names = sorted({*agent_environment(profile, self._given), "HOME", "TMPDIR"})
-        argv = (program, *words(profile, asked))
+        argv = (program, *arguments(profile, options))
         return Preview(argv, prompt, spec.cwd, tuple(names), profile.sandbox)
 
     def probe(self, profile: AgentProfile, spec: RunSpec, seconds: float) -> Probed:
@@ -84,15 +88,9 @@ class LocalAgents:
             os.mkdir(each, 0o700)
         # A store of its own: the connection over MCP is part of what has to work.
         access = McpAccess(os.path.join(folder, "store.db"), "")
-        ready = equip(
-            profile,
-            spec._replace(cwd=home.tmp),
-            home,
-            Prompt(QUESTION),
-            access,
-            self._given,
-            program=discovery.locate(profile, self._given),
-        )
+        program = discovery.locate(profile, self._given)
+        setup = AgentSetup(profile, spec._replace(cwd=home.tmp), self._given, access, program)
+        ready = prepare_launch(setup, home, Prompt(QUESTION))
         agent = subprocess.Popen(
             ready.argv,
             env=ready.env,
@@ -103,14 +101,14 @@ class LocalAgents:
             stderr=subprocess.STDOUT,
         )
         try:
-            said, _ = agent.communicate(ready.stdin or b"", seconds)
+            output, _ = agent.communicate(ready.stdin or b"", seconds)
             code, error = agent.returncode, None
         except subprocess.TimeoutExpired as late:
-            said, code, error = late.stdout or b"", None, f"no answer within {seconds:.0f} s"
+            output, code, error = late.stdout or b"", None, f"no answer within {seconds:.0f} s"
         finally:
             tree.stop_descendants(GRACE)
             agent.poll()
-        state = used(profile, home, _parsed(profile, said, ready.secrets))
+        state = add_file_usage(profile, home, _parsed(profile, output, ready.secrets))
         return state, Ended(code, None, 0.0, 0, error=error)
 
 

@@ -48,6 +48,7 @@ def route(
     default: str,
     profiles: Mapping[str, AgentProfile] | None = None,
     has: Collection[str] = (),
+    *,
     prices: Mapping[str, Price] | None = None,
 ) -> str:
     """The agent for a task, `default` where no rule fits.

@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
 
 from hypervisor.agents.homes import AgentHomes, Home
-from hypervisor.agents.mcp_config import ARGUMENTS, McpAccess
-from hypervisor.agents.profile import AgentProfile
+from hypervisor.agents.mcp_config import ARGUMENTS
 from hypervisor.agents.scratch import Scratch
 from hypervisor.agents.scrubbing import scrub
-from hypervisor.agents.setup import Prepared, Prompt, equip, secrets_of, used
-from hypervisor.agents.stream_events import Parse
+from hypervisor.agents.setup import (
+    AgentSetup,
+    Launch,
+    Prompt,
+    add_file_usage,
+    prepare_launch,
+    secrets_of,
+)
 from hypervisor.agents.stream_state import StreamState
+from hypervisor.agents.streams import parser
 from hypervisor.agents.transcript_writer import Channel, Redactor, TranscriptWriter
 from hypervisor.inputs.template import Item
 from hypervisor.queue.attempt import Ended
@@ -27,37 +31,32 @@ from hypervisor.resources.cgroup import Group
 from hypervisor.runs.processes import tree
 from hypervisor.runs.processes.commands import Pipes
 from hypervisor.runs.processes.runner import LocalRunner
-from hypervisor.runs.spec import RunSpec
 
 NOTHING = StreamState()
 OUR_SERVER = tuple(os.fsencode(word) for word in ARGUMENTS)
 HANGING = 1.0  # seconds that one gets between the signals once its last word is said
 
 
-class AgentSetup(NamedTuple):
-    """What all attempts of one worker have in common."""
-
-    profile: AgentProfile
-    program: str  # "" if it was not found
-    problem: str
-    homes: AgentHomes
-    given: Mapping[str, str]  # the user's environment
-    told: Mapping[str, str]  # what Hypervisor adds to it
-    mcp: McpAccess
-    schema: str  # of a report, as text
-    parse: Parse
-    home: str = ""  # its name, for an agent that claims by itself
-
-
 class AgentRunner(LocalRunner):
     def __init__(
-        self, spec: RunSpec, station: AgentSetup, mark: str, group: Group | None, niceness: int
+        self,
+        setup: AgentSetup,
+        homes: AgentHomes,
+        variables: dict[str, str],
+        *,
+        own_home: str,
+        mark: str,
+        group: Group | None,
+        niceness: int,
     ) -> None:
-        super().__init__(spec, None, {}, mark, group, niceness)
+        """`variables` are what Hypervisor adds to the environment; `own_home` is the home of an
+        agent that claims by itself."""
+        super().__init__(setup.spec, None, variables, mark=mark, group=group, niceness=niceness)
         self.stream_state = StreamState()
         self.hung = False
         self._mark = mark
-        self._station = station
+        self._setup, self._homes, self._own_home_name = setup, homes, own_home
+        self._parse = parser(setup.profile.stream)
         self._prompt = Prompt("")
         self._known = StreamState()
         self._redactor = Redactor()
@@ -70,7 +69,7 @@ class AgentRunner(LocalRunner):
 
     @property
     def hopeless(self) -> str | None:
-        return self._station.problem or None
+        return self._setup.problem or None
 
     def brief(
         self, text: str, session: str = "", budget: int | None = None, known: StreamState = NOTHING
@@ -85,10 +84,10 @@ class AgentRunner(LocalRunner):
         self._speaks = False
         self._begin()
         task, attempt = token.split(".")[:2] if token else ("", "")
-        self._home = home = self._own_home(task or self._station.home)
         mark = f"{task}.{attempt}" if token else self._mark
-        prepared = self._equipped(home, token, mark)
-        env = {**prepared.env, **self._station.told, tree.MARK: mark}
+        self._home = home = self._own_home(task or self._own_home_name)
+        prepared = self._prepared(home, token, mark)
+        env = {**prepared.env, **self._env, tree.MARK: mark}
         env |= {"HV_TASK": task} if task else {}
         os.chdir(prepared.cwd)
         self._secrets = prepared.secrets
@@ -110,36 +109,26 @@ class AgentRunner(LocalRunner):
     def _own_home(self, name: str) -> Home:
         """One that starts anew finds nothing that another left: it may have been spoilt. One that
         goes on may follow an attempt that was killed together with whoever would have scrubbed."""
-        station = self._station
+        setup = self._setup
         if not self._prompt.session:
-            station.homes.remove(name)
-        home = station.homes.prepare(name)
+            self._homes.remove(name)
+        home = self._homes.prepare(name)
         if self._prompt.session:
-            secrets = secrets_of(station.profile, station.given, station.mcp)
-            scrub(home, secrets, station.profile.login)
+            secrets = secrets_of(setup.profile, setup.given, setup.mcp)
+            scrub(home, secrets, setup.profile.login)
         return home
 
-    def _equipped(self, home: Home, token: str, mark: str) -> Prepared:
-        station, spec = self._station, self._spec
-        if spec.workspace == "scratch":
-            copy = Scratch(home.scratch, spec.cwd)
-            copy.make(anew=not self._prompt.session)
-            spec = spec._replace(cwd=home.scratch)
-        mcp = station.mcp._replace(token=token, mark=(tree.MARK, mark))
-        return equip(
-            station.profile,
-            spec,
-            home,
-            self._prompt,
-            mcp,
-            station.given,
-            station.schema,
-            station.program,
-        )
+    def _prepared(self, home: Home, token: str, mark: str) -> Launch:
+        setup = self._setup
+        setup = setup._replace(mcp=setup.mcp._replace(token=token, mark=(tree.MARK, mark)))
+        if setup.spec.workspace == "scratch":
+            Scratch(home.scratch, setup.spec.cwd).make(anew=not self._prompt.session)
+            setup = setup._replace(spec=setup.spec._replace(cwd=home.scratch))
+        return prepare_launch(setup, home, self._prompt)
 
     def keep_changes(self, task: str, path: str) -> int:
         """Write what was changed in the scratch copy to a file; returns its size."""
-        home = self._station.homes.at(task)
+        home = self._homes.at(task)
         copy = Scratch(home.scratch, self._spec.cwd)
         return copy.keep(path) if os.path.isdir(home.scratch) else 0
 
@@ -188,11 +177,11 @@ class AgentRunner(LocalRunner):
         """Until when it may go on after its last word."""
         if self._last_word is None:
             return otherwise
-        return self._last_word + self._station.profile.grace
+        return self._last_word + self._setup.profile.grace
 
     def _listen(self, line: str) -> None:
         self._speaks = self._speaks or line.startswith("{")  # warnings come before that
-        update = self._station.parse(self.stream_state, line)
+        update = self._parse(self.stream_state, line)
         self.stream_state = self._cleaned(self.stream_state, update.state)
         if self.stream_state.ended and self._last_word is None:
             self._last_word = time.monotonic()
@@ -232,8 +221,8 @@ class AgentRunner(LocalRunner):
             self._transcript = None
         home, self._home = self._home, None
         if home is not None:
-            self.stream_state = used(self._station.profile, home, self.stream_state)
-            scrub(home, self._secrets, self._station.profile.login)
+            self.stream_state = add_file_usage(self._setup.profile, home, self.stream_state)
+            scrub(home, self._secrets, self._setup.profile.login)
 
 
 def is_our_server(pid: int) -> bool:

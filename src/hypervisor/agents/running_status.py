@@ -106,16 +106,16 @@ def _used(limit: Limit) -> str:
     return f"{limit.used:,} of {limit.limit:,} tokens ({limit.what})"
 
 
-def resting(hv: Context, now: int, batch: Batch | None = None) -> tuple[Cooldown, ...]:
-    """The accounts that rest now: all, or those that the agents of a batch may use."""
-    found = tuple(brake for brake in hv.store.read(cooldowns.brakes) if brake.until > now)
+def cooling_down(hv: Context, now: int, batch: Batch | None = None) -> tuple[Cooldown, ...]:
+    """The cooldowns of now: all, or those of accounts that the agents of a batch may use."""
+    found = tuple(cooldown for cooldown in hv.store.read(cooldowns.brakes) if cooldown.until > now)
     if batch is None or not found:
         return found
     spec = batch.spec if isinstance(batch.spec, dict) else {}
     names = [name for name in (spec.get("agent"), *(spec.get("agents") or ())) if name]
     profiles = (hv.settings.agents.get(name) for name in names)
     providers = {each.provider or each.name for each in profiles if each is not None}
-    return tuple(brake for brake in found if brake.account.partition(":")[0] in providers)
+    return tuple(cooldown for cooldown in found if cooldown.provider in providers)
 
 
 def _doing(hv: Context, session: AgentSession, here: bool) -> Doing:

@@ -15,19 +15,12 @@ from hypervisor.core.errors import InvalidInput
 LEFT_OUT = (".git", ".hypervisor")
 PATIENCE = 600
 SETTINGS = (
-    "-c",
     "user.name=hypervisor",
-    "-c",
     "user.email=hypervisor@localhost",
-    "-c",
     "gc.auto=0",
-    "-c",
     "core.autocrlf=false",
-    "-c",
     "commit.gpgsign=false",
-    "-c",
     "core.hooksPath=/dev/null",
-    "-c",
     "core.fsmonitor=false",
 )
 
@@ -68,6 +61,7 @@ class Scratch:
         if git is None:
             raise InvalidInput("a scratch copy needs git, which is not installed here.")
         where = (f"--git-dir={self._repository}", f"--work-tree={self.folder}")
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
         env = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": os.path.dirname(self.folder),
@@ -76,7 +70,7 @@ class Scratch:
             "LC_ALL": "C",
         }
         ended = subprocess.run(
-            [git, *SETTINGS, *where, *words],
+            [git, *settings, *where, *words],
             cwd=os.path.dirname(self.folder),
             env=env,
             stdin=subprocess.DEVNULL,

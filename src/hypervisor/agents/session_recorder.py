@@ -1,39 +1,20 @@
-"""The row of one agent's run: opened at its start, kept up to date, closed with its outcome."""
+"""Writing agent sessions down, from the start of a program to its outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from hypervisor.agents.budget import cost_micros
-from hypervisor.agents.session import AgentSession, NewSession
+from hypervisor.agents.session import AgentSession, NewSession, cost_micros
 from hypervisor.agents.sql import sessions
+from hypervisor.agents.stream_state import StreamState
 from hypervisor.core.errors import StoreError
 
 if TYPE_CHECKING:
     from hypervisor.agents.profile import Price
-    from hypervisor.agents.stream_state import StreamState
-    from hypervisor.queue.task import Attempt
     from hypervisor.store.database import Database
 
 OFTEN = 1.0  # seconds between two writes that tell no more than new figures
-# After these, a session is not worth going on with: it is over, gone, or never began.
-OVER = ("completed", "settled", "lost_session", "refused", "bad_request", "auth", "mcp_dead")
-UNHARMED = ("quota", "overload", "server_error", "network", "stopped", "lost_claim")
-# The provider must have answered for these.
-ANSWERED = (
-    "completed",
-    "settled",
-    "blocked",
-    "refused",
-    "nothing_done",
-    "tools_denied",
-    "max_turns",
-    "over_budget",
-    "bad_request",
-)
-OUTAGE = ("overload", "server_error", "network", "stream_error")
 
 
 class SessionRecorder:
@@ -44,7 +25,7 @@ class SessionRecorder:
         self._named = ""
         self._at = 0.0
 
-    def hear(self, state: StreamState, now: float) -> None:
+    def update(self, state: StreamState, now: float) -> None:
         """The session's name at once, new figures not more often than they are worth it."""
         figures = (state.tokens, state.cost, state.turns)
         if state.session == self._named and (figures == self._told or now - self._at < OFTEN):
@@ -73,42 +54,6 @@ class SessionRecorder:
         self._store.write_unsynced(
             sessions.hear, self.id, state.session, state.tokens, cost, estimated, state.turns
         )
-
-
-def to_resume(runs: Iterable[AgentSession], agent: str) -> AgentSession | None:
-    """The run of this agent, newest first, whose session the next one goes on with."""
-    for run in runs:
-        if run.agent != agent:
-            continue
-        if run.outcome in OVER or _in_vain(run):
-            return None
-        if run.session:
-            return run
-    return None
-
-
-def _in_vain(run: AgentSession) -> bool:
-    """It resumed a session and got nowhere: better to start anew than to try that for ever."""
-    ended_badly = run.outcome is not None and run.outcome not in UNHARMED
-    return bool(run.resumes) and ended_badly and not run.tokens.output
-
-
-def given_back(runs: Iterable[AgentSession], attempts: Iterable[Attempt]) -> int:
-    """How often in a row agents put the task back themselves: for ever, if nobody counts."""
-    settled = {run.attempt for run in runs if run.outcome in ("settled", "lost_claim")}
-    ended = [each for each in attempts if each.outcome is not None]
-    back = (each.outcome == "released" and each.number in settled for each in reversed(ended))
-    return sum(1 for _ in takewhile(bool, back))
-
-
-def unreached(runs: Iterable[AgentSession]) -> list[AgentSession]:
-    """The last runs of a task that an outage ended, newest first."""
-    return list(takewhile(lambda run: run.outcome in OUTAGE, runs))
-
-
-def got_through(run: AgentSession) -> bool:
-    """Whether the provider answered it."""
-    return run.tokens.output > 0 or run.outcome in ANSWERED
 
 
 def close_orphans(store: Database, runs: Iterable[AgentSession]) -> None:

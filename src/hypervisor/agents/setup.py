@@ -1,4 +1,4 @@
-"""What one run of an agent is given: its words, its environment, its files. Nothing more.
+"""What one run of an agent is given: its arguments, its environment, its files. Nothing more.
 
 The user's configuration is not seen: HOME is a private folder, with links to the login files that
 the profile names. Secrets reach the program through its environment and the files of that folder.
@@ -13,7 +13,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from hypervisor.agents import mcp_config
-from hypervisor.agents.command_line import Asked, words
+from hypervisor.agents.command_line import LaunchOptions, arguments
+from hypervisor.agents.discovery import locate
+from hypervisor.agents.final_report import REPORT_SCHEMA, schema_with
 from hypervisor.agents.homes import Home, link_login
 from hypervisor.agents.mcp_config import McpAccess, write_own
 from hypervisor.agents.profile import AgentProfile
@@ -24,22 +26,58 @@ from hypervisor.agents.transcript_writer import secrets_in
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import LONGEST_WORD
 from hypervisor.queue.task import Json
-from hypervisor.runs.processes.environment import agent_environment
 from hypervisor.runs.spec import RunSpec
 
-ADDRESSES = (
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
+PROXIES = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy"),
+)
+# Of the user's variables: what an agent needs to find its way about and to reach its provider.
+PASSED = (
+    *("PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ"),
+    *(*PROXIES, "NO_PROXY", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+    *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"),
 )
 SCHEMA_FILE = "report-schema.json"
 SECRET_NAMES = ("token", "key", "secret", "password", "refresh", "access")
 LARGEST_LOGIN = 1 << 20
 USAGE_FILE = "usage.json"
 LARGEST_USAGE = 1 << 20
+
+
+class AgentSetup(NamedTuple):
+    """What an agent is started with: the same for all runs of a worker, but for `mcp` and the
+    folder of `spec`."""
+
+    profile: AgentProfile
+    spec: RunSpec
+    given: Mapping[str, str]  # the user's environment
+    mcp: McpAccess
+    program: str = ""  # "" if it was not found
+    schema: str = ""  # of a report, as text
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be started at all."""
+        if self.program:
+            return ""
+        name, program, install = self.profile.name, self.profile.program, self.profile.install
+        how = f" Install it ({install}) and" if install else " Install it and"
+        return (
+            f"{name} is not installed: there is no program {program} on PATH."
+            f"{how} run the batch again."
+        )
+
+
+def setup_for(
+    profile: AgentProfile, spec: RunSpec, given: Mapping[str, str], mcp: McpAccess
+) -> AgentSetup:
+    schema = ""
+    if profile.schema and spec.mode != "pull":
+        report = schema_with(json.loads(spec.schema)) if spec.schema else REPORT_SCHEMA
+        schema = json.dumps(report, separators=(",", ":"))
+    return AgentSetup(profile, spec, given, mcp, locate(profile, given), schema)
 
 
 class Prompt(NamedTuple):
@@ -50,7 +88,7 @@ class Prompt(NamedTuple):
     budget: int | None = None
 
 
-class Prepared(NamedTuple):
+class Launch(NamedTuple):
     argv: tuple[str, ...]
     env: dict[str, str]
     stdin: bytes | None
@@ -58,45 +96,46 @@ class Prepared(NamedTuple):
     secrets: frozenset[str]  # what must not be seen in anything it prints
 
 
-def equip(
-    profile: AgentProfile,
-    spec: RunSpec,
-    home: Home,
-    prompt: Prompt,
-    mcp: McpAccess,
-    given: Mapping[str, str],
-    schema: str = "",
-    program: str = "",
-) -> Prepared:
+def prepare_launch(setup: AgentSetup, home: Home, prompt: Prompt) -> Launch:
     """Make the home ready and say how to start. InvalidInput: with this profile it cannot be."""
+    profile, spec, given = setup.profile, setup.spec, setup.given
     if profile.permissions and spec.permissions not in profile.permissions:
         raise InvalidInput(
             f"{profile.name} has no permission mode {spec.permissions}: "
             f"use one of {', '.join(profile.permissions)}."
         )
     link_login(home.home, given.get("HOME", ""), profile.login)
-    secrets = secrets_of(profile, given, mcp)
+    secrets = secrets_of(profile, given, setup.mcp)
     hide = {"HV_HIDE": marks_of(secrets, os.urandom(16))} if secrets else {}
-    written = mcp_config.write(profile, home.home, mcp.env(given) | hide, spec, given)
-    asked = Asked(
-        prompt.text,
-        prompt.session,
-        spec.permissions,
-        spec.allow,
-        written.path,
-        spec.model,
-        spec.turns,
-        prompt.budget,
-        schema,
-        _schema_file(home, schema),
-        _usage_file(home),
+    written = mcp_config.write(profile, home.home, setup.mcp.env(given) | hide, spec, given)
+    options = LaunchOptions(
+        prompt=prompt.text,
+        session=prompt.session,
+        permissions=spec.permissions,
+        allow=spec.allow,
+        mcp=written.path,
+        model=spec.model,
+        turns=spec.turns,
+        budget=prompt.budget,
+        schema=setup.schema,
+        schema_file=_schema_file(home, setup.schema),
+        usage=_usage_file(home),
     )
-    argv = (program or profile.program, *words(profile, asked))
+    argv = (setup.program or profile.program, *arguments(profile, options))
     _refuse_long(profile, argv)
     env = agent_environment(profile, given) | written.env
     env |= {"HOME": home.home, "TMPDIR": home.tmp}
     stdin = prompt.text.encode("utf-8", "surrogateescape") if profile.prompt == "stdin" else None
-    return Prepared(argv, env, stdin, spec.cwd, secrets)
+    return Launch(argv, env, stdin, spec.cwd, secrets)
+
+
+def agent_environment(profile: AgentProfile, given: Mapping[str, str]) -> dict[str, str]:
+    """What an agent gets of the user's variables, and what its profile sets. No home yet."""
+    wanted = {*PASSED, *profile.passes, *profile.keys}
+    kept = {
+        name: value for name, value in given.items() if name in wanted or name.startswith("LC_")
+    }
+    return {"PATH": os.defpath, **kept, **profile.env}
 
 
 def secrets_of(
@@ -106,7 +145,7 @@ def secrets_of(
     its form."""
     names = (*profile.keys, "PGPASSWORD")
     found = secrets_in([given[name] for name in names if given.get(name)])
-    addresses = [given[name] for name in ADDRESSES if given.get(name)]
+    addresses = [given[name] for name in PROXIES if given.get(name)]
     if mcp is not None:
         addresses.append(mcp.store)
     found |= secrets_in([each for each in addresses if "@" in each])
@@ -142,7 +181,7 @@ def _refuse_long(profile: AgentProfile, argv: tuple[str, ...]) -> None:
         )
 
 
-def used(profile: AgentProfile, home: Home, state: StreamState) -> StreamState:
+def add_file_usage(profile: AgentProfile, home: Home, state: StreamState) -> StreamState:
     """The state, with the usage that the program wrote to a file where it reports it only there.
     The file is an agent's: it may be anything."""
     if not profile.usage:

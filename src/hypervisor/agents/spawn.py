@@ -272,17 +272,9 @@ def _other_way(way: How, own: Mapping[str, Any]) -> How:
     command = own.get("command") or ()
     if isinstance(command, str):
         raise InvalidInput("the command of reduce must be a list of words.")
-    return How(
-        tuple(map(str, command)),
-        str(own.get("function") or ""),
-        str(own.get("agent") or ""),
-        str(own.get("prompt") or ""),
-        way.cwd,
-        1,
-        way.time,
-        way.json_results,
-        way.permissions,
-    )
+    named = ("function", "agent", "prompt")
+    texts: dict[str, Any] = {word: str(own.get(word) or "") for word in named}
+    return way._replace(command=tuple(map(str, command)), workers=1, **texts)
 
 
 def _why(hv: Context, batch: str, spec: RunSpec | None, tasks: list[NewTask]) -> tuple[str, ...]:

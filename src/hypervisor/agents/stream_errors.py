@@ -88,6 +88,7 @@ _DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"|retry in (\d+(?:\.\d
 def stream_error(
     text: str,
     status: int | None = None,
+    *,
     reset_at: int | None = None,
     retry_after: int | None = None,
     retrying: bool = False,

@@ -94,10 +94,6 @@ class TranscriptWriter:
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
         return Channel(reading, Redactor(self._secrets), self._write, self._on_line), writing
 
-    def write(self, text: str) -> None:
-        """A line of our own."""
-        self._write(text.encode())
-
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)

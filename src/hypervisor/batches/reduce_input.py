@@ -54,6 +54,14 @@ def gather(hv: Context, lease: Lease) -> Lease:
     return lease._replace(task=_about(task, path))
 
 
+def item_for(hv: Context, lease: Lease, spec: RunSpec) -> Item:
+    """What an attempt is given: the item of its task, with the results of other tasks in it."""
+    from hypervisor.inputs.items import item_of
+
+    task = gather(hv, lease).task
+    return with_result(hv, task, item_of(task), spec)
+
+
 def results_path(hv: Context, name: str) -> str:
     """Where `gather` will write for the batch of that name; nothing is there yet."""
     return os.path.join(hv.batch_files.folder(name), RESULTS)

@@ -5,12 +5,11 @@ becomes part of a line.
 """
 
 import shlex
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from hypervisor.agents.budget import money
-from hypervisor.agents.cooldown import Cooldown, outage_text
+from hypervisor.agents.cooldown import Cooldown, cooldown_text
 from hypervisor.agents.session import Spent
 from hypervisor.batches.pipeline import reduce_name
 from hypervisor.cli.output import (
@@ -165,11 +164,7 @@ def pause_text(pause: Pause, names: Mapping[str, str]) -> str:
 
 def brake_text(brake: Cooldown, now: int) -> str:
     """Which account is not asked for now, until when and why."""
-    if brake.is_outage:
-        return one_line(outage_text(brake, now))
-    until = time.strftime("%H:%M:%S", time.localtime(brake.until / 1000))
-    why = f": {brake.reason}" if brake.reason else ""
-    return one_line(f"{brake.account} rests until {until}{why}")
+    return one_line(cooldown_text(brake, now, None))
 
 
 def money_lines(status: Status) -> list[Line]:

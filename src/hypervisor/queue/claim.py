@@ -14,10 +14,10 @@ from hypervisor.queue.lease import (
     DEFAULT_LEASE,
     LONGEST_LEASE,
     MOST_PER_CLAIM,
+    AttemptResult,
     ClaimRequest,
     Lease,
     Settled,
-    Verdict,
     Worker,
     parse_token,
 )
@@ -150,8 +150,10 @@ def fail(
     if not final and (retry_in is not None or task.failures < task.retries):
         delay = back_off(task.failures + 1) if retry_in is None else retry_in
         validate.number("the delay", delay, 0, LONGEST_LEASE)
-        return _settle(hv, Verdict(parsed, "back_off", reason=reason, retry_at=at + delay), at)
-    return _settle(hv, Verdict(parsed, "fail", reason=reason), at)
+        return _settle(
+            hv, AttemptResult(parsed, "back_off", reason=reason, retry_at=at + delay), at
+        )
+    return _settle(hv, AttemptResult(parsed, "fail", reason=reason), at)
 
 
 def block(
@@ -161,13 +163,15 @@ def block(
     validate.text("the reason", reason, empty=False)
     if unblock is not None:
         validate.text("what would unblock it", unblock)
-    return _settle(hv, Verdict(parse_token(token), "block", reason=reason, unblock=unblock), now)
+    return _settle(
+        hv, AttemptResult(parse_token(token), "block", reason=reason, unblock=unblock), now
+    )
 
 
 def release(hv: Context, token: str, reason: str = "", now: int | None = None) -> Settled:
     """Give a claimed task back unharmed; the attempt counts neither as failure nor as crash."""
     validate.text("the reason", reason)
-    return _settle(hv, Verdict(parse_token(token), "release", reason=reason or None), now)
+    return _settle(hv, AttemptResult(parse_token(token), "release", reason=reason or None), now)
 
 
 def heartbeat(
@@ -187,12 +191,12 @@ def heartbeat(
     )
 
 
-def _done(token: str, result: Json = None, proposals: bool = False) -> Verdict:
+def _done(token: str, result: Json = None, proposals: bool = False) -> AttemptResult:
     checked = validate.json_value("the result", result)
-    return Verdict(parse_token(token), "complete", checked, proposals=proposals)
+    return AttemptResult(parse_token(token), "complete", checked, proposals=proposals)
 
 
-def _settle(hv: Context, verdict: Verdict, now: int | None) -> Settled:
+def _settle(hv: Context, verdict: AttemptResult, now: int | None) -> Settled:
     answer = settle.settle(hv.store, [verdict], hv.at(now))[0]
     if answer.lost:
         raise LeaseLost(answer.token, answer.lost)
@@ -200,7 +204,7 @@ def _settle(hv: Context, verdict: Verdict, now: int | None) -> Settled:
 
 
 def _claim(
-    hv: Context, verdicts: Sequence[Verdict], request: ClaimRequest, now: int | None
+    hv: Context, verdicts: Sequence[AttemptResult], request: ClaimRequest, now: int | None
 ) -> Turn:
     at = hv.store.now() if now is None else now
     sweep_if_due(hv, at)

@@ -5,7 +5,7 @@ attempt has ended, the same token changes nothing any more.
 """
 
 from _operator import _compare_digest  # that of hmac, which would load OpenSSL
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hypervisor.core import ids
 from hypervisor.core.errors import InvalidInput
@@ -78,22 +78,28 @@ class Usage(NamedTuple):
     output_bytes: int | None = None
 
 
-class Verdict(NamedTuple):
-    """How an attempt ended: a lifecycle event and what is worth keeping."""
+# Lifecycle events that end an attempt. Workers report the first five; the others are decided by
+# people ("cancel") and by the rescue of stale claims.
+EndEvent = Literal["complete", "fail", "back_off", "block", "release", "cancel", "crash", "poison"]
+
+
+class AttemptResult(NamedTuple):
+    """How an attempt ended, and what is worth keeping of it. One plain tuple for all ends: it is
+    built for every claim."""
 
     token: Token
-    event: str
-    result: Json = None
-    reason: str | None = None
-    unblock: str | None = None
-    retry_at: int | None = None
+    event: EndEvent
+    result: Json = None  # complete
+    reason: str | None = None  # all but complete
+    unblock: str | None = None  # block: what would let it go on
+    retry_at: int | None = None  # back_off, release: not before then
     usage: Usage | None = None
     receipts: tuple[str, ...] = ()  # evidence that is written down together with the end
     proposals: bool = False  # add what was proposed under the claim to the result
 
 
 class Settled(NamedTuple):
-    """The answer to a verdict; `repeated` when it had been given before."""
+    """The answer to a result; `repeated` when it had been given before."""
 
     token: str
     task: str

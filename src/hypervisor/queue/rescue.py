@@ -17,7 +17,7 @@ from hypervisor.core.errors import RequestError, StoreError, WrongState
 from hypervisor.inputs.task_files.write_back import write_back
 from hypervisor.queue import settle
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import Holder, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, Holder, Worker, parse_token
 from hypervisor.queue.sql import claims, readiness, settlement, steer
 from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import Leftovers
@@ -94,7 +94,7 @@ def _recover_output(hv: Context, worker: Worker, remains: Leftovers) -> None:
     hv.outputs.recover(worker.id, running and (running.task, running.attempt))
 
 
-def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:
+def _settle(hv: Context, verdicts: Sequence[AttemptResult], now: int) -> None:
     """One verdict that the store cannot take must not keep the others, and every sweep, back."""
     try:
         settle.settle(hv.store, verdicts, now)
@@ -107,7 +107,7 @@ def _settle(hv: Context, verdicts: Sequence[Verdict], now: int) -> None:
                 try:
                     settle.settle(hv.store, [verdict], now)
                 except (ValueError, TypeError, OverflowError):
-                    settle.settle(hv.store, [Verdict(verdict.token, "fail", reason=why)], now)
+                    settle.settle(hv.store, [AttemptResult(verdict.token, "fail", reason=why)], now)
 
 
 def _holds_more(hv: Context, worker: Worker) -> bool:

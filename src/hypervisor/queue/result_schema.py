@@ -13,7 +13,7 @@ from typing import Any
 from hypervisor.core.errors import InvalidInput, LeaseLost, SchemaMismatch
 from hypervisor.queue import settle
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import Token, Verdict
+from hypervisor.queue.lease import AttemptResult, Token
 from hypervisor.queue.receipts import receipt
 from hypervisor.queue.sql import queries, receipts
 from hypervisor.queue.task import Json
@@ -35,7 +35,7 @@ def fitted(hv: Context, claim: Token, schema: str, result: Json) -> Json:
     if refused_before(hv, claim):
         why = f"{REFUSED}{mismatch}"
         settled = settle.settle(
-            hv.store, [Verdict(claim, "fail", reason=why, receipts=(why,))], hv.now()
+            hv.store, [AttemptResult(claim, "fail", reason=why, receipts=(why,))], hv.now()
         )[0]
         if settled.lost:
             raise LeaseLost(str(claim), settled.lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hypervisor.core import randomness
-from hypervisor.queue.lease import ClaimRequest, Lease, Settled, Verdict, Worker
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Settled, Worker
 from hypervisor.queue.sql import agent_claims, claims, settlement
 from hypervisor.queue.sql.fast_path import fast_path, outcome
 from hypervisor.queue.sql.lanes import LaneBook
@@ -26,13 +26,13 @@ class ClaimMemory:
         """All of it stays true."""
 
 
-def settle(store: Database, verdicts: Sequence[Verdict], now: int) -> list[Settled]:
+def settle(store: Database, verdicts: Sequence[AttemptResult], now: int) -> list[Settled]:
     """End attempts."""
     return _at_length(store, verdicts, None, [], now=now)[0]
 
 
 def settle_and_claim(
-    store: Database, verdicts: Sequence[Verdict], request: ClaimRequest | None, now: int
+    store: Database, verdicts: Sequence[AttemptResult], request: ClaimRequest | None, now: int
 ) -> tuple[list[Settled], list[Lease]]:
     """End attempts and claim the next tasks with one commit.
 
@@ -69,7 +69,7 @@ def remember_worker(store: Database, worker: str, keeps_agent: bool) -> None:
 
 def _at_length(
     store: Database,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[AttemptResult],
     request: ClaimRequest | None,
     nonces: list[str],
     *,

@@ -3,39 +3,72 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.resources.cgroup import Group
+from hypervisor.runs.command_worker import command_worker
 from hypervisor.runs.outputs.spool import Spool
+from hypervisor.runs.patience import patient
 from hypervisor.runs.processes.environment import environment_for
 from hypervisor.runs.processes.journal import Journal
 from hypervisor.runs.processes.launcher import group_of, mark_of
 from hypervisor.runs.processes.runner import LocalRunner
 from hypervisor.runs.spec import template_of
-from hypervisor.runs.worker import Worker
+from hypervisor.runs.worker import Worker, WorkerContext
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker as Identity
+    from hypervisor.runs.command_worker import ItemFor
+    from hypervisor.runs.outputs.files import Outputs
+    from hypervisor.runs.runner import Runner
+    from hypervisor.runs.settlement import PartsOf
     from hypervisor.runs.spec import RunSpec
 
 
-def make_worker(hv: Context, me: Identity, batch: str, spec: RunSpec) -> Worker:
-    """A worker that runs commands or a function."""
-    settings, places = hv.settings, hv.launcher.places
-    given, group, journal = belongings_of(hv, me, batch)
-    env = environment_for(spec, given, batch, places.locks)
-    template = template_of(spec) if spec.command else None
-    runner = LocalRunner(spec, template, env, mark_of(me), group, settings.nice)
-    outputs = Spool(places.data, me.id) if spec.command else hv.outputs
-    return Worker(hv, me, batch, spec, runner, journal, outputs, settings, settings.capabilities)
+class WorkerStart(NamedTuple):
+    """What is known of a worker before its runner is made."""
+
+    hv: Context
+    me: Identity
+    batch: str
+    spec: RunSpec
+    given: dict[str, str]  # the environment of whoever submitted the batch
+    group: Group | None
+    journal: Journal
+
+    def context(self, runner: Runner, outputs: Outputs, agent: str = "") -> WorkerContext:
+        return WorkerContext(
+            patient(self.hv, runner),
+            self.me,
+            self.batch,
+            self.spec,
+            runner=runner,
+            journal=self.journal,
+            outputs=outputs,
+            settings=self.hv.settings,
+            agent=agent,
+        )
 
 
-def belongings_of(
-    hv: Context, me: Identity, batch: str
-) -> tuple[dict[str, str], Group | None, Journal]:
-    """The environment that the batch was given, a cgroup of its own, and a journal."""
+def start_of(hv: Context, me: Identity, batch: str, spec: RunSpec) -> WorkerStart:
+    """With the environment that the batch was given, a cgroup of its own, and a journal."""
     given = hv.launcher.environment(batch)
     group = Group.make(group_of(me))
     journal = Journal(hv.launcher.places.runtime, me, group.path if group else None)
-    return (dict(os.environ) if given is None else given), group, journal
+    return WorkerStart(
+        hv, me, batch, spec, dict(os.environ) if given is None else given, group, journal
+    )
+
+
+def make_worker(start: WorkerStart, item_for: ItemFor, parts_of: PartsOf) -> Worker[Any]:
+    """A worker that runs commands or a function."""
+    hv, spec, settings = start.hv, start.spec, start.hv.settings
+    places = hv.launcher.places
+    env = environment_for(spec, start.given, start.batch, places.locks)
+    template = template_of(spec) if spec.command else None
+    runner = LocalRunner(
+        spec, template, env, mark=mark_of(start.me), group=start.group, niceness=settings.nice
+    )
+    outputs = Spool(places.data, start.me.id) if spec.command else hv.outputs
+    return command_worker(start.context(runner, outputs), item_for, parts_of, settings.capabilities)

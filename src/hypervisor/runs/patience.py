@@ -15,6 +15,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Concatenate, cast
 
 from hypervisor.core.errors import StoreError, StoreFull, StoreGone, StoreNewer
+from hypervisor.queue.sql import event_log, receipts
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
@@ -27,18 +28,22 @@ BETWEEN_TRIES = 0.5
 logger = logging.getLogger("hypervisor.runs")
 
 
+# An outage may hide that a change was made: made again, it would be there twice. Whoever calls
+# these does without. Everything else may be repeated: a result is recognised by its token, and a
+# claim that got no answer is given back by the next one.
+NEVER_REPEATED = (event_log.note, receipts.append, receipts.append_under_claim)
+
+
 class PatientStore:
-    """Forwards every call; one that meets an outage is made again."""
+    """Forwards every call; one that meets an outage is made again, unless it only appends."""
 
     def __init__(self, store: Database, runner: Runner) -> None:
         self._store, self._runner = store, runner
         self._waits = True
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if not callable(found):
-            return found
-        return self._patient(found)
+        value = getattr(self._store, name)
+        return self._patient(value) if callable(value) else value
 
     def call(self, operation: Callable[..., Answer], *args: Any) -> Answer:
         """Run an operation of several transactions; after an outage, all of it is run again."""
@@ -57,6 +62,8 @@ class PatientStore:
             try:
                 return call(*args, **named)
             except StoreError as error:
+                if args and args[0] in NEVER_REPEATED:
+                    raise
                 return self._again(call, args, named, error)
 
         return patient
@@ -83,9 +90,9 @@ class PatientStore:
 
 def patient(hv: Context, runner: Runner) -> Context:
     """The same context with a store that waits, for as long as nobody asks the runner to end."""
-    found = copy(hv)
-    found.store = cast("Database", PatientStore(hv.store, runner))
-    return found
+    context = copy(hv)
+    context.store = cast("Database", PatientStore(hv.store, runner))
+    return context
 
 
 def patiently(

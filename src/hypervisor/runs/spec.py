@@ -1,10 +1,10 @@
 """Running a batch: how its tasks are run, and what is seen while and after they run."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import Template, parse
-from hypervisor.queue.lease import Verdict, Worker
+from hypervisor.queue.lease import AttemptResult, Worker
 from hypervisor.queue.task import Json
 
 STRATEGIES = ("auto", "parallel", "sequential", "adaptive")
@@ -92,12 +92,17 @@ class Pause(NamedTuple):
     at: int
 
 
+# What becomes of the task of a stopped attempt. People ask for the first three. "lost": the claim
+# has ended; "limit": a failure, tried again if it may be; "classify": how the agent ended decides.
+StopAction = Literal["cancel", "fail", "release", "lost", "limit", "classify"]
+
+
 class Stop(NamedTuple):
-    """A running attempt that shall end, and what then becomes of its task."""
+    """A running attempt that must end, and what then becomes of its task."""
 
     task: str
     attempt: int
-    next: str  # "cancel", "fail" or "release"
+    next: StopAction
     reason: str
     actor: str
 
@@ -179,7 +184,7 @@ class Output(NamedTuple):
 class Leftovers(NamedTuple):
     """What a dead worker left: verdicts that the store may not know, and what was running."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[AttemptResult, ...]
     running: str | None  # the token
     leader: tuple[int, int] | None  # pid and start of its first process
     group: str | None  # the worker's cgroup

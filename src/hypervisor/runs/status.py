@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.running_status import Doing, Money, agents_doing, money_of, resting
+from hypervisor.agents.running_status import Doing, Money, agents_doing, cooling_down, money_of
 from hypervisor.batches.chunk import Chunk
 from hypervisor.batches.sql import chunks
 from hypervisor.queue.context import Context, batch_id
@@ -74,7 +74,7 @@ def standing(hv: Context, batch: str | None = None, now: int | None = None) -> S
         hv.launcher.supervisor(),
         host,
         _checkpoint(hv, meant),
-        resting(hv, hv.now() if now is None else now, meant),
+        cooling_down(hv, hv.now() if now is None else now, meant),
         money_of(hv, meant, now),
         trouble(hv, host),
     )

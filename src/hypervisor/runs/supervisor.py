@@ -247,11 +247,11 @@ class Supervisor:
     def _has_reason_to_stay(self, now: int, live: LiveWorkers, ready: ReadyByPool) -> bool:
         """Work, somebody at it, or a task or an account whose time comes within the day."""
         agents = self.staffing.agents
-        resting = agents.resting(ready)
-        free = any(agents.rest(pool) is None for pool in ready)
+        resting = agents.cooldowns_of(ready)
+        free = any(agents.cooldown_of(pool) is None for pool in ready)
         is_staffed = bool(live.workers or self.staffing.workers.starting)
         if resting and not (is_staffed or free):
-            agents.tell(resting)
+            agents.note_cooldowns(resting)
         self.is_waiting = not (is_staffed or (resting and not free))
         if self._busy_at is None or is_staffed or self._has_work(now, ready):
             self._busy_at = now
@@ -259,8 +259,8 @@ class Supervisor:
 
     def _has_work(self, now: int, ready: ReadyByPool) -> bool:
         agents = self.staffing.agents
-        free = any(agents.rest(pool) is None for pool in ready)
-        soon = any(limit.until < now + FAR_AHEAD for limit in agents.resting(ready))
+        free = any(agents.cooldown_of(pool) is None for pool in ready)
+        soon = any(limit.until < now + FAR_AHEAD for limit in agents.cooldowns_of(ready))
         return free or soon or bool(self.hv.store.read(readiness.any_due, now + FAR_AHEAD))
 
     def is_needed(self, now: int) -> bool:

@@ -2,110 +2,125 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import StoreError
 from hypervisor.queue.lease import Lease, parse_token
-from hypervisor.queue.sql import claims, event_log
-from hypervisor.resources.limits import Finding, Limits, Sample
-from hypervisor.resources.overseer import Overseer
+from hypervisor.queue.sql import claims
+from hypervisor.resources.limits import Finding, Sample
 from hypervisor.runs import sql
-from hypervisor.runs.spec import Stop
+from hypervisor.runs.spec import Stop, StopAction
+from hypervisor.runs.worker import LEASE_MS
 
 if TYPE_CHECKING:
-    from hypervisor.queue.context import Context
-    from hypervisor.queue.lease import Worker
-    from hypervisor.runs.outputs.files import Outputs
-    from hypervisor.runs.runner import Runner
+    from hypervisor.resources.overseer import Overseer
+    from hypervisor.runs.worker import WorkerContext
 
-BEAT = 10.0
+HEARTBEAT = 10.0
+ACTS = {"warn": "is near its", "stop": "stopped at its", "would_stop": "would stop at its"}
+
+Check = Callable[[float], Stop | None]
 
 
 class Watch:
-    """`look` now and then; it answers with a Stop when the attempt must not go on.
+    """`look` now and then; it answers with a Stop when the attempt must not go on."""
 
-    The Stop's `next` is what a person asked for, "lost" if the claim has ended, or
-    "limit" if the overseer stopped it.
-    """
+    def __init__(
+        self, checks: Sequence[Check], store_checks: Sequence[Check], overseer: OverseerCheck
+    ) -> None:
+        self._checks, self._store_checks, self._overseer = checks, store_checks, overseer
+
+    def look(self, now: float) -> Stop | None:
+        return _first_stop(self._checks, now) or self._ask_store(now) or self._overseer.look(now)
+
+    def _ask_store(self, now: float) -> Stop | None:
+        with suppress(StoreError):  # it may come back, and the attempt needs no store to go on
+            return _first_stop(self._store_checks, now)
+        return None
+
+    @property
+    def peak(self) -> int:
+        return self._overseer.peak
+
+
+def _first_stop(checks: Sequence[Check], now: float) -> Stop | None:
+    return next((stop for check in checks if (stop := check(now)) is not None), None)
+
+
+def signal_check(ctx: WorkerContext) -> Check:
+    """Whether a signal asks the worker to stop at once."""
+    stop = Stop("", 0, "release", "the worker was told to stop", ctx.me.name)
+    return lambda now: stop if ctx.runner.asked == "stop" else None
+
+
+class LeaseCheck:
+    """Whether somebody asks for a stop, and whether the claim is still ours."""
+
+    def __init__(self, ctx: WorkerContext, lease: Lease, now: float) -> None:
+        self.ctx, self.token = ctx, parse_token(lease.token)
+        self._beaten = now
+
+    def requested(self, now: float) -> Stop | None:
+        stops = self.ctx.hv.store.read(sql.stops, [self.token.task])
+        return next((stop for stop in stops if stop.attempt == self.token.attempt), None)
+
+    def lost(self, now: float) -> Stop | None:
+        if now - self._beaten < HEARTBEAT:
+            return None
+        self._beaten = now
+        if self.token in self.ctx.hv.store.write_unsynced(
+            claims.heartbeat, [self.token], self.ctx.hv.now() + LEASE_MS
+        ):
+            return None
+        return self.stop("lost", "the claim has ended")
+
+    def stop(self, action: StopAction, reason: str) -> Stop:
+        return Stop(self.token.task, self.token.attempt, action, reason, self.ctx.me.name)
+
+
+class OverseerCheck:
+    """Hands samples of the attempt to the overseer, and tells what that finds."""
 
     def __init__(
         self,
-        hv: Context,
-        lease: Lease,
-        runner: Runner,
-        outputs: Outputs,
-        limits: Limits,
-        dry_run: bool,
-        worker: Worker,
-        lease_ms: int,
-        now: float,
+        ctx: WorkerContext,
+        output: tuple[str, int],
+        overseer: Overseer,
+        *,
+        started: float,
+        is_task: bool = True,
     ) -> None:
-        self.hv, self.runner, self.outputs = hv, runner, outputs
-        self.task, self.token = lease.task, parse_token(lease.token)
-        self.worker, self.lease_ms = worker, lease_ms
-        self.overseer = Overseer(limits, dry_run)
-        self.started = self.beaten = now
+        """`output`: the task and attempt under which its output is kept. For an agent that claims
+        by itself, it is the session instead of a task."""
+        self.ctx, self._output, self._overseer = ctx, output, overseer
+        self._started, self._is_task = started, is_task
         self.peak = 0
 
     def look(self, now: float) -> Stop | None:
-        if self.runner.asked == "stop":
-            return self._stop("release", "the worker was told to stop")
-        try:
-            return self._asked() or self._lost(now) or self._overdone(now)
-        except StoreError:  # it may come back, and the attempt needs no store to go on
-            return self._overdone(now, tell=False)
-
-    def _asked(self) -> Stop | None:
-        return next(
-            (
-                s
-                for s in self.hv.store.read(sql.stops, [self.task.id])
-                if s.attempt == self.token.attempt
-            ),
-            None,
-        )
-
-    def _lost(self, now: float) -> Stop | None:
-        if now - self.beaten < BEAT:
-            return None
-        self.beaten = now
-        if self.token in self.hv.store.write_unsynced(
-            claims.heartbeat, [self.token], self.hv.now() + self.lease_ms
-        ):
-            return None
-        return self._stop("lost", "the claim has ended")
-
-    def _overdone(self, now: float, tell: bool = True) -> Stop | None:
-        vital = self.runner.vital()
-        self.peak = max(self.peak, vital.memory)
-        output = self.outputs.size(self.task.id, self.token.attempt) or 0
-        at = int((now - self.started) * 1000)
-        sample = Sample(at, vital.cpu, vital.memory, vital.written, output)
         stop = None
-        for finding in self.overseer.look(sample, self.runner.exact_memory):
-            if tell:
-                self._tell(finding)
+        for finding in self._overseer.look(self._sample(now), self.ctx.runner.exact_memory):
+            if self._is_task:
+                self._note(finding)
             if finding.act == "stop":
-                stop = self._stop("limit", f"{finding.limit} limit: {finding.evidence}")
+                reason = f"{finding.limit} limit: {finding.evidence}"
+                stop = Stop(*self._output, "limit", reason, self.ctx.me.name)
         return stop
 
-    def _tell(self, finding: Finding) -> None:
-        said = {"warn": "is near its", "stop": "stopped at its", "would_stop": "would stop at its"}
+    def _sample(self, now: float) -> Sample:
+        vital = self.ctx.runner.vital()
+        self.peak = max(self.peak, vital.memory)
+        written = self.ctx.outputs.size(*self._output) or 0
+        at = int((now - self._started) * 1000)
+        return Sample(at, vital.cpu, vital.memory, vital.written, written)
+
+    def _note(self, finding: Finding) -> None:
         data = {
             "limit": finding.limit,
             "act": finding.act,
             "evidence": finding.evidence,
-            "said": f"{said[finding.act]} {finding.limit} limit: {finding.evidence}",
+            "said": f"{ACTS[finding.act]} {finding.limit} limit: {finding.evidence}",
         }
-        self.hv.store.write_unsynced(
-            event_log.note,
-            "overseer",
-            data,
-            self.worker.name,
-            self.hv.now(),
-            task=self.task.id,
-            batch=self.task.batch,
-        )
-
-    def _stop(self, after: str, reason: str) -> Stop:
-        return Stop(self.task.id, self.token.attempt, after, reason, self.worker.name)
+        with suppress(StoreError):  # the stop itself needs no store
+            self.ctx.note("overseer", data, self._output[0])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hypervisor.core.errors import InvalidInput, LeaseLost
-from hypervisor.queue.lease import ClaimRequest, Verdict
+from hypervisor.queue.lease import AttemptResult, ClaimRequest
 from hypervisor.queue.sql.proposals import LARGEST
 from tests.support.given import ANN, LEASE, NOW
 from tests.support.proposing import left_over
@@ -63,7 +63,7 @@ def test_they_are_added_also_when_the_next_task_is_taken_in_the_same_turn(
     add("a", "b")
     token = claim()
     propose(token, "1")
-    verdict = Verdict(token, "complete", {"n": 1}, proposals=True)
+    verdict = AttemptResult(token, "complete", {"n": 1}, proposals=True)
     settled, leases = ledger.settle_and_claim([verdict], ClaimRequest(ANN, 1, LEASE), NOW)
     assert (settled[0].state, len(leases)) == ("done", 1)
     assert result_of(ledger, token) == {"n": 1, "actions": [delete("1")]}

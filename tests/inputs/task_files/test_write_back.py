@@ -10,7 +10,7 @@ from hypervisor.batches.files import BatchFiles
 from hypervisor.inputs.task_files.files import TaskFiles
 from hypervisor.inputs.task_files.write_back import unwritten, write_back, write_back_all
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import ClaimRequest, Verdict, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.queue.receipts import receipt, verify, write_receipts
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import run as running
@@ -49,7 +49,7 @@ def start(hv, tmp_path, mode):
 
 
 def end(hv, token, event="complete", result=None, reason=None, receipts=()):
-    hv.store.settle([Verdict(token, event, result, reason, receipts=receipts)], NOW)
+    hv.store.settle([AttemptResult(token, event, result, reason, receipts=receipts)], NOW)
     return write_back(hv, token.task, edits=True)
 
 
@@ -185,7 +185,7 @@ def test_what_ended_together_is_written_together(hv, tmp_path):
     edit = {"edit": {"set": {"status": "done"}, "was": {"status": "todo"}}}
     hv.store.settle(
         [
-            Verdict(
+            AttemptResult(
                 token,
                 "complete",
                 None if name in ("receipt", "nothing") else edit,

@@ -11,7 +11,7 @@ from hypervisor.agents.session import NewSession
 from hypervisor.agents.stream_state import Tokens
 from hypervisor.queue.add import add
 from hypervisor.queue.context import Context
-from hypervisor.queue.lease import ClaimRequest, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Worker, parse_token
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.config import Settings
@@ -51,7 +51,7 @@ def task(hv, *events):
     for event in events:
         [lease] = hv.store.claim(ClaimRequest(WORKER, 1), NOW)
         if event:
-            verdict = Verdict(parse_token(lease.token), event, reason=event or None)
+            verdict = AttemptResult(parse_token(lease.token), event, reason=event or None)
             hv.store.settle([verdict], NOW)
     return found
 
@@ -186,7 +186,7 @@ def test_many_tasks_are_looked_up_in_parts(equipped):
     while some := hv.store.claim(ClaimRequest(WORKER, 1_000), NOW):
         leases += some
     finished = [parse_token(lease.token) for lease in leases[::2]]
-    hv.store.settle([Verdict(token, "complete") for token in finished], NOW)
+    hv.store.settle([AttemptResult(token, "complete") for token in finished], NOW)
     for name in names:
         keep(hv, name, days=2, size=1)
     assert gc(hv, now=NOW) == Collected(600, 600, 600, 600)
@@ -239,7 +239,7 @@ def test_transcripts_of_agents_that_claim_by_themselves(hv):
     assert gc(hv, now=NOW).outputs == 0, "it runs"
     hv.store.close_session(session, "completed", Tokens(), None, False, 1, NOW)
     assert gc(hv, now=NOW).outputs == 0, "its task is not done"
-    hv.store.settle([Verdict(parse_token(lease.token), "complete")], NOW)
+    hv.store.settle([AttemptResult(parse_token(lease.token), "complete")], NOW)
     assert gc(hv, now=NOW).outputs == 1
     assert kept(hv) == []
 

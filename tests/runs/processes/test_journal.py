@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hypervisor.queue.lease import Usage, Verdict
+from hypervisor.queue.lease import AttemptResult, Usage
 from hypervisor.runs.processes import journal
 from hypervisor.runs.processes.journal import Journal, remains
 from hypervisor.runs.spec import Leftovers
@@ -35,7 +35,7 @@ def test_a_worker_that_never_began_left_no_word(runtime):
 
 def test_the_short_way_of_writing_an_end_says_the_same(runtime, book):
     """Those that succeed by the thousand are not encoded the general way."""
-    plain = Verdict(ONE, "complete", usage=Usage(0, 12, None, 345))
+    plain = AttemptResult(ONE, "complete", usage=Usage(0, 12, None, 345))
     others = [
         plain._replace(result=""),
         plain._replace(reason=""),
@@ -69,7 +69,7 @@ def test_an_attempt_from_its_start_to_its_end(runtime, book):
     assert remains(runtime, WORKER) == left(running=ONE)
     book.leader(99, 12345)
     assert remains(runtime, WORKER) == left(running=ONE, leader=(99, 12345))
-    done = Verdict(ONE, "complete", {"n": [1]}, usage=Usage(0, 5, 6, 7))
+    done = AttemptResult(ONE, "complete", {"n": [1]}, usage=Usage(0, 5, 6, 7))
     book.ended(done)
     assert remains(runtime, WORKER) == left([done], leader=(99, 12345))
     book.starting(str(TWO))
@@ -77,7 +77,7 @@ def test_an_attempt_from_its_start_to_its_end(runtime, book):
 
 
 def test_clearing_keeps_what_runs_and_nothing_else(runtime, book):
-    failed = Verdict(ONE, "fail", reason="no")
+    failed = AttemptResult(ONE, "fail", reason="no")
     book.starting(str(ONE))
     book.ended(failed)
     book.starting(str(TWO))
@@ -86,7 +86,7 @@ def test_clearing_keeps_what_runs_and_nothing_else(runtime, book):
     assert remains(runtime, WORKER) == left(running=TWO, leader=(99, 1))
     book.clear()
     assert remains(runtime, WORKER) == left(running=TWO, leader=(99, 1))
-    done = Verdict(TWO, "complete")
+    done = AttemptResult(TWO, "complete")
     book.ended(done)
     assert told(runtime).verdicts == (done,)
     book.clear()
@@ -96,7 +96,7 @@ def test_clearing_keeps_what_runs_and_nothing_else(runtime, book):
 
 def test_what_was_decided_without_a_start_counts_as_ended(runtime, book):
     book.starting(str(ONE))
-    other = Verdict(TWO, "fail", reason="no command fits it")
+    other = AttemptResult(TWO, "fail", reason="no command fits it")
     book.ended(other)
     assert told(runtime).verdicts == (other,)
     assert told(runtime).running == str(ONE)
@@ -109,7 +109,7 @@ JSON = st.recursive(
 )
 MAYBE = st.none() | st.integers(0, 1 << 50)
 VERDICTS = st.builds(
-    Verdict,
+    AttemptResult,
     st.sampled_from([ONE, TWO]),
     st.sampled_from(["complete", "fail", "back_off", "release"]),
     JSON,
@@ -135,7 +135,7 @@ def test_verdicts_come_back_as_they_were_given(runtime, verdicts):
 
 
 def test_however_a_file_was_cut_off_its_whole_lines_count(runtime, book):
-    verdicts = [Verdict(ONE, "complete", "ü" * 50), Verdict(TWO, "fail", reason="x")]
+    verdicts = [AttemptResult(ONE, "complete", "ü" * 50), AttemptResult(TWO, "fail", reason="x")]
     for token, verdict in zip((ONE, TWO), verdicts, strict=True):
         book.starting(str(token))
         book.leader(5, 6)
@@ -218,7 +218,7 @@ def test_a_file_of_an_earlier_boot_is_not_mistaken_for_ours(runtime):
     new = Journal(runtime, WORKER, "/sys/fs/cgroup/seven")
     new.clear()
     assert remains(runtime, WORKER) == left()
-    new.ended(Verdict(ONE, "complete"))
+    new.ended(AttemptResult(ONE, "complete"))
     new.clear()
     assert remains(runtime, WORKER) == left()
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from hypervisor.queue.lease import Verdict
+from hypervisor.queue.lease import AttemptResult
 from hypervisor.runs.processes import journal
 from hypervisor.runs.processes.journal import Journal, remains
 from hypervisor.runs.spec import Leftovers
@@ -30,7 +30,7 @@ def runtime(tmp_path):
 WRITER = """
     import os, sys
     from hypervisor.runs.processes.journal import Journal
-    from hypervisor.queue.lease import Token, Verdict, Worker
+    from hypervisor.queue.lease import Token, AttemptResult, Worker
 
     book = Journal(sys.argv[1], Worker("w", "worker-7", "here", "boot", 7, 700), "/a/group")
     book.clear()
@@ -44,7 +44,7 @@ WRITER = """
         if number % 4 == 1:
             book.clear()
             os.write(1, b".")
-        book.ended(Verdict(token, "complete", "x" * (number % 5 * 20_000)))
+        book.ended(AttemptResult(token, "complete", "x" * (number % 5 * 20_000)))
         os.write(1, b".")
         if number % 3 == 2:
             book.clear()
@@ -152,7 +152,7 @@ class DyingSystem:
 @pytest.mark.parametrize("part", [0, 0.5, 1])
 def test_death_between_any_two_system_calls_loses_nothing(runtime, monkeypatch, part):
     """The same as above, but at every moment there is, the shortest ones too."""
-    done = Verdict(ONE, "complete", "x" * 100)
+    done = AttemptResult(ONE, "complete", "x" * 100)
     steps = [
         ("clear", (), left()),
         ("starting", (str(ONE),), left(running=ONE)),
@@ -161,7 +161,7 @@ def test_death_between_any_two_system_calls_loses_nothing(runtime, monkeypatch, 
         ("ended", (done,), left([done], leader=(9, 1))),
         ("starting", (str(TWO),), left([done], TWO)),
         ("clear", (), left(running=TWO)),
-        ("ended", (Verdict(TWO, "fail"),), left([Verdict(TWO, "fail")])),
+        ("ended", (AttemptResult(TWO, "fail"),), left([AttemptResult(TWO, "fail")])),
         ("clear", (), left()),
     ]
     # Before the first step there is nothing, or a file with nothing in it.
@@ -197,6 +197,6 @@ def test_lines_are_written_with_single_calls(runtime, monkeypatch):
     monkeypatch.setattr(os, "write", counted)
     book.starting(str(ONE))
     book.leader(1, 2)
-    book.ended(Verdict(ONE, "complete", "x" * 100_000))
+    book.ended(AttemptResult(ONE, "complete", "x" * 100_000))
     assert len(calls) == 3
     assert all(json.loads(call) and call.endswith(b"\n") for call in calls)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
-from hypervisor.agents.cooldown import Cooldown, outage_text
+from hypervisor.agents.cooldown import Cooldown, cooldown_text
 from hypervisor.queue.sql import event_log
 from hypervisor.store.database import Session
 
@@ -24,8 +22,8 @@ BRAKES = "SELECT account, until, level, reason, since, kind FROM brakes ORDER BY
 
 def set_brake(session: Session, brake: Cooldown, actor: str, now: int) -> None:
     if session.rows(SET, brake):
-        said = outage_text(brake, now) if brake.is_outage else _limit_text(brake)
-        _log(session, "brake", {**brake._asdict(), "said": said}, actor, now)
+        text = cooldown_text(brake, now)
+        _log(session, "brake", {**brake._asdict(), "said": text}, actor, now)
 
 
 def lift_brake(session: Session, account: str, actor: str, now: int, ended: bool) -> bool:
@@ -39,11 +37,6 @@ def lift_brake(session: Session, account: str, actor: str, now: int, ended: bool
 def brakes(session: Session) -> list[Cooldown]:
     """Those in force, and those whose time is over until somebody lifts them."""
     return [Cooldown(*row) for row in session.rows(BRAKES)]
-
-
-def _limit_text(brake: Cooldown) -> str:
-    at = time.strftime("%H:%M:%S", time.gmtime(brake.until / 1000))
-    return f"{brake.provider} is rate-limited until {at} UTC: {brake.reason}"
 
 
 def _log(session: Session, kind: str, data: dict[str, object], actor: str, now: int) -> None:

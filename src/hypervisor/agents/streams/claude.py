@@ -127,8 +127,13 @@ def _retry(state: StreamState, event: f.Object) -> Update:
     words, delay = f.text(event, "error"), f.amount(event, "retry_delay_ms")
     otherwise = kinds.NETWORK if status is None else kinds.OTHER
     own_pause = (delay or 0) <= OWN_PAUSE * 2 ** max(min(attempt, 20) - 1, 0)
-    after = int(delay or 0) or None
-    error = stream_error(f"{words} (try {attempt})", status, None, after, True, otherwise)
+    error = stream_error(
+        f"{words} (try {attempt})",
+        status,
+        retry_after=int(delay or 0) or None,
+        retrying=True,
+        otherwise=otherwise,
+    )
     when = "" if delay is None else f" in {delay / 1000:.0f} s"
     failure = ev.Failure(f"{words or 'the provider failed'}; it tries again{when}")
     return Update(state.with_error(error._replace(own_pause=own_pause)), (failure,))

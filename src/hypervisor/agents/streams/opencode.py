@@ -89,8 +89,10 @@ def _failed(state: StreamState, error: f.Object) -> Update:
     data = f.member(error, "data")
     text = f.text(data, "message") or f.text(error, "name")
     header = f.text(f.member(data, "responseHeaders"), "retry-after")
-    found = stream_error(text, f.count(data, "statusCode") or None, *parse_retry_after(header))
-    return Update(state._replace(ended=True, ok=False).with_error(found), (ev.Failure(text),))
+    reset_at, retry_after = parse_retry_after(header)
+    status = f.count(data, "statusCode") or None
+    failure = stream_error(text, status, reset_at=reset_at, retry_after=retry_after)
+    return Update(state._replace(ended=True, ok=False).with_error(failure), (ev.Failure(text),))
 
 
 def _parse_text(state: StreamState, line: str) -> StreamState:

@@ -86,7 +86,7 @@ def _state(view: AgentView) -> str:
     if view.why:
         return view.why
     if view.brakes:
-        return f"rests until {clock(max(brake.until for brake in view.brakes))}"
+        return f"rate-limited until {clock(max(brake.until for brake in view.brakes))}"
     return "ready" if view.verified else "ready (unverified)"
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lease import ClaimRequest, Lease, Settled, Token, Usage, Verdict
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Settled, Token, Usage
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.sql.claims import LEASE, MOST_TRIED
 from hypervisor.queue.sql.lanes import LaneBook
@@ -271,7 +271,7 @@ class FastPath(NamedTuple):
 
 
 def fast_path(
-    book: LaneBook, verdicts: Sequence[Verdict], request: ClaimRequest, nonce: str, now: int
+    book: LaneBook, verdicts: Sequence[AttemptResult], request: ClaimRequest, nonce: str, now: int
 ) -> FastPath | None:
     """The fast path, if it may fit: one completed, one wanted, and no keys in sight."""
     if len(verdicts) != 1 or request.limit != 1:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lease import Holder, Settled, Token, Usage, Verdict
+from hypervisor.queue.lease import AttemptResult, EndEvent, Holder, Settled, Token, Usage
 from hypervisor.queue.receipt import Entry
 from hypervisor.queue.result import with_actions
 from hypervisor.queue.retry import is_poisoned
@@ -56,7 +56,7 @@ OUTCOMES = {
 class _Ending(NamedTuple):
     """One attempt about to end, with what becomes of its task."""
 
-    verdict: Verdict
+    verdict: AttemptResult
     actor: str
     batch: str
     keyed: bool
@@ -65,7 +65,7 @@ class _Ending(NamedTuple):
     crashes: int
 
 
-def settle(session: Session, verdicts: Sequence[Verdict], now: int) -> list[Settled]:
+def settle(session: Session, verdicts: Sequence[AttemptResult], now: int) -> list[Settled]:
     """Apply verdicts, each on its own merits, and answer in their order."""
     answers: dict[int, Settled] = {}
     endings: dict[int, _Ending] = {}
@@ -97,7 +97,7 @@ def end_without_token(
     session: Session,
     task: str,
     attempt: int,
-    event: str,
+    event: EndEvent,
     reason: str,
     *,
     now: int,
@@ -106,7 +106,7 @@ def end_without_token(
     """End a live attempt on others' authority: its holder died, or a person (`actor`) decided."""
     for row in _locked(session, [task]):
         if row[1] == attempt and row[3] is None:
-            verdict = Verdict(Token(task, attempt, row[2]), event, reason=reason)
+            verdict = AttemptResult(Token(task, attempt, row[2]), event, reason=reason)
             ending = _ending(session, verdict, row)
             apply(session, [ending._replace(actor=actor or ending.actor)], now)
             return True
@@ -118,7 +118,7 @@ def reclaim(session: Session, holder: Holder, reason: str, now: int, started: bo
     An attempt that had not even `started` costs the task nothing."""
     if not claims.unchanged(session, holder):
         return False
-    event = "crash" if started else "release"
+    event: EndEvent = "crash" if started else "release"
     return end_without_token(session, holder.task, holder.attempt, event, reason, now=now)
 
 
@@ -166,7 +166,7 @@ def _keep_evidence(session: Session, endings: list[_Ending], now: int) -> None:
         receipts.append_entries(session, chain, by_chain[chain], now)
 
 
-def _attempts(session: Session, verdicts: Sequence[Verdict]) -> dict[tuple[str, int], Any]:
+def _attempts(session: Session, verdicts: Sequence[AttemptResult]) -> dict[tuple[str, int], Any]:
     tasks = sorted({verdict.token.task for verdict in verdicts})
     return {(row[0], row[1]): row for some in chunks(tasks) for row in _locked(session, some)}
 
@@ -183,7 +183,7 @@ def _locked(session: Session, tasks: Sequence[str]) -> list[Row]:
     return session.rows(sql, values) if is_old else rows
 
 
-def _whole(session: Session, verdict: Verdict) -> Verdict:
+def _whole(session: Session, verdict: AttemptResult) -> AttemptResult:
     """The verdict with what was proposed before it. Its task is locked: nothing can be added."""
     if not verdict.proposals:
         return verdict
@@ -191,7 +191,7 @@ def _whole(session: Session, verdict: Verdict) -> Verdict:
     return verdict._replace(result=with_actions(verdict.result, proposed))
 
 
-def _ending(session: Session, verdict: Verdict, row: Any) -> _Ending:
+def _ending(session: Session, verdict: AttemptResult, row: Any) -> _Ending:
     lane = get_lane(session, row[8])
     event, failures, crashes = verdict.event, row[9], row[10]
     if event in ("fail", "back_off"):
@@ -269,7 +269,7 @@ def _answer(e: _Ending) -> Settled:
     return Settled(str(v.token), v.token.task, e.state, OUTCOMES[v.event], repeated=False)
 
 
-def _again(verdict: Verdict, row: Any) -> Settled:
+def _again(verdict: AttemptResult, row: Any) -> Settled:
     """The attempt has ended. The same verdict again is answered, another one is lost."""
     outcome, state = row[3], row[7]
     if outcome != OUTCOMES[verdict.event]:
@@ -277,11 +277,11 @@ def _again(verdict: Verdict, row: Any) -> Settled:
     return Settled(str(verdict.token), verdict.token.task, state, outcome, repeated=True)
 
 
-def _again_in_call(verdict: Verdict, first: _Ending) -> Settled:
+def _again_in_call(verdict: AttemptResult, first: _Ending) -> Settled:
     if OUTCOMES[verdict.event] != OUTCOMES[first.verdict.event]:
         return _lost(verdict, f"it was {OUTCOMES[first.verdict.event]} in the same call")
     return _answer(first)._replace(repeated=True)
 
 
-def _lost(verdict: Verdict, why: str) -> Settled:
+def _lost(verdict: AttemptResult, why: str) -> Settled:
     return Settled(str(verdict.token), verdict.token.task, "", "", repeated=False, lost=why)

@@ -1,40 +1,13 @@
-"""The environment an attempt gets: the user's without the store's secrets, an agent's own."""
+"""The environment an attempt gets: the user's without the store's secrets, and what we add."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
-from hypervisor.agents.profile import AgentProfile
 from hypervisor.runs.spec import RunSpec
 
 # What a program needs to find its way about; everything else may be a secret.
 KEPT_WHEN_CLEAN = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ")
-# What an agent needs beyond that to reach its provider from here.
-KEPT_FOR_AGENTS = (
-    "PATH",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TERM",
-    "TZ",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-)
 STORE = "HYPERVISOR_STORE"
 STORE_SECRETS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
 
@@ -55,15 +28,6 @@ def environment_for(
             if name in KEPT_WHEN_CLEAN or name.startswith("LC_")
         }
     return {**env, **told_to_attempts(spec, batch, locks)}
-
-
-def agent_environment(profile: AgentProfile, given: Mapping[str, str]) -> dict[str, str]:
-    """What an agent gets of the user's variables, and what its profile sets. No home yet."""
-    wanted = {*KEPT_FOR_AGENTS, *profile.passes, *profile.keys}
-    kept = {
-        name: value for name, value in given.items() if name in wanted or name.startswith("LC_")
-    }
-    return {"PATH": os.defpath, **kept, **profile.env}
 
 
 def told_to_attempts(spec: RunSpec, batch: str, locks: str = "") -> dict[str, str]:

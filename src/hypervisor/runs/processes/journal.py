@@ -15,7 +15,7 @@ from typing import Any
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.places import make_private
-from hypervisor.queue.lease import Usage, Verdict, Worker, parse_token
+from hypervisor.queue.lease import AttemptResult, Usage, Worker, parse_token
 from hypervisor.runs.spec import Leftovers
 
 NEW = ".new"
@@ -43,7 +43,7 @@ class Journal:
         self._current += line
         os.write(self._file, line)
 
-    def ended(self, verdict: Verdict) -> None:
+    def ended(self, verdict: AttemptResult) -> None:
         self._current = b""
         os.write(self._file, _plain_end(verdict) or _line(["end", str(verdict[0]), *verdict[1:]]))
 
@@ -91,7 +91,7 @@ def forget(runtime: str, worker: Worker) -> None:
 
 def _understood(lines: list[Any]) -> Leftovers:
     group, running, leader = None, None, None
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, AttemptResult] = {}
     for line in lines:
         if not isinstance(line, list):
             raise TypeError(line)
@@ -121,7 +121,7 @@ def _line(values: list[Any]) -> bytes:
     return ENCODE(values).encode() + b"\n"
 
 
-def _plain_end(verdict: Verdict) -> bytes:
+def _plain_end(verdict: AttemptResult) -> bytes:
     """The line of a short command that succeeded: by the thousand, and the same each time but
     for the token and four numbers. b"" for any other."""
     usage = verdict.usage
@@ -139,12 +139,12 @@ def _text(value: Any) -> str:
     return value
 
 
-def _verdict(values: list[Any]) -> Verdict:
+def _verdict(values: list[Any]) -> AttemptResult:
     token, event, result, reason, unblock, retry_at, usage, receipts, *rest = values
     proposals = bool(rest and rest[0])  # which earlier versions did not write
     cost = None if usage is None else Usage(*(None if n is None else int(n) for n in usage))
     evidence = tuple(_text(line) for line in receipts)
-    return Verdict(
+    return AttemptResult(
         parse_token(_text(token)),
         event,
         result,

@@ -35,6 +35,7 @@ class LocalRunner:
         spec: RunSpec,
         template: Template | None,
         env: dict[str, str],
+        *,
         mark: str,
         group: Group | None,
         niceness: int,

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hypervisor.agents.session import AgentSession, NewSession
-from hypervisor.agents.session_recorder import (
-    OVER,
-    SessionRecorder,
-    close_orphans,
-    given_back,
-    to_resume,
-)
+from hypervisor.agents.session import OVER, AgentSession, NewSession, given_back, to_resume
+from hypervisor.agents.session_recorder import SessionRecorder, close_orphans
+from hypervisor.agents.sql import sessions
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.core.errors import StoreUnavailable
 from hypervisor.queue.task import Attempt
 from hypervisor.store.sqlite import SqliteDatabase
+from tests.support.intercept import intercept
 from tests.support.ledger import Ledger
 
 NO_TOKENS = Tokens()
@@ -61,7 +57,7 @@ def test_a_name_is_written_at_once_and_figures_now_and_then(books):
     open_row = row(books)
 
     def hear(session, tokens, now):
-        open_row.hear(StreamState(session, Tokens(tokens)), now)
+        open_row.update(StreamState(session, Tokens(tokens)), now)
         (found,) = books.sessions()
         return found.session, found.tokens.input
 
@@ -74,9 +70,9 @@ def test_a_name_is_written_at_once_and_figures_now_and_then(books):
 
 def test_what_does_not_change_is_not_written(books, monkeypatch):
     open_row, written = row(books), []
-    monkeypatch.setattr(books, "hear_session", lambda *told: written.append(told))
+    intercept(monkeypatch, books, sessions.hear, lambda really, *told: written.append(told))
     for now in (100.0, 200.0):
-        open_row.hear(StreamState("s", Tokens(1)), now)
+        open_row.update(StreamState("s", Tokens(1)), now)
     assert len(written) == 1
 
 
@@ -131,7 +127,7 @@ def test_how_often_agents_gave_a_task_back(outcomes, ended_by_themselves, times)
 
 def test_runs_of_killed_workers_are_closed_with_what_they_had_used(books):
     killed, ended = row(books), row(books)
-    killed.hear(StreamState("s", Tokens(3, 4), 0.25, 2), 100.0)
+    killed.update(StreamState("s", Tokens(3, 4), 0.25, 2), 100.0)
     ended.close("completed", StreamState("t"))
     close_orphans(books, books.sessions())
     found = {each.session: each for each in books.sessions()}
@@ -151,6 +147,6 @@ def test_a_store_that_is_away_ends_the_closing_quietly(books, monkeypatch):
         asked.append(told)
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(books, "close_session", away)
+    intercept(monkeypatch, books, sessions.close, away)
     close_orphans(books, books.sessions())
     assert len(asked) == 1

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.rate_limit import (
+from hypervisor.agents.cooldown import (
     FORGOTTEN,
     LATEST,
-    LONGEST_REST,
+    LONGEST_LIMIT,
     MARGIN,
-    next_brake,
+    Cooldown,
+    next_cooldown,
     reset_of,
 )
 from hypervisor.agents.stream_state import NETWORK, OUTAGES, QUOTA, StreamError
@@ -79,7 +79,7 @@ def test_figures_come_before_prose():
 
 
 def test_a_known_reset_is_kept_to():
-    brake = next_brake(None, "a:1", StreamError(QUOTA, "try again in 30s"), NOW)
+    brake = next_cooldown(None, "a:1", StreamError(QUOTA, "try again in 30s"), NOW)
     assert brake == Cooldown("a:1", NOW + 30_000 + MARGIN, 0, "try again in 30s", NOW)
 
 
@@ -87,7 +87,7 @@ def rests_of(trouble, times, pause=0):
     """How long an account rests that meets the same trouble right after each rest."""
     brake, now, rests = None, NOW, []
     for _ in range(times):
-        brake = next_brake(brake, "a:1", trouble, now)
+        brake = next_cooldown(brake, "a:1", trouble, now)
         rests.append((brake.until - now) / 1000)
         now = brake.until + pause
     return brake, now, rests
@@ -97,7 +97,7 @@ def test_without_a_word_each_rest_is_twice_as_long():
     brake, now, rests = rests_of(StreamError(QUOTA, "", 429), 9)
     assert rests == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
     assert (brake.level, brake.reason, brake.kind) == (9, "429", QUOTA)
-    later = next_brake(brake, "a:1", StreamError(QUOTA, ""), now + FORGOTTEN)
+    later = next_cooldown(brake, "a:1", StreamError(QUOTA, ""), now + FORGOTTEN)
     assert (later.level, later.until - now - FORGOTTEN) == (1, 30_000)
 
 
@@ -110,33 +110,33 @@ def test_an_outage_is_looked_at_again_soon_then_less_often(kind):
 
 def test_an_outage_says_nothing_about_limits():
     brake, now, _ = rests_of(StreamError(NETWORK, "away"), 6)
-    limit = next_brake(brake, "a:1", StreamError(QUOTA, "429"), now)
+    limit = next_cooldown(brake, "a:1", StreamError(QUOTA, "429"), now)
     assert (limit.level, limit.until - now) == (1, 30_000)
-    known = next_brake(limit, "a:1", StreamError(NETWORK, "away"), now + 100)
+    known = next_cooldown(limit, "a:1", StreamError(NETWORK, "away"), now + 100)
     assert known.until == limit.until, "the rest of a limit was cut short"
 
 
 def test_a_seed_makes_a_rest_a_little_longer():
     away = StreamError(NETWORK, "away")
-    found = {next_brake(None, "a", away, NOW, seed=f"task{n}.1").until - NOW for n in range(200)}
+    found = {next_cooldown(None, "a", away, NOW, seed=f"task{n}.1").until - NOW for n in range(200)}
     assert len(found) > 5 and min(found) >= 5_000 and max(found) <= 5_500
 
 
 def test_the_agents_own_pause_is_only_a_floor():
     own = StreamError(QUOTA, "rate_limit", 429, retry_after=500, retrying=True, own_pause=True)
     assert reset_of(own, NOW) is None
-    assert next_brake(None, "a:1", own, NOW).until == NOW + 30_000
+    assert next_cooldown(None, "a:1", own, NOW).until == NOW + 30_000
     long = own._replace(retry_after=90_000)
-    assert next_brake(None, "a:1", long, NOW).until == NOW + 90_000 + MARGIN
+    assert next_cooldown(None, "a:1", long, NOW).until == NOW + 90_000 + MARGIN
 
 
 def test_those_that_were_under_way_do_not_count_again():
-    first = next_brake(None, "a:1", StreamError(QUOTA, "429"), NOW)
-    second = next_brake(first, "a:1", StreamError(QUOTA, "429"), NOW + 100)
+    first = next_cooldown(None, "a:1", StreamError(QUOTA, "429"), NOW)
+    second = next_cooldown(first, "a:1", StreamError(QUOTA, "429"), NOW + 100)
     assert second[1:3] == first[1:3] and second.since == NOW
-    known = next_brake(second, "a:1", StreamError(QUOTA, "try again in 300s"), NOW + 200)
+    known = next_cooldown(second, "a:1", StreamError(QUOTA, "try again in 300s"), NOW + 200)
     assert known.until == NOW + 200 + 300_000 + MARGIN
-    sooner = next_brake(known, "a:1", StreamError(QUOTA, "try again in 5s"), NOW + 300)
+    sooner = next_cooldown(known, "a:1", StreamError(QUOTA, "try again in 5s"), NOW + 300)
     assert sooner.until == known.until
 
 
@@ -148,20 +148,21 @@ def test_those_that_were_under_way_do_not_count_again():
     st.integers(0, 1 << 45),
 )
 def test_whatever_is_told_the_rest_is_bounded(text, reset, after, retrying, now):
-    brake = next_brake(None, "a", StreamError(QUOTA, text, None, reset, after, retrying), now)
-    assert now < brake.until <= now + max(LATEST, LONGEST_REST) + 2 * MARGIN
+    brake = next_cooldown(None, "a", StreamError(QUOTA, text, None, reset, after, retrying), now)
+    assert now < brake.until <= now + max(LATEST, LONGEST_LIMIT) + 2 * MARGIN
 
 
 def test_a_reset_that_proves_wrong_again_and_again_is_believed_less():
     _, now, rests = rests_of(StreamError(QUOTA, "", retry_after=5_000), 8, pause=500)
     assert rests == [7, 7, 7, 7, 8, 16, 32, 64]
     assert (
-        next_brake(None, "a:1", StreamError(QUOTA, "", retry_after=5_000), now).until == now + 7_000
+        next_cooldown(None, "a:1", StreamError(QUOTA, "", retry_after=5_000), now).until
+        == now + 7_000
     )
 
 
 def test_a_told_reset_starts_over_once_the_account_was_free_for_a_while():
     told = StreamError(QUOTA, "try again in 2s")
     brake, now, _ = rests_of(told, 4, pause=500)
-    later = next_brake(brake, "a:1", told, now + 60_000)
+    later = next_cooldown(brake, "a:1", told, now + 60_000)
     assert (later.until - now - 60_000, later.level) == (2_000 + MARGIN, 0)

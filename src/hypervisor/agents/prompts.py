@@ -1,16 +1,27 @@
-"""The prompts of this program, filled in for one batch."""
+"""The prompts of agents: frames filled in for a batch, and what a prompt tells of the past."""
 
 from __future__ import annotations
 
+import json
 import os
+from typing import TYPE_CHECKING
 
 from hypervisor.agents.prompt import Surroundings, fill, quoted, render
+from hypervisor.hive.memory import relevant
 from hypervisor.inputs.template import Item
-from hypervisor.queue.task import Task
+from hypervisor.queue.lifecycle import DONE
+from hypervisor.queue.result import text_of
+from hypervisor.queue.sql import queries
+from hypervisor.queue.task import Json, Task
 from hypervisor.runs.spec import RunSpec
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prompts")  # built-in
+if TYPE_CHECKING:
+    from hypervisor.store.database import Database
+
 WORKER, GO_ON, CORRECT, PULL = "worker", "go-on", "correct", "pull"
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prompts")  # built-in
+MOST_RESULTS = 20
+LONGEST_RESULT = 4_000
 
 
 class Prompts:
@@ -40,3 +51,25 @@ class Prompts:
     def _frame(self, name: str) -> str:
         with open(os.path.join(self._folder, f"{name}.md"), encoding="utf-8") as file:
             return file.read()
+
+
+def context_of(store: Database, task: Task) -> str:
+    """Results that a task builds on, what other agents of its branch found, and how it went before:
+    in words for the agent; all of it is data."""
+    detail = store.read(queries.detail, task.id)
+    lines = []
+    for name in detail.after[:MOST_RESULTS]:
+        before = store.read(queries.task, name)
+        if before.state == DONE and before.result is not None:
+            lines.append(f"Result of {before.title} ({before.id}):\n{_shown(before.result)}")
+    if found := relevant(store, task):
+        lines.append(found)
+    ended = [each for each in detail.attempts if each.outcome == "failed" and each.reason]
+    if ended:
+        lines.append(f"An earlier attempt at this task failed: {ended[-1].reason}")
+    return "\n\n".join(lines)
+
+
+def _shown(result: Json) -> str:
+    text = text_of(result, "summary") or json.dumps(result, ensure_ascii=False)
+    return text if len(text) <= LONGEST_RESULT else text[: LONGEST_RESULT - 1] + "…"

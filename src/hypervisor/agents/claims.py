@@ -1,0 +1,77 @@
+"""When an agent is started, and on what: by its worker's claim, or to claim by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from hypervisor.agents.session import NewSession
+from hypervisor.queue.lane import ClaimFilter
+from hypervisor.queue.lease import ClaimRequest, Lease
+from hypervisor.runs import sql as runs_sql
+from hypervisor.runs.claims import Declared, IdleTimer
+from hypervisor.runs.worker import LEASE_MS
+
+if TYPE_CHECKING:
+    from hypervisor.agents.context import AgentContext
+    from hypervisor.runs.settlement import Settlement
+
+Work = TypeVar("Work")
+
+
+class AgentClaims(Generic[Work]):
+    """Asks `find` for work whenever an agent may be started."""
+
+    def __init__(
+        self,
+        agent: AgentContext,
+        settlement: Settlement,
+        find: Callable[[AgentContext, Settlement], Work | None],
+    ) -> None:
+        self._agent, self._settlement, self._find = agent, settlement, find
+        self._idle, self._declared = IdleTimer(agent.worker), Declared(agent.worker)
+        self._is_cooling = self._is_over = False
+
+    def next(self) -> Work | None:
+        work = self._find(self._agent, self._settlement) if self._may_start() else None
+        if work is not None:
+            self._idle.since = None
+        return work
+
+    def _may_start(self) -> bool:
+        agent = self._agent
+        if agent.runner.hopeless:
+            agent.worker.pause_batch(agent.runner.hopeless)
+            self._is_over = True
+        if self._is_over or not self._declared.is_current():
+            self._is_over = True
+            return False
+        self._is_cooling = agent.cooldowns.is_cooling(agent.account)
+        return not self._is_cooling and not agent.budget.is_empty()
+
+    def attempt_ended(self) -> None:
+        self._settlement.flush()
+
+    def wait(self) -> bool:
+        """A worker without budget leaves at once: only the next one knows of a raised budget. So
+        does one whose account is cooling down: after that, one agent tries first, not all."""
+        if self._is_over or not self._idle.wait():
+            return False
+        return not (self._agent.budget.is_closed or self._is_cooling)
+
+
+def claim_task(agent: AgentContext, settlement: Settlement) -> Lease | None:
+    """Push: one task at a time, which the agent gets in its prompt."""
+    worker, held = agent.worker, settlement.held
+    wanted = ClaimFilter(batch=worker.batch, capabilities=agent.capabilities())
+    settlement.claim(ClaimRequest(worker.me, 1, LEASE_MS, wanted))
+    return held.popleft() if held and not worker.runner.asked else None
+
+
+def new_session(agent: AgentContext, settlement: Settlement) -> NewSession | None:
+    """Pull: a run of an agent that claims by itself, if there is something for it to claim."""
+    worker = agent.worker
+    ready = worker.hv.store.read(runs_sql.ready, agent.capabilities())
+    if not any(each.batch == worker.batch for each in ready):
+        return None
+    return NewSession(agent.name, agent.account, worker.batch, worker.me.id)

@@ -1,0 +1,68 @@
+"""What the parts of an agent's worker use, beyond what every worker does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hypervisor.agents.budget_guard import BudgetGuard
+from hypervisor.agents.rate_limits import CooldownGuard
+from hypervisor.core.errors import NotFound, StoreError
+from hypervisor.queue.sql import claims
+
+if TYPE_CHECKING:
+    from hypervisor.agents.homes import AgentHomes
+    from hypervisor.agents.profile import AgentProfile, Price
+    from hypervisor.agents.prompts import Prompts
+    from hypervisor.agents.runner import AgentRunner
+    from hypervisor.queue.lease import Token
+    from hypervisor.runs.worker import WorkerContext
+
+
+@dataclass(frozen=True)
+class AgentContext:
+    worker: WorkerContext
+    runner: AgentRunner
+    profile: AgentProfile
+    accounts: Mapping[str, str]  # of all agents of the batch, by name
+    homes: AgentHomes
+    prompts: Prompts
+    price: Price | None = None
+
+    @property
+    def name(self) -> str:
+        return self.profile.name
+
+    @property
+    def account(self) -> str:
+        return self.accounts[self.profile.name]
+
+    @cached_property
+    def cooldowns(self) -> CooldownGuard:
+        return CooldownGuard(self.worker.hv.store, self.account, self.worker.me.name)
+
+    @cached_property
+    def budget(self) -> BudgetGuard:
+        worker = self.worker
+        return BudgetGuard(
+            worker.hv.store, worker.batch, worker.spec, worker.settings, worker.me.name
+        )
+
+    def capabilities(self) -> tuple[str, ...]:
+        """Our own; as the fallback, also those of agents whose account is cooling down."""
+        agents = [self.name]
+        if self.name == self.worker.spec.fallback:
+            accounts = self.accounts.items()
+            agents += [name for name, account in accounts if self.cooldowns.is_cooling(account)]
+        labels = [f"agent:{name}" for name in agents]
+        own = (*self.worker.settings.capabilities, *self.profile.capabilities, *labels)
+        return tuple(dict.fromkeys(own))
+
+    def ended_claim(self, token: Token) -> str | None:
+        """How the store says the attempt ended, None if it has not."""
+        try:
+            return self.worker.hv.store.read(claims.ended_claim, token)
+        except (StoreError, NotFound):  # a result for an ended claim changes nothing
+            return None

@@ -1,0 +1,196 @@
+"""How a claimed task is carried out: prepare, start, wait, watch, settle.
+
+The steps are the same for all; what commands and functions do in them is in command_worker.py,
+what agents do in agents/attempts.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from hypervisor.core import validate
+from hypervisor.core.errors import InvalidInput, StoreError, StoreFull, StoreGone
+from hypervisor.inputs.task_files.write_back import write_back
+from hypervisor.queue.attempt import Ended
+from hypervisor.queue.lease import AttemptResult, Lease, Usage
+from hypervisor.queue.result import receipts_in
+from hypervisor.resources.limits import Limits, merged
+from hypervisor.runs.config import limits_from
+from hypervisor.runs.patience import answering_at_once, if_possible
+from hypervisor.runs.settlement import Settlement, UsageMeter, token_of
+
+if TYPE_CHECKING:
+    from hypervisor.queue.task import Json, Task
+    from hypervisor.runs.config import Settings
+    from hypervisor.runs.spec import RunSpec, Stop
+    from hypervisor.runs.watch import Watch
+    from hypervisor.runs.worker import WorkerContext
+
+GLANCE = 0.03  # who lasts so long may be watched by people: a file costs it less than a hundredth
+FIRST_LOOK = 0.25
+LOOK = 1.0
+MOST_HOST_ERRORS = 10  # in a row
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class AttemptKind(Protocol):
+    """What attempts of one kind do their own way: commands and functions, or agents."""
+
+    def start(self, lease: Lease, output: str) -> None: ...
+    def watch(self, lease: Lease, limits: Limits, started: float) -> Watch: ...
+    def settle(self, lease: Lease, ended: Ended, peak: int) -> None:
+        """Decide from how it ended what becomes of the task."""
+        ...
+
+    def stopped(self, lease: Lease, stop: Stop) -> None:
+        """It was stopped, and the task is settled."""
+        ...
+
+
+class LeasedAttempts:
+    """Attempts at tasks that the worker has claimed, one at a time."""
+
+    def __init__(
+        self,
+        ctx: WorkerContext,
+        settlement: Settlement,
+        meter: UsageMeter,
+        kind: AttemptKind,
+        default_limits: Limits = Limits(),  # noqa: B008 (a NamedTuple never changes)
+    ) -> None:
+        self.ctx, self.settlement, self.meter, self.kind = ctx, settlement, meter, kind
+        self._default_limits = default_limits
+        self._limits: dict[str, Limits] = {}
+        self._host_errors = 0
+
+    def run(self, lease: Lease) -> None:
+        try:
+            limits = self._start(lease)
+        except InvalidInput as error:  # an item that no command can be made for, or bad limits
+            usage = self.meter.usage_of(lease, Ended(None, None, 0.0, 0), 0)
+            return self.settlement.fail_or_retry(lease, str(error), usage)
+        except StoreGone:
+            raise
+        except (OSError, StoreError) as error:
+            return self._put_back(lease, error)
+        self._host_errors = 0
+        started = time.monotonic()
+        ended = self._wait_briefly(lease)
+        if ended is None:
+            return self._watch(lease, limits, started)
+        self._clear(lease)
+        return self.kind.settle(lease, ended, 0)
+
+    def _start(self, lease: Lease) -> Limits:
+        ctx, task = self.ctx, lease.task
+        ctx.hv.store.check_present()
+        limits = self.limits_of(task)
+        output = ctx.outputs.prepare(task.id, task.attempts)
+        ctx.journal.starting(lease.token)
+        if ctx.spec.write_back == "status":
+            write_back(ctx.hv, task.id, ctx.spec)
+        self.kind.start(lease, output)
+        return limits
+
+    def limits_of(self, task: Task) -> Limits:
+        spec, settings = self.ctx.spec, self.ctx.settings
+        if isinstance(task.data, dict) and "limits" in task.data:
+            return merged(limits_of(task, spec, settings), self._default_limits)
+        if task.type not in self._limits:
+            limits = merged(limits_of(task, spec, settings), self._default_limits)
+            self._limits[task.type] = limits
+        return self._limits[task.type]
+
+    def _wait_briefly(self, lease: Lease) -> Ended | None:
+        ended = self.ctx.runner.wait(GLANCE)
+        if ended is None:
+            self.ctx.outputs.takes_long(lease.task.id, lease.task.attempts)
+            ended = self.ctx.runner.wait(FIRST_LOOK - GLANCE)
+        return ended
+
+    def _watch(self, lease: Lease, limits: Limits, started: float) -> None:
+        """It takes its time: put back what else was claimed, and watch it."""
+        runner = self.ctx.runner
+        note_leader(self.ctx)
+        self.settlement.release_held("the worker is busy with another task")
+        runner.settle_in()
+        watch = self.kind.watch(lease, limits, started)
+        outcome = watch_until_end(self.ctx, watch, self.settlement.flush_if_possible)
+        if isinstance(outcome, Ended):
+            self._clear(lease)
+            return self.kind.settle(lease, outcome, watch.peak)
+        ended = runner.stop(self.ctx.settings.grace)
+        if outcome.next == "classify":
+            return self.kind.settle(lease, ended, watch.peak)
+        self.settlement.stop(lease, outcome, lambda: self.meter.usage_of(lease, ended, watch.peak))
+        return self.kind.stopped(lease, outcome)
+
+    def _clear(self, lease: Lease) -> None:
+        if left := self.ctx.runner.clear(self.ctx.settings.grace):
+            data = {"processes": left, "said": f"{left} left running were stopped"}
+            with if_possible(self.ctx.hv):  # the result of the attempt comes first
+                self.ctx.note("leftovers", data, lease.task.id)
+
+    def _put_back(self, lease: Lease, error: OSError | StoreError) -> None:
+        """It is the host that could not start it: no fault of the task."""
+        ctx = self.ctx
+        reason = f"this host could not start it: {getattr(error, 'strerror', None) or error}"
+        self.settlement.held.appendleft(lease)
+        self.settlement.release_held(reason)
+        self.settlement.flush()
+        with if_possible(ctx.hv):
+            ctx.note("trouble", {"said": reason}, lease.task.id)
+        has_room = not isinstance(error, StoreFull) and getattr(error, "errno", 0) not in NO_ROOM
+        if has_room:  # without, it will have room again, and needs nobody for that
+            self._host_errors += 1
+            if self._host_errors >= MOST_HOST_ERRORS:
+                ctx.pause_batch(reason)
+        ctx.runner.pause(1.0)
+
+
+def complete(
+    settlement: Settlement, lease: Lease, result: Json, usage: Usage, proposals: bool = False
+) -> None:
+    """Complete a task, unless its result cannot be stored."""
+    receipts: tuple[str, ...] = ()
+    if result is not None:
+        try:
+            validate.json_value("the result", result)
+        except InvalidInput as error:
+            return settlement.fail_or_retry(lease, f"no result: {error}", usage)
+        receipts = receipts_in(result)
+    return settlement.add(
+        AttemptResult(
+            token_of(lease), "complete", result, None, None, None, usage, receipts, proposals
+        )
+    )
+
+
+def note_leader(ctx: WorkerContext) -> None:
+    """Write down the first process of an attempt that lasts, for whoever comes after our death."""
+    if pid := ctx.runner.leader:
+        ctx.journal.leader(pid, ctx.hv.probe.process_start(pid) or 0)
+
+
+def watch_until_end(
+    ctx: WorkerContext, watch: Watch, meanwhile: Callable[[], None] = lambda: None
+) -> Ended | Stop:
+    """How the attempt ended, or why it must be stopped."""
+    with answering_at_once(ctx.hv):
+        while True:
+            meanwhile()
+            if stop := watch.look(time.monotonic()):
+                return stop
+            if ended := ctx.runner.wait(LOOK):
+                return ended
+
+
+def limits_of(task: Task, spec: RunSpec, settings: Settings) -> Limits:
+    """Task over batch over type over the defaults. A task carries its own in its data."""
+    own = task.data.get("limits") if isinstance(task.data, dict) else None
+    batch = Limits(spec.time, spec.memory, spec.silence, spec.output)
+    per_type = settings.limits_by_type.get(task.type, Limits())
+    return merged(limits_from(own or {}), batch, per_type, settings.limits)
