@@ -8,16 +8,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from hypervisor.core.errors import InvalidInput, NotFound, StoreUnavailable
+from hypervisor.core.store_path import FOLDER, store_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hypervisor.core.places import Places
     from hypervisor.ports import ActionFiles, AgentAdapter, Store
     from hypervisor.queue.context import Context, Equipment
 
-FOLDER = ".hypervisor"
-FILE = "store.db"
 CANNOT_RUN = 69  # EX_UNAVAILABLE, as scripts/venv.sh
 NEEDS_LINUX = "Hypervisor needs Linux (pidfd, fdatasync, /proc); use a container, a VM or WSL 2"
 
@@ -26,12 +25,15 @@ def connect(
     store: str | None = None,
     create: bool = True,
     relaxed: bool | None = None,
+    *,
     pid: int = 0,
     bare: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Context:
     """Open the store that is meant: named, set by HYPERVISOR_STORE, or found upwards.
 
-    `bare`: where there is none, this host can still be asked."""
+    `bare`: where there is none, this host can still be asked. `environment`: of the client that
+    is served, if it is not this process."""
     from hypervisor.queue.context import Context
     from hypervisor.resources.host import LocalHost
 
@@ -39,9 +41,10 @@ def connect(
         raise StoreUnavailable(NEEDS_LINUX)
     if store is not None and not store.strip():
         raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
-    where = store or os.environ.get("HYPERVISOR_STORE") or ""
+    env = os.environ if environment is None else environment
+    where = store or env.get("HYPERVISOR_STORE") or ""
     opened = _open_or_not(where, create, relaxed) if bare else _open(where, create, relaxed)
-    hv = Context(opened, LocalHost(), _actor(), pid, lambda: _equipment(where, opened))
+    hv = Context(opened, LocalHost(), _actor(env), pid, lambda: _equipment(where, opened, env))
     hv.serve = lambda each_tick: _supervise(where or None, each_tick)
     return hv
 
@@ -85,7 +88,7 @@ def _supervise(store: str | None, each_tick: Callable[[str], None]) -> int:
     return background.supervise(False, store, each_tick)
 
 
-def _equipment(given: str, store: Store) -> Equipment:
+def _equipment(given: str, store: Store, environment: Mapping[str, str]) -> Equipment:
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.batches.files import BatchFiles
     from hypervisor.core.places import places_of
@@ -101,7 +104,7 @@ def _equipment(given: str, store: Store) -> Equipment:
     folder = None if is_url else os.path.dirname(where)
     places = places_of(where, folder, store.identity(), LocalHost().boot())
     settings = settings_from(_config(places.data))
-    launcher = LocalLauncher(given if is_url else where, places)
+    launcher = LocalLauncher(given if is_url else where, places, environment)
     return Equipment(
         launcher,
         Outputs(places.data),
@@ -110,7 +113,7 @@ def _equipment(given: str, store: Store) -> Equipment:
         TaskFiles(locks_folder(places)),
         _action_files,
         courier=Courier(places.data),
-        agents=lambda: _agents(places),
+        agents=lambda: _agents(places, environment),
         secret=lambda name: _secret(places.data, name),
         homes=AgentHomes(places.data),
     )
@@ -125,7 +128,7 @@ def places_for(store: str) -> Places | None:
     given = store or os.environ.get("HYPERVISOR_STORE") or ""
     if "://" in given:
         return None
-    path = _path(given, create=True)
+    path = store_path(given, create=True)
     return known_places(path, LocalHost().boot())
 
 
@@ -135,10 +138,10 @@ def _secret(folder: str, name: str) -> tuple[str, str]:
     return kept_secret(folder, name)
 
 
-def _agents(places: Places) -> AgentAdapter:
+def _agents(places: Places, environment: Mapping[str, str]) -> AgentAdapter:
     from hypervisor.agents.programs import LocalAgents
 
-    return LocalAgents(places.data, prompts_folder())
+    return LocalAgents(places.data, prompts_folder(), environment)
 
 
 def prompts_folder() -> str:
@@ -164,7 +167,7 @@ def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Store:
     try:
         return _open(where, create, relaxed)
     except NotFound:
-        return cast("Store", NoStore(_path(where, create=True)))
+        return cast("Store", NoStore(store_path(where, create=True)))
 
 
 def _open(where: str, create: bool, relaxed: bool | None) -> Store:
@@ -184,7 +187,7 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
         raise InvalidInput(f"no store of the kind {kind!r}: name a path or a postgresql:// URL.")
     from hypervisor.store.sqlite import SqliteDatabase
 
-    path = _path(where, create)
+    path = store_path(where, create)
     folder = os.path.dirname(path)
     if not os.path.exists(path):
         if not create:
@@ -192,52 +195,6 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Store:
         _make_folder(folder)
         _make_private(path)
     return Ledger(SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed))
-
-
-def _path(where: str, create: bool) -> str:
-    """Under its own name: SQLite names its log after that, and whoever comes by a link must find
-    the same lock, supervisor and outputs as everybody else."""
-    try:
-        where.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput("the store's path is not UTF-8: name another with --store.") from None
-    path = _named(where, create)
-    return os.path.realpath(path) if os.path.islink(path) else path
-
-
-def _named(where: str, create: bool) -> str:
-    if where:
-        path = os.path.abspath(os.path.expanduser(where))
-        return path if path.endswith(".db") or os.path.isfile(path) else os.path.join(path, FILE)
-    try:
-        here = os.getcwd()
-    except OSError:
-        raise NotFound("the current folder is gone. `cd` elsewhere or use --store.") from None
-    found = _upwards(here, FOLDER)
-    if found is not None and os.stat(found).st_uid not in (os.getuid(), 0):
-        raise StoreUnavailable(
-            f"{found} belongs to another user, who could read and change all you do. "
-            "Nothing was changed; if that is what you want, name it with --store."
-        )
-    if found is None and not create:
-        raise NotFound(f"there is no {FOLDER} folder here or above. `hv add` makes one.")
-    return os.path.join(found or os.path.join(_project(here), FOLDER), FILE)
-
-
-def _upwards(start: str, name: str) -> str | None:
-    folder = start
-    while not os.path.exists(os.path.join(folder, name)):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-    return os.path.join(folder, name)
-
-
-def _project(here: str) -> str:
-    """A new store goes to the top of the git checkout, or where we are."""
-    git = _upwards(here, ".git")
-    return os.path.dirname(git) if git else here
 
 
 def _make_folder(folder: str) -> None:
@@ -302,8 +259,8 @@ def _relaxed(folder: str) -> bool:
         raise InvalidInput(f"{os.path.join(folder, 'config.toml')}: {error}") from None
 
 
-def _actor() -> str:
+def _actor(environment: Mapping[str, str]) -> str:
     """Who acts: HV_ACTOR, or the login name."""
-    name = os.environ.get("HV_ACTOR") or os.environ.get("LOGNAME") or os.environ.get("USER")
+    name = next(filter(None, map(environment.get, ("HV_ACTOR", "LOGNAME", "USER"))), "")
     name = "".join((name or f"uid{os.getuid()}").split())
     return name.encode("utf-8", "replace").decode()[:200] or "somebody"

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -39,16 +39,20 @@ BIGGEST_LOG = 10 << 20
 
 
 class LocalLauncher:
-    def __init__(self, where: str, places: Places) -> None:
+    def __init__(
+        self, where: str, places: Places, environment: Mapping[str, str] = os.environ
+    ) -> None:
         """`where` is what a new process needs to open the same store; it may hold a secret,
-        so it travels in the environment, never among the arguments."""
+        so it travels in the environment, never among the arguments. `environment` is what runs
+        are started with."""
         self._where = where
+        self._environment = environment
         self.places = places
         self._started: set[int] = set()
         self._coming_up = 0
         self._adopts = False
         self._nursery: ForkServer | None = None
-        self._environments = KeptEnvironments(places.runtime)
+        self._environments = KeptEnvironments(places.runtime, environment)
         self._handle = -1  # of the lock that makes us the supervisor
 
     def supervisor(self) -> int | None:
@@ -169,7 +173,7 @@ class LocalLauncher:
 
     def account(self, batch: str, profile: AgentProfile) -> str:
         given = self.environment(batch)
-        return account_of(profile, os.environ if given is None else given)
+        return account_of(profile, self._environment if given is None else given)
 
     def forget_environment(self, batch: str) -> None:
         self._environments.forget(batch)
@@ -220,7 +224,7 @@ class LocalLauncher:
         elif homes.exists(task):
             given = self.environment(batch)
             access = McpAccess(self._where, batch)
-            secrets = secrets_of(profile, os.environ if given is None else given, access)
+            secrets = secrets_of(profile, self._environment if given is None else given, access)
             scrub(homes.at(task), secrets, profile.login)
 
     def forget_leftovers(self, worker: Worker, remains: Leftovers) -> None:
@@ -276,7 +280,7 @@ class LocalLauncher:
         return os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-c", prestart.SERVE, *words],
-            {**os.environ, "HYPERVISOR_STORE": self._where},
+            {**self._environment, "HYPERVISOR_STORE": self._where},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
