@@ -34,7 +34,6 @@ docs: dev ## Write the generated parts of the documentation anew
 	$(PY) scripts/cli_reference.py
 	$(PY) scripts/lifecycle_diagram.py
 	$(PY) scripts/mcp_reference.py
-	$(PY) scripts/mcp_published.py
 
 bench: bench-queue bench-start bench-flat bench-dispatch bench-triage bench-hive ## Run all benchmarks
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from hypervisor.core.errors import InvalidInput, NotFound, StoreUnavailable
-from hypervisor.core.store_path import FOLDER, store_path
+from hypervisor.core.store_path import FOLDER, meant, store_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,10 +39,8 @@ def connect(
 
     if sys.platform != "linux":
         raise StoreUnavailable(NEEDS_LINUX)
-    if store is not None and not store.strip():
-        raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
     env = os.environ if environment is None else environment
-    where = store or env.get("HYPERVISOR_STORE") or ""
+    where = meant(store, env)
     opened = _open_or_not(where, create, relaxed) if bare else _open(where, create, relaxed)
     hv = Context(opened, LocalHost(), _actor(env), pid, lambda: _equipment(where, opened, env))
     hv.serve = lambda each_tick: _supervise(where or None, each_tick)
@@ -76,6 +74,8 @@ def serve() -> None:
         background.wait_ahead()
     elif role == "supervise":
         background.supervise(detached=True)
+    elif role == "mcp":
+        background.serve_mcp()
     elif role == "notify":
         background.notify()
     elif role == "work":

@@ -286,6 +286,13 @@ def _places(hv: Context) -> Places:
     return hv.launcher.places
 
 
+def serve_mcp() -> None:
+    """Be the MCP server that all clients of the store on this host share."""
+    from hypervisor.mcp import shared_server
+
+    shared_server.run(connect)
+
+
 def notify() -> None:
     """Deliver notices until none is left, unless another process here does already."""
     from hypervisor.notifications.notifier import Deliverer

@@ -31,9 +31,9 @@ def titles(leases):
 
 @pytest.fixture
 def beating(hv, monkeypatch):
-    """A desk that sends heartbeats all the time; every set of tokens that it sent."""
-    monkeypatch.setattr(module, "BEAT", 0.01)
+    """A registry that sends heartbeats all the time; every set of tokens that it sent."""
     desk, beats, real = ClaimRegistry(hv), [], hv.store.heartbeat
+    closed = threading.Event()
 
     def heartbeat(tokens, *rest):
         beats.append([str(token) for token in tokens])
@@ -42,9 +42,15 @@ def beating(hv, monkeypatch):
         return real(tokens, *rest)
 
     monkeypatch.setattr(hv.store, "heartbeat", heartbeat)
-    thread = threading.Thread(target=desk.beat_until_closed)
+
+    def beat():
+        while not closed.wait(0.01):
+            desk.beat()
+
+    thread = threading.Thread(target=beat)
     thread.start()
     yield desk, beats
+    closed.set()
     desk.close()
     thread.join(60)
     assert not thread.is_alive()

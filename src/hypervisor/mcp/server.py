@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from hypervisor.agents.secrets import Hider
-from hypervisor.core.errors import HypervisorError, InvalidInput
+from hypervisor.core.errors import InvalidInput
 from hypervisor.core.version import VERSION
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.profiles import ALL, NAME, PROFILES, SUPERVISOR, TITLE, WORKER, instructions
@@ -44,10 +44,8 @@ def build(profile: str, desk: ClaimRegistry) -> ToolServer:
     server.hider = Hider(desk.given.hide)
     server.refusals = Refusals(desk.report_refusals)
     if profile != WORKER:
-        with suppress(HypervisorError):  # ready before the first spawn, which shall be quick
-            _ = desk.hv.equipment
         add_prompts(server)
-        add_resources(server, desk.hv)
+        add_resources(server, desk)
     return server
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hypervisor.cli.commands.mcp import PROFILES
 from hypervisor.cli.output import print_json, say
 from hypervisor.core.errors import EXIT_OK
+from hypervisor.mcp.profiles import PROFILES
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv serve

@@ -154,7 +154,7 @@ class BatchTools:
             function,
             agent,
             prompt,
-            folder,
+            self.desk.path(folder),
             workers or None,
             int(timeout_seconds * 1000) or None,
             json_results,
@@ -274,7 +274,7 @@ class BatchTools:
             [Item(text, n) for n, text in enumerate(items, 1)],
             batch or None,
             type,
-            root=folder,
+            root=self.desk.path(folder),
         )
         return Advice(
             headline=found.headline,

@@ -152,6 +152,8 @@ class LocalLauncher:
             pid = self._nursery.start([batch], self._log())
         pid = pid or self._start("work", batch, *([agent] if agent else []))
         self._started.add(pid)
+        if agent:  # started by the agent itself, the server would be ended with its attempt
+            self._started.add(self._start("mcp", "" if "://" in self._where else self._where))
         return pid
 
     def start_notifier(self) -> None:
