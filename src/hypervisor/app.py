@@ -7,13 +7,14 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from hypervisor.core.errors import InvalidInput, NotFound, StoreUnavailable
+from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, StoreUnavailable
 from hypervisor.core.store_path import FOLDER, meant, store_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hypervisor.core.places import Places
+    from hypervisor.mcp.pipe import Pipe
     from hypervisor.ports import ActionFiles, AgentAdapter, Store
     from hypervisor.queue.context import Context, Equipment
 
@@ -57,12 +58,31 @@ def main() -> None:
             from hypervisor import background
 
             background.start_ahead(sys.argv[2:])
+        pipe = _plain_pipe(sys.argv[2:]) if sys.argv[1:2] == ["mcp"] else None
+        if pipe is not None:
+            sys.exit(pipe.run())
         from hypervisor.cli.main import run
 
         code = run(sys.argv[1:], connect)
     except KeyboardInterrupt:  # before the command line could catch it
         code = 130
     sys.exit(code)
+
+
+def _plain_pipe(words: list[str]) -> Pipe | None:
+    """`hv mcp` without the parser of the command line, which would be half of its cost. None for
+    words that need it, or whose error it has to report."""
+    from hypervisor.mcp.pipe import pipe_to
+    from hypervisor.mcp.profiles import ALL, PROFILES
+
+    options = dict(zip(words[::2], words[1::2], strict=False))
+    profile = options.get("--tools", ALL)
+    if len(words) % 2 or options.keys() - {"--tools", "--store"} or profile not in PROFILES:
+        return None
+    try:
+        return pipe_to(profile, options.get("--store"))
+    except HypervisorError:
+        return None
 
 
 def serve() -> None:

@@ -154,20 +154,21 @@ class TestOneServer:
             path = socket_of(place)
             home, folder = os.path.dirname(os.path.dirname(path)), os.path.dirname(path)
             try:
-                for name, mode in ((home, 0o711), (folder, 0o711), (path, 0o666)):
-                    os.chmod(name, mode)
-                done = subprocess.run(
-                    ["/usr/bin/env", sys.executable, "-I", "-c", AS_NOBODY, path],
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                )
+                for _ in range(20):  # whoever starts meanwhile closes the folders again
+                    for name, mode in ((home, 0o711), (folder, 0o711), (path, 0o666)):
+                        os.chmod(name, mode)
+                    done = subprocess.run(
+                        [sys.executable, "-I", "-c", AS_NOBODY, path],
+                        capture_output=True,
+                        text=True,
+                        timeout=60,
+                    )
+                    if done.stdout:
+                        break
             finally:
                 for name in (home, folder):
                     os.chmod(name, 0o700)
-            if "Permission" in done.stderr or not done.stdout:
-                pytest.skip(f"another user cannot run this Python: {done.stderr[-200:]}")
-            assert done.stdout.strip() == "b''"
+            assert done.stdout.strip() == "b''", done.stderr
             assert client.ask(request("ping"))["result"] == {}
             wait_for(lambda: "refused a connection of user 65534" in log_text(place))
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK, EXIT_UNEXPECTED
+from hypervisor.core.store_path import meant, store_path
 from hypervisor.mcp.address import address_of, connect, is_database_variable, listen
 
 CONTROL = b"#"  # begins a line of the server that is for us, not for the client
@@ -163,7 +164,7 @@ class Pipe:
                 if self._step():
                     break
             except ServerGone:
-                if self._client_left or self._refusal:
+                if self._refusal or self._has_ended or not self._is_needed():
                     break
                 if not self._recover():
                     return EXIT_UNEXPECTED
@@ -172,6 +173,11 @@ class Pipe:
             print(f"hv: {self._refusal[0]}", file=sys.stderr)
             return self._refusal[1]
         return EXIT_OK
+
+    def _is_needed(self) -> bool:
+        """Whether anybody waits for answers, or a server has to give claims back."""
+        claims = self._hello["claims"] or NO_CLAIMS
+        return bool(not self._client_left or self._requests.open or claims["asked"])
 
     def _connect(self) -> None:
         """Reach the server, started by us if there is none."""
@@ -316,6 +322,12 @@ class Pipe:
             while self._server.recv(PIECE) and time.monotonic() < until:
                 pass
         os._exit(EXIT_OK)
+
+
+def pipe_to(profile: str, store: str | None) -> Pipe:
+    """A pipe to the server of the store that is meant."""
+    named = meant(store, os.environ)
+    return Pipe(profile, named if "://" in named else store_path(named, create=True))
 
 
 def start_server(store: str, listening: socket.socket) -> None:

@@ -52,6 +52,13 @@ def _inherited() -> socket.socket | None:
     return socket.socket(fileno=0) if stat.S_ISSOCK(os.fstat(0).st_mode) else None
 
 
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """The process and the user at the other end, as the kernel knows them."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    pid, uid, _ = CREDENTIALS.unpack(data)
+    return pid, uid
+
+
 class SharedServer:
     def __init__(self, listening: socket.socket, connect: Connect) -> None:
         self._listening, self._connect = listening, connect
@@ -97,11 +104,7 @@ class SharedServer:
     ) -> None:
         from hypervisor.mcp.session import Session
 
-        pid, uid, _ = CREDENTIALS.unpack(
-            writer.get_extra_info("socket").getsockopt(
-                socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size
-            )
-        )
+        pid, uid = peer(writer.get_extra_info("socket"))
         session = Session(reader, writer, self._connect, pid)
         try:
             if uid != os.getuid():

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-from hypervisor.core.store_path import meant, store_path
-from hypervisor.mcp.pipe import Pipe
+from hypervisor.mcp.pipe import pipe_to
 from hypervisor.mcp.profiles import PROFILES
 
 EXAMPLE = """hv mcp
@@ -25,5 +23,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    store = meant(args.store, os.environ)
-    return Pipe(args.tools, store if "://" in store else store_path(store, create=True)).run()
+    return pipe_to(args.tools, args.store).run()
