@@ -79,6 +79,8 @@ def _plain_pipe(words: list[str]) -> Pipe | None:
     profile = options.get("--tools", ALL)
     if len(words) % 2 or options.keys() - {"--tools", "--store"} or profile not in PROFILES:
         return None
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        return None
     try:
         return pipe_to(profile, options.get("--store"))
     except HypervisorError:

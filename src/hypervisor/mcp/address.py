@@ -22,7 +22,8 @@ QUEUE = 128  # connections that the kernel keeps until they are accepted
 
 def address_of(store: str, environment: Mapping[str, str]) -> str:
     """The path of the socket. `store` is a resolved path or a URL."""
-    parts = [store, LocalHost().boot(), VERSION, PACKAGE, str(_newest(PACKAGE))]
+    where = store if "://" in store else os.path.realpath(store)
+    parts = [where, LocalHost().boot(), VERSION, PACKAGE, str(_newest(PACKAGE))]
     if "://" in store:  # these have a say in what it means
         parts += sorted(f"{k}={v}" for k, v in environment.items() if is_database_variable(k))
     return os.path.join(private_folder("mcp"), f"{digest(*parts)}.sock")

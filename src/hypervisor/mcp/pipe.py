@@ -30,7 +30,7 @@ PIECE = 1 << 16
 SAFE_WRITE = 4096  # so much can be written without waiting once poll() says so
 GRACE = 2.0  # seconds for what is under way at the end, until the server gives claims back
 PATIENCE = 2 * GRACE  # seconds without any sign of a client that has left its answers unread
-PAUSE = 0.01
+MOST_FAILURES, PAUSE = 20, 0.02
 MOST_STARTS, STARTS_WITHIN = 5, 60.0  # a server that dies more often than this is given up
 BIGGEST_LOG = 10 << 20
 SERVER_ERROR, INVALID_REQUEST = -32000, -32600
@@ -153,11 +153,20 @@ class Pipe:
         self._all_sent = 0.0  # when the server had all that the client asked before it left
         self._has_ended = False  # the server was told that there will be no more
         self._starts: list[float] = []
+        self._failures = 0  # connections in a row that ended before the server knew us
         self._refusal: tuple[str, int] | None = None
 
     def run(self) -> int:
+        """Pass lines on until the client is gone. Returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._leave())
+        try:
+            return self._run()
+        except OSError as error:
+            print(f"hv: no MCP server could be started: {error}", file=sys.stderr)
+            return EXIT_UNEXPECTED
+
+    def _run(self) -> int:
         self._connect()
         while True:
             try:
@@ -288,9 +297,10 @@ class Pipe:
     def _recover(self) -> bool:
         """Go on with another server; False if that is of no use."""
         self._server.close()
-        time.sleep(PAUSE)  # a socket may outlive its process for a moment
+        self._failures = 0 if self._ready else self._failures + 1
+        time.sleep(PAUSE * (1 + self._failures))  # a socket may outlive its process for a moment
         self._starts = [at for at in self._starts if at > time.monotonic() - STARTS_WITHIN]
-        if len(self._starts) >= MOST_STARTS:
+        if len(self._starts) >= MOST_STARTS or self._failures >= MOST_FAILURES:
             why = GIVEN_UP.format(log_of(self._store, self._address))
             self._to_client += b"".join(self._requests.give_up(why))
             self._flush()

@@ -72,9 +72,9 @@ class Followed(InMemorySubscriptionBus):
                     await self.publish(ResourceUpdated(uri))
 
 
-def add_resources(server: MCPServer[Any], desk: ClaimRegistry) -> None:
+def add_resources(server: MCPServer[Any], registry: ClaimRegistry) -> None:
     """Offer the resources."""
-    hv = desk.hv
+    hv = registry.hv
 
     @server.resource("hypervisor://batches", name="batches", mime_type=JSON)
     def batches() -> str:
@@ -85,7 +85,7 @@ def add_resources(server: MCPServer[Any], desk: ClaimRegistry) -> None:
     @server.resource("hypervisor://skills", name="skills", mime_type=JSON)
     def kept_runs() -> str:
         """The skills of this project, its user and Hypervisor; `hv run SKILL PATH` runs one."""
-        known = _told(lambda: skills.skills(hv, desk.skill_places()))
+        known = _told(lambda: skills.skills(hv, registry.skill_places()))
         usable = [_skill(skill) for skill in known if not skill.problem]
         return json.dumps(usable, ensure_ascii=False)
 

@@ -22,9 +22,9 @@ from hypervisor.mcp.tools.tasks import TaskTools
 from hypervisor.mcp.tools.worker import WorkerTools
 
 
-def build(profile: str, desk: ClaimRegistry) -> ToolServer:
+def build(profile: str, registry: ClaimRegistry) -> ToolServer:
     """A server with the tools of a profile, its prompts and resources."""
-    followed = Followed(desk.hv)
+    followed = Followed(registry.hv)
 
     @asynccontextmanager
     async def watching(_: object) -> AsyncIterator[None]:
@@ -40,26 +40,26 @@ def build(profile: str, desk: ClaimRegistry) -> ToolServer:
         subscriptions=followed,
         lifespan=watching,
     )
-    server.offer(offers_of(profile, desk))
-    server.hider = Hider(desk.given.hide)
-    server.refusals = Refusals(desk.report_refusals)
+    server.offer(offers_of(profile, registry))
+    server.hider = Hider(registry.given.hide)
+    server.refusals = Refusals(registry.report_refusals)
     if profile != WORKER:
         add_prompts(server)
-        add_resources(server, desk)
+        add_resources(server, registry)
     return server
 
 
-def offers_of(profile: str, desk: ClaimRegistry) -> tuple[Offer, ...]:
+def offers_of(profile: str, registry: ClaimRegistry) -> tuple[Offer, ...]:
     """The tools of a profile."""
-    worker, tasks, hive = WorkerTools(desk).offers(), TaskTools(desk), HiveTools(desk)
+    worker, tasks, hive = WorkerTools(registry).offers(), TaskTools(registry), HiveTools(registry)
     if profile == WORKER:
         return (*worker, *hive.offers(), *tasks.reading())
     supervisor = (
         *tasks.reading(),
         *tasks.offers(),
-        *BatchTools(desk).offers(),
-        *EventTools(desk).offers(),
-        *checkpoint_offers(desk),
+        *BatchTools(registry).offers(),
+        *EventTools(registry).offers(),
+        *checkpoint_offers(registry),
         *hive.offers(),
         *hive.reports(),
     )

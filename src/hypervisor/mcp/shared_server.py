@@ -97,7 +97,7 @@ class SharedServer:
             group.start_soon(self._until_signal)
             while self._sessions or time.monotonic() < self._last_left + IDLE:
                 await anyio.sleep(LOOK)
-            group.cancel_scope.cancel()
+            self._end()
 
     async def _serve_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -129,4 +129,9 @@ class SharedServer:
                 with anyio.move_on_after(QUIET_TIME):
                     while any(session.is_busy for session in self._sessions):
                         await anyio.sleep(LOOK / 10)
-                os._exit(0)
+                self._end()
+
+    def _end(self) -> None:
+        """At once: a client that has come just now keeps its claims and goes on with another."""
+        self.leave()
+        os._exit(0)

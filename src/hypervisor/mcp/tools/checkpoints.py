@@ -47,8 +47,8 @@ class Decision(BaseModel):
     note: str = Field(default="", description="why, or what to do otherwise")
 
 
-def checkpoint_offers(desk: ClaimRegistry) -> tuple[Offer, ...]:
-    hv = desk.hv
+def checkpoint_offers(registry: ClaimRegistry) -> tuple[Offer, ...]:
+    hv = registry.hv
 
     def list_checkpoints(batch: str = "") -> Checkpoints:
         """Chunks that wait for a person's decision, with what came of them."""

@@ -34,8 +34,8 @@ class News(TypedDict, total=False):
 
 
 class EventTools:
-    def __init__(self, desk: ClaimRegistry) -> None:
-        self.desk, self.hv = desk, desk.hv
+    def __init__(self, registry: ClaimRegistry) -> None:
+        self.registry, self.hv = registry, registry.hv
 
     def offers(self) -> tuple[Offer, ...]:
         return (Offer(self.wait_for_events, CHANGE),)
