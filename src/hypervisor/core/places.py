@@ -53,7 +53,10 @@ def _hint(path: str, boot: str) -> str:
 
 
 def digest(*parts: str) -> str:
-    from hashlib import blake2b
+    try:
+        from _blake2 import blake2b  # that of hashlib, which would load OpenSSL
+    except ImportError:  # a Python that was built without it
+        from hashlib import blake2b
 
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return blake2b(text, digest_size=8).hexdigest()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hypervisor.mcp.session import Connect, Session
 
 IDLE = 30.0  # seconds without clients
-LOOK = 0.25
+LOOK = 0.5
 QUIET_TIME = 1.5  # seconds for calls under way when we are told to end
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
