@@ -173,7 +173,7 @@ class Pipe:
                 if self._step():
                     break
             except ServerGone:
-                if self._refusal or self._has_ended or not self._is_needed():
+                if self._refusal or not self._is_needed():
                     break
                 if not self._recover():
                     return EXIT_UNEXPECTED
@@ -185,8 +185,9 @@ class Pipe:
 
     def _is_needed(self) -> bool:
         """Whether anybody waits for answers, or a server has to give claims back."""
+        waiting = self._requests.open and not self._has_ended
         claims = self._hello["claims"] or NO_CLAIMS
-        return bool(not self._client_left or self._requests.open or claims["asked"])
+        return bool(not self._client_left or waiting or claims["asked"])
 
     def _connect(self) -> None:
         """Reach the server, started by us if there is none."""
@@ -198,7 +199,8 @@ class Pipe:
                     start_server(self._store, listening)
         self._server = connection
         self._server.setblocking(False)
-        self._ready, self._from_server = False, Lines()
+        self._ready, self._has_ended, self._all_sent = False, False, 0.0
+        self._from_server = Lines()
         self._greeting = bytearray(json.dumps(self._hello).encode() + b"\n")
 
     def _step(self) -> bool:

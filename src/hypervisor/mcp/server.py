@@ -15,7 +15,7 @@ from hypervisor.mcp.refusals import Refusals
 from hypervisor.mcp.resources import Followed, add_resources
 from hypervisor.mcp.tool import Offer, ToolServer
 from hypervisor.mcp.tools.batches import BatchTools
-from hypervisor.mcp.tools.checkpoints import checkpoint_offers
+from hypervisor.mcp.tools.checkpoints import CheckpointTools
 from hypervisor.mcp.tools.events import EventTools
 from hypervisor.mcp.tools.hive import HiveTools
 from hypervisor.mcp.tools.tasks import TaskTools
@@ -40,6 +40,7 @@ def build(profile: str, registry: ClaimRegistry) -> ToolServer:
         subscriptions=followed,
         lifespan=watching,
     )
+    server.registry = registry
     server.offer(offers_of(profile, registry))
     server.hider = Hider(registry.given.hide)
     server.refusals = Refusals(registry.report_refusals)
@@ -59,7 +60,7 @@ def offers_of(profile: str, registry: ClaimRegistry) -> tuple[Offer, ...]:
         *tasks.offers(),
         *BatchTools(registry).offers(),
         *EventTools(registry).offers(),
-        *checkpoint_offers(registry),
+        *CheckpointTools(registry).offers(),
         *hive.offers(),
         *hive.reports(),
     )

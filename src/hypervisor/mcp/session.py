@@ -137,6 +137,8 @@ class Session:
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_end, registry)
+                self._outgoing.control(claims=None)  # else the pipe has another server do it
+                await asyncio.sleep(0)  # written by then
 
     async def _read_hello(self) -> Hello | None:
         """None from whoever only looks whether there is a server."""

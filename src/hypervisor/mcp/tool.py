@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
     from mcp.shared.message import SessionMessage
 
+    from hypervisor.mcp.claims import ClaimRegistry
+
 CLAIMS = ("token", "tokens")  # arguments that name one
 # What a dead server claimed for a client that never heard of it is given back before this is
 # called again.
@@ -72,10 +74,8 @@ _tools: dict[Callable[..., Any], Tool] = {}  # by method: each client has an obj
 
 
 def made(offer: Offer) -> Tool:
-    """The tool. That of a method is made once and bound for each client."""
-    method = getattr(offer.function, "__func__", None)
-    if method is None:
-        return _make(offer)
+    """The tool: made once, and bound for each client."""
+    method = getattr(offer.function, "__func__", offer.function)
     if method not in _tools:
         _tools[method] = _make(offer).model_copy(update={"fn": method})
     return _tools[method].model_copy(update={"fn": offer.function})
@@ -141,6 +141,7 @@ class ToolServer(MCPServer[Any]):
     """Answers as small as they can be, and errors that help. What an agent tells us is kept: the
     secrets that it was given are taken out first."""
 
+    registry: ClaimRegistry  # of the client that is served
     hider = Hider()
     refusals = Refusals()
     running = 0  # calls
