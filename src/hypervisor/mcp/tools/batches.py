@@ -132,6 +132,7 @@ class BatchTools:
 
     def spawn_parallel_tasks(
         self,
+        *,
         tasks: ToSpawn,
         branch_id: Branch = "",
         strategy: Literal["auto", "parallel", "sequential", "adaptive"] = "auto",

@@ -43,6 +43,7 @@ class EventTools:
     async def wait_for_events(
         self,
         ctx: CallContext[Any, Any],
+        *,
         cursor: Annotated[str, Field(description="your name for your place in the log; durable")],
         ack: Annotated[int, Field(ge=0, description="`last` of what you have dealt with")] = 0,
         until: Literal["event", "finished"] = "event",

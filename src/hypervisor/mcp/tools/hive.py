@@ -58,6 +58,7 @@ class HiveTools:
 
     def recall(
         self,
+        *,
         query: str = "",
         topic: str = "",
         kind: str = "",

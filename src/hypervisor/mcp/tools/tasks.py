@@ -84,6 +84,7 @@ class TaskTools:
 
     def list_tasks(
         self,
+        *,
         states: Annotated[
             Sequence[str], Field(description="active, in_progress, blocked, done, failed, …")
         ] = (),
@@ -114,6 +115,7 @@ class TaskTools:
 
     def create_task(
         self,
+        *,
         title: str = "",
         body: str = "",
         type: str = "task",
@@ -154,6 +156,7 @@ class TaskTools:
 
     def update_task(
         self,
+        *,
         id: Id,
         title: str | None = None,
         body: str | None = None,

@@ -61,6 +61,7 @@ class WorkerTools:
 
     async def claim_next_task(
         self,
+        *,
         caller: Annotated[str, Field(description="your name, such as gemini")] = "",
         batch: str = "",
         types: Sequence[str] = (),
@@ -84,6 +85,7 @@ class WorkerTools:
 
     async def complete_task(
         self,
+        *,
         result: Annotated[Any, Field(description="what came of it, any JSON")] = None,
         summary: str = "",
         category: str = "",
