@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help test coverage test-long test-agents lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage bench-learn bench-hive clean dev bench-deps
+.PHONY: help test coverage test-long test-agents lint check docs bench bench-queue bench-start bench-flat bench-dispatch bench-triage bench-learn bench-hive bench-mcp clean dev bench-deps
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
@@ -34,9 +34,8 @@ docs: dev ## Write the generated parts of the documentation anew
 	$(PY) scripts/cli_reference.py
 	$(PY) scripts/lifecycle_diagram.py
 	$(PY) scripts/mcp_reference.py
-	$(PY) scripts/mcp_published.py
 
-bench: bench-queue bench-start bench-flat bench-dispatch bench-triage bench-hive ## Run all benchmarks
+bench: bench-queue bench-start bench-flat bench-dispatch bench-triage bench-hive bench-mcp ## Run all benchmarks
 
 # -m: run as a file, bench/queue.py would stand in for the standard library's queue.
 bench-queue: bench-deps ## Claim and complete, against other queues
@@ -59,6 +58,9 @@ bench-learn: bench-deps ## The strategy adaptive, against every fixed number of 
 
 bench-hive: bench-deps ## Recall among 100,000 findings
 	$(PY) -m bench.hive
+
+bench-mcp: bench-deps ## Ten MCP clients at once, against one server each
+	$(PY) -m bench.mcp
 
 clean: ## Remove .venv, caches and build output
 	rm -rf .venv .venv.lock .venv.log .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -23,14 +23,14 @@ HINTS = {
 
 
 def page_part() -> str:
-    desk = ClaimRegistry(cast("Context", None))  # the tools are only looked at, never called
-    found = {profile: _names(profile, desk) for profile in (WORKER, SUPERVISOR)}
-    lines = (line for offer in offers_of(ALL, desk) for line in _tool(offer, found))
+    registry = ClaimRegistry(cast("Context", None))  # the tools are only looked at, never called
+    found = {profile: _names(profile, registry) for profile in (WORKER, SUPERVISOR)}
+    lines = (line for offer in offers_of(ALL, registry) for line in _tool(offer, found))
     return "\n".join(lines)
 
 
-def _names(profile: str, desk: ClaimRegistry) -> set[str]:
-    return {offer.function.__name__ for offer in offers_of(profile, desk)}
+def _names(profile: str, registry: ClaimRegistry) -> set[str]:
+    return {offer.function.__name__ for offer in offers_of(profile, registry)}
 
 
 def _tool(offer: Offer, profiles: dict[str, set[str]]) -> Iterator[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from hypervisor.core.errors import InvalidInput, NotFound, StoreGone, StoreUnavailable
-from hypervisor.core.store_path import store_path
+from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, StoreUnavailable
+from hypervisor.core.store_path import meant, store_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.programs import LocalAgents
     from hypervisor.agents.session import AgentSession
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hypervisor.batches.plans.files import ActionFiles
     from hypervisor.core.places import Places
     from hypervisor.inputs.task_files.files import TaskFiles
+    from hypervisor.mcp.pipe import Pipe
     from hypervisor.notifications.delivery import Courier
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker as Identity
@@ -29,30 +31,6 @@ if TYPE_CHECKING:
     from hypervisor.runs.supervisor import Supervisor
     from hypervisor.store.database import Database
 
-IDLE_MS = 3_000  # a supervisor in the background ends after so long with nothing to do
-WORKER_CODE = (
-    "hypervisor.runs.make_worker",
-    "hypervisor.batches.reduce_input",
-    "hypervisor.runs.processes.runner",
-    "hypervisor.runs.processes.environment",
-    "hypervisor.resources.host",
-    "hypervisor.runs.processes.launcher",
-    "hypervisor.runs.outputs.spool",
-    "hypervisor.queue.claim",
-    "hypervisor.queue.settle",
-    "hypervisor.store.sqlite",
-)
-SUPERVISOR_CODE = (
-    "hypervisor.resources.load",
-    "hypervisor.resources.governor",
-    "hypervisor.runs.supervisor",
-    "hypervisor.runs.staffing",
-    "hypervisor.agents.pools",
-    "hypervisor.learning.learner",
-    "hypervisor.notifications.notifier",
-    "hypervisor.batches.chunk_reporter",
-    "hypervisor.batches.pipeline",
-)
 CANNOT_RUN = 69  # EX_UNAVAILABLE, as scripts/venv.sh
 NEEDS_LINUX = "Hypervisor needs Linux (pidfd, fdatasync, /proc); use a container, a VM or WSL 2"
 
@@ -61,22 +39,24 @@ def connect(
     store: str | None = None,
     create: bool = True,
     relaxed: bool | None = None,
+    *,
     pid: int = 0,
     bare: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Context:
     """Open the store that is meant: named, set by HYPERVISOR_STORE, or found upwards.
 
-    `bare`: where there is none, this host can still be asked."""
+    `bare`: where there is none, this host can still be asked. `environment`: of the client that
+    is served, if it is not this process."""
     from hypervisor.queue.context import Context
     from hypervisor.resources.host import LocalHost
 
     if sys.platform != "linux":
         raise StoreUnavailable(NEEDS_LINUX)
-    if store is not None and not store.strip():
-        raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
-    where = store or os.environ.get("HYPERVISOR_STORE") or ""
+    env = os.environ if environment is None else environment
+    where = meant(store, env)
     opened = _open_or_not(where, create, relaxed) if bare else _open(where, create, relaxed)
-    hv = Context(opened, LocalHost(), _actor(), pid, Parts(where, opened))
+    hv = Context(opened, LocalHost(), _actor(env), pid, Parts(where, opened, env))
     hv.make_supervisor = lambda idle_ms: make_supervisor(hv, idle_ms)
     return hv
 
@@ -84,8 +64,8 @@ def connect(
 class Parts:
     """What the rooms above the queue work with, each part made when it is first used."""
 
-    def __init__(self, given: str, store: Database) -> None:
-        self._given, self._store = given, store
+    def __init__(self, given: str, store: Database, environment: Mapping[str, str]) -> None:
+        self._given, self._store, self._environment = given, store, environment
 
     @cached_property
     def places(self) -> Places:
@@ -113,7 +93,7 @@ class Parts:
         from hypervisor.runs.processes.launcher import LocalLauncher
 
         where = self._given if "://" in self._given else self._store.where
-        return LocalLauncher(where, self.places)
+        return LocalLauncher(where, self.places, self._environment)
 
     @cached_property
     def task_files(self) -> TaskFiles:
@@ -149,7 +129,7 @@ class Parts:
         from hypervisor.agents.programs import LocalAgents
         from hypervisor.agents.prompts import FOLDER
 
-        return LocalAgents(self.places.data, FOLDER)
+        return LocalAgents(self.places.data, FOLDER, self._environment)
 
     @cached_property
     def courier(self) -> Courier:
@@ -234,9 +214,9 @@ def _relaxed(folder: str) -> bool:
         raise InvalidInput(f"{os.path.join(folder, 'config.toml')}: {error}") from None
 
 
-def _actor() -> str:
+def _actor(environment: Mapping[str, str]) -> str:
     """Who acts: HV_ACTOR, or the login name."""
-    name = os.environ.get("HV_ACTOR") or os.environ.get("LOGNAME") or os.environ.get("USER")
+    name = next(filter(None, map(environment.get, ("HV_ACTOR", "LOGNAME", "USER"))), "")
     name = "".join((name or f"uid{os.getuid()}").split())
     return name.encode("utf-8", "replace").decode()[:200] or "somebody"
 
@@ -251,61 +231,18 @@ def main() -> None:
         sys.exit(CANNOT_RUN)
     try:
         if sys.argv[1:2] == ["run"]:
+            from hypervisor.entry_points import prestart_supervisor
+
             prestart_supervisor(sys.argv[2:])
+        pipe = _plain_pipe(sys.argv[2:]) if sys.argv[1:2] == ["mcp"] else None
+        if pipe is not None:
+            sys.exit(pipe.run())
         from hypervisor.cli.main import run
 
         code = run(sys.argv[1:], connect)
     except KeyboardInterrupt:  # before the command line could catch it
         code = 130
     sys.exit(code)
-
-
-def serve() -> None:
-    """Entry point of the processes in the background."""
-    from hypervisor.runs.processes import log_file, prestart
-
-    role, *words = sys.argv[1:]
-    if role == prestart.ROLE:
-        role = "supervise" if prestart.wait(lambda: _load(*WORKER_CODE, *SUPERVISOR_CODE)) else ""
-    log_file.configure()
-    if role == "supervise":
-        supervise()
-    elif role == "notify":
-        notify()
-    elif role == "work":
-        work(*words)
-
-
-def prestart_supervisor(words: list[str]) -> None:
-    """`hv run` is about to need a supervisor: unless there is one, let it load beside us."""
-    from hypervisor.core.errors import HypervisorError
-    from hypervisor.core.places import is_supervised, known_places
-    from hypervisor.resources.host import LocalHost
-    from hypervisor.runs.processes import prestart
-
-    own = words[: words.index("--")] if "--" in words else words
-    if {"--dry-run", "-h", "--help"} & {*own}:
-        return
-    named = [own[at + 1] for at, word in enumerate(own[:-1]) if word == "--store"]
-    named += [word.partition("=")[2] for word in own if word.startswith("--store=")]
-    where = (named[-1] if named else "") or os.environ.get("HYPERVISOR_STORE") or ""
-    if "://" in where:  # its places are known only once it is open
-        return
-    with suppress(HypervisorError, OSError):  # whatever it is, the client reports it in time
-        path = store_path(where, create=True)
-        if not is_supervised(known_places(path, LocalHost().boot())):
-            prestart.start()
-
-
-def supervise() -> None:
-    """Be the supervisor of the store on this host until there is nothing left to do."""
-    from hypervisor.runs.processes.fork_server import ForkServer
-
-    _load(*WORKER_CODE)
-    fork_server = ForkServer(work)  # before the store is opened
-    hv = connect(create=False)  # whoever starts one has the store
-    make_supervisor(hv, IDLE_MS).run(fork_server)
-    hv.close()
 
 
 def make_supervisor(
@@ -344,54 +281,19 @@ def _release_reduces(hv: Context) -> None:
     release_reduces(hv)
 
 
-def work(batch: str, agent: str = "") -> None:
-    """Be a worker of one batch until it has nothing more to claim. `agent`: with this agent."""
-    import logging
+def _plain_pipe(words: list[str]) -> Pipe | None:
+    """`hv mcp` without the parser of the command line, which would be half of its cost. None for
+    words that need it, or whose error it has to report."""
+    from hypervisor.mcp.pipe import pipe_to
+    from hypervisor.mcp.profiles import ALL, PROFILES
 
-    from hypervisor.batches.reduce_input import item_for
-    from hypervisor.queue.claim import identity
-    from hypervisor.queue.sql import queries
-    from hypervisor.runs.make_worker import make_worker, start_of
-    from hypervisor.runs.processes import log_file
-    from hypervisor.runs.spec import spec_from
-
-    log_file.bind(batch=batch)
-    hv = connect(create=False, pid=os.getpid())
-    spec = spec_from(hv.store.read(queries.batch, batch).spec)
-    me = identity(hv, f"worker-{os.getpid()}", os.getpid())
+    options = dict(zip(words[::2], words[1::2], strict=False))
+    profile = options.get("--tools", ALL)
+    if len(words) % 2 or options.keys() - {"--tools", "--store"} or profile not in PROFILES:
+        return None
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        return None
     try:
-        start = start_of(hv, me, batch, spec)
-        if spec.agent:
-            from hypervisor.agents.make_worker import make_agent_worker
-
-            make_agent_worker(start, agent or spec.agent, _parts_of).run()
-        else:
-            make_worker(start, item_for, _parts_of).run()
-    except StoreGone as error:
-        logging.getLogger("hypervisor.runs").error("%s", error)
-        sys.exit(1)
-    hv.close()
-
-
-def _parts_of(hv: Context, batch: str) -> tuple[str, ...]:
-    """Loaded when a batch fails fast: most workers never need it."""
-    from hypervisor.batches.pipeline import parts_of
-
-    return parts_of(hv, batch)
-
-
-def notify() -> None:
-    """Deliver notices until none is left, unless another process here does already."""
-    from hypervisor.notifications.notifier import Deliverer
-
-    hv = connect(create=False)
-    if hv.launcher.acquire_notifier_lock() is not None:
-        Deliverer(hv).run()
-    hv.close()
-
-
-def _load(*names: str) -> None:
-    from importlib import import_module
-
-    for name in names:
-        import_module(name)
+        return pipe_to(profile, options.get("--store"))
+    except HypervisorError:
+        return None

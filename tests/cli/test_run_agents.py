@@ -11,6 +11,7 @@ import pytest
 
 from hypervisor.runs.config import settings_from
 from tests.cli.conftest import assert_one_clear_line, until
+from tests.support.mcp_servers import end_mcp_servers, mcp_servers
 
 KEY = "sk-planted-in-the-environment-4711"
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to"
@@ -50,6 +51,14 @@ class TestRunning:
         assert [(task["title"], task["state"], task["attempts"]) for task in tasks] == [
             (name, "done", 1) for name in ("a.py", "b.py", "c.py")
         ]
+
+    def test_agents_share_a_server_that_outlives_their_attempts(self, hv):
+        """The supervisor has started it: what an agent starts is ended with its attempt."""
+        done = run(hv, "--prompt", "act-mcp", *items("a", "b", "c"))
+        assert {task["state"] for task in hv.tasks(batch_of(hv, done))} == {"done"}
+        assert len(mcp_servers(hv.folder)) == 1
+        assert not list(hv.folder.rglob("mcp.log"))  # no agent had to start one
+        end_mcp_servers(hv.folder)
 
     def test_another_prompt_another_agent_or_a_name_makes_another_batch(self, hv):
         (hv.folder / "review.md").write_text("act-ok")

@@ -19,6 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 import hypervisor
+from tests.support.mcp_servers import end_mcp_servers
 
 PROGRAM = [
     sys.executable,
@@ -131,6 +132,7 @@ def place(tmp_path):
     made = Place(tmp_path)
     yield made
     end_supervisor(made)
+    end_mcp_servers(tmp_path)
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ def hv(place):
         yield opened
 
 
-def claim(desk, limit=1, **wanted):
-    return [each.token for each in desk.claim("me", limit, DEFAULT_LEASE, **wanted)]
+def claim(registry, limit=1, **wanted):
+    return [each.token for each in registry.claim("me", limit, DEFAULT_LEASE, **wanted)]
 
 
 def titles(leases):
@@ -33,9 +33,9 @@ def titles(leases):
 
 @pytest.fixture
 def beating(hv, monkeypatch):
-    """A desk that sends heartbeats all the time; every set of tokens that it sent."""
-    monkeypatch.setattr(module, "BEAT", 0.01)
-    desk, beats = ClaimRegistry(hv), []
+    """A registry that sends heartbeats all the time; every set of tokens that it sent."""
+    registry, beats = ClaimRegistry(hv), []
+    closed = threading.Event()
 
     def heartbeat(really, tokens, until):
         beats.append([str(token) for token in tokens])
@@ -44,66 +44,72 @@ def beating(hv, monkeypatch):
         return really(tokens, until)
 
     intercept(monkeypatch, hv.store, claims.heartbeat, heartbeat)
-    thread = threading.Thread(target=desk.beat_until_closed)
+
+    def beat():
+        while not closed.wait(0.01):
+            registry.beat()
+
+    thread = threading.Thread(target=beat)
     thread.start()
-    yield desk, beats
-    desk.close()
+    yield registry, beats
+    closed.set()
+    registry.close()
     thread.join(60)
     assert not thread.is_alive()
 
 
 class TestKeepingAlive:
     def test_what_it_holds_is_kept_alive_also_after_trouble_with_the_store(self, hv, beating):
-        desk, beats = beating
+        registry, beats = beating
         hv.add([NewTask("a"), NewTask("b")])
-        tokens = claim(desk, 2)
+        tokens = claim(registry, 2)
         wait_for(lambda: beats.count(sorted(tokens)) >= 3, 60)
-        assert desk.held() == sorted(tokens)
+        assert registry.held() == sorted(tokens)
 
     def test_what_has_ended_elsewhere_is_dropped(self, hv, beating):
-        desk, _ = beating
+        registry, _ = beating
         hv.add([NewTask("a"), NewTask("b")])
-        lost, kept = claim(desk, 2)
+        lost, kept = claim(registry, 2)
         hv.release(lost)
-        wait_for(lambda: desk.held() == [kept], 60)
-        assert not desk.remembers(lost) and desk.remembers(kept)
+        wait_for(lambda: registry.held() == [kept], 60)
+        assert not registry.remembers(lost) and registry.remembers(kept)
 
 
 class TestEnding:
     def test_its_own_go_back_and_nothing_is_claimed_afterwards(self, hv):
         hv.add([NewTask("a")])
-        desk = ClaimRegistry(hv)
-        claim(desk)
-        desk.close()
-        assert hv.stats().states["active"] == 1 and desk.held() == []
+        registry = ClaimRegistry(hv)
+        claim(registry)
+        registry.close()
+        assert hv.stats().states["active"] == 1 and registry.held() == []
         with pytest.raises(WrongState, match="Nothing was claimed"):
-            claim(desk)
+            claim(registry)
 
     @pytest.mark.parametrize("given", [Given(keeper=("keeper", os.getpid())), None])
     def test_a_keepers_stay_and_so_do_those_of_nobodys_process(self, hv, given):
         hv.add([NewTask("a")])
-        desk = ClaimRegistry(hv, given) if given else ClaimRegistry(hv, pid=0)
-        tokens = claim(desk)
-        desk.close()
+        registry = ClaimRegistry(hv, given) if given else ClaimRegistry(hv, pid=0)
+        tokens = claim(registry)
+        registry.close()
         assert hv.heartbeat(tokens).alive == tuple(tokens)
 
     def test_a_claim_beside_a_stale_token_is_given_back(self, hv):
         hv.add([NewTask("a"), NewTask("b")])
-        desk = ClaimRegistry(hv)
-        [token] = claim(desk)
+        registry = ClaimRegistry(hv)
+        [token] = claim(registry)
         hv.release(token)
         with pytest.raises(LeaseLost):
-            desk.complete_and_claim(token, None)
-        assert hv.stats().states["active"] == 2 and desk.held() == [token]
+            registry.complete_and_claim(token, None)
+        assert hv.stats().states["active"] == 2 and registry.held() == [token]
 
     def test_what_is_given_back_does_not_count(self, hv):
         hv.add([NewTask("a"), NewTask("b"), NewTask("c")])
-        desk = ClaimRegistry(hv, Given(pull=1))
-        desk.give_back(desk.claim("me", 1, DEFAULT_LEASE))
-        assert desk.held() == [] and not desk.spent
+        registry = ClaimRegistry(hv, Given(pull=1))
+        registry.give_back(registry.claim("me", 1, DEFAULT_LEASE))
+        assert registry.held() == [] and not registry.spent
         assert hv.stats().states["active"] == 3
-        assert len(claim(desk, 2)) == 1 and desk.spent
-        assert claim(desk) == []
+        assert len(claim(registry, 2)) == 1 and registry.spent
+        assert claim(registry) == []
 
     def test_the_count_changes_under_the_lock_alone(self, hv):
         """Two threads that count at once would lose one of the two."""
@@ -119,16 +125,16 @@ class TestEnding:
                 self.__dict__["handed_out"] = count
 
         hv.add([NewTask("a"), NewTask("b")])
-        desk = Watched(hv, Given(pull=3))
-        leases = desk.claim("me", 2, DEFAULT_LEASE)
-        desk.give_back(leases)
-        assert desk.handed_out == 0 and not desk.spent
+        registry = Watched(hv, Given(pull=3))
+        leases = registry.claim("me", 2, DEFAULT_LEASE)
+        registry.give_back(leases)
+        assert registry.handed_out == 0 and not registry.spent
 
     def test_what_was_handed_to_us_is_not_ours_to_give_back(self, hv):
         hv.add([NewTask("a")])
         lease = hv.claim("w")[0]
-        desk = ClaimRegistry(hv, Given(token=lease.token))
-        desk.give_back(desk.claim("me", 1, DEFAULT_LEASE))
+        registry = ClaimRegistry(hv, Given(token=lease.token))
+        registry.give_back(registry.claim("me", 1, DEFAULT_LEASE))
         assert hv.heartbeat([lease.token]).alive == (lease.token,)
 
     def test_one_that_was_handed_to_us_and_has_ended_is_not_handed_out(self, hv):
@@ -154,16 +160,16 @@ class TestWhatMayBeClaimed:
     def test_a_server_of_a_batch_claims_from_no_other(self, hv):
         hv.add([NewTask("a")], "mine")
         hv.add([NewTask("b")], "other")
-        desk = ClaimRegistry(hv, Given(batch="mine"))
-        assert titles(desk.claim("me", 9, DEFAULT_LEASE, batch="other")) == ["a"]
+        registry = ClaimRegistry(hv, Given(batch="mine"))
+        assert titles(registry.claim("me", 9, DEFAULT_LEASE, batch="other")) == ["a"]
 
     def test_what_was_asked_for_is_forgotten_at_last(self, hv, monkeypatch):
         """Over HTTP agents come and never come back."""
         monkeypatch.setattr(module, "MOST_REMEMBERED", 2)
         hv.add([NewTask(str(number)) for number in range(3)])
-        desk = ClaimRegistry(hv, pid=0)
-        tokens = [claim(desk)[0] for _ in range(3)]
-        assert [desk.remembers(each) for each in tokens] == [False, True, True]
+        registry = ClaimRegistry(hv, pid=0)
+        tokens = [claim(registry)[0] for _ in range(3)]
+        assert [registry.remembers(each) for each in tokens] == [False, True, True]
 
     @pytest.mark.parametrize("name", ["HV_KEEPER_PID", "HV_PULL"])
     def test_numbers_must_be_numbers(self, name):

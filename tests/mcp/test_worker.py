@@ -15,6 +15,7 @@ import apsw
 from hypervisor import NewTask
 from hypervisor.runs import sql as runs_sql
 from tests.mcp.conftest import PROGRAM, call, refused, wait_for
+from tests.support.mcp_servers import mcp_servers
 
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -303,7 +304,8 @@ def test_claims_come_back_when_the_server_is_told_to_end(place):
         server.stdout.close()
 
 
-def test_a_server_that_is_killed_leaves_proof_of_its_death(place):
+def test_a_pipe_that_is_killed_leaves_proof_of_its_death(place):
+    """Its server cannot give the claim back: it was stopped before."""
     with place.open() as hv:
         task = hv.add([NewTask("Look")]).ids[0]
 
@@ -311,10 +313,12 @@ def test_a_server_that_is_killed_leaves_proof_of_its_death(place):
             async with place.client("worker") as client:
                 await call(client, "claim_next_task")
                 pid = hv.store.read(runs_sql.running, None, 1)[0].worker.pid
+                [server] = mcp_servers(place.folder)
+                os.kill(server, signal.SIGSTOP)
                 os.kill(pid, signal.SIGKILL)
                 wait_for(lambda: task in hv.sweep().reclaimed)
 
-        with suppress(BaseExceptionGroup):  # its server is gone
+        with suppress(BaseExceptionGroup):  # its pipe is gone
             anyio.run(work)
         assert hv.show(task).detail.task.state == "active"
 

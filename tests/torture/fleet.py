@@ -182,7 +182,7 @@ class Project:
         if line == command_line(process.parent):
             return "child"  # just spawned, it still looks like the one that did it
         words = line.split("\n")
-        if words[:3] == [sys.executable, "-I", "-c"] and "hypervisor.app" in words[3]:
+        if words[:3] == [sys.executable, "-I", "-c"] and "from hypervisor." in words[3]:
             return {"supervise": "supervisor", "work": "worker", "fork-server": "fork_server"}.get(
                 words[4] if len(words) > 4 else "", "client"
             )

@@ -22,7 +22,13 @@ from tests.support.receiver import Receiver
 
 TASKS = 200
 DEADLINE = 300.0
-PROGRAM = (sys.executable, "-I", "-c", "from hypervisor.app import serve; serve()", "notify")
+PROGRAM = (
+    sys.executable,
+    "-I",
+    "-c",
+    "from hypervisor.entry_points import serve; serve()",
+    "notify",
+)
 
 
 class Frame:

@@ -32,7 +32,7 @@ store, batch, pid = sys.argv[1], sys.argv[2], int(sys.argv[3])
 def start():
     with open("/proc/sys/kernel/ns_last_pid", "w") as file:
         file.write(str(pid - 1))
-    words = ["-I", "-c", "from hypervisor.app import serve; serve()", "work", batch]
+    words = ["-I", "-c", "from hypervisor.entry_points import serve; serve()", "work", batch]
     env = {**os.environ, "HYPERVISOR_STORE": store}
     return os.posix_spawn(sys.executable, [sys.executable, *words], env, setsid=True)
 

@@ -13,7 +13,7 @@ SUBMITTED_LATE = """
 import subprocess, sys
 from hypervisor.runs.processes.launcher import LocalLauncher
 from hypervisor import app
-from hypervisor.app import serve
+from hypervisor.entry_points import serve
 
 leave, client = LocalLauncher.release, sys.argv[3:]
 
@@ -30,7 +30,7 @@ serve()
 STARTS_NOTHING = """
 import errno, subprocess, sys
 from hypervisor.runs.processes.launcher import LocalLauncher
-from hypervisor.app import serve
+from hypervisor.entry_points import serve
 from hypervisor.runs.supervisor import Supervisor
 
 start, troubles = LocalLauncher.start_worker, [OSError(errno.EAGAIN, "not now")] * 3

@@ -34,7 +34,8 @@ class ChunkReporter:
     def tick(self, now: int) -> None:
         """Write what has changed since the last look in active batches, and in earlier ones."""
         self._followed.update(self._active_batches())
-        if self._looked_at is not None and 0 <= now - self._looked_at < PAUSE_MS:
+        is_recent = self._looked_at is not None and 0 <= now - self._looked_at < PAUSE_MS
+        if is_recent or not self._followed:
             return
         self._looked_at = now
         for batch_id in sorted(self._followed):

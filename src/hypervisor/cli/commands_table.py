@@ -69,7 +69,7 @@ COMMANDS = {
         Command("branch", "branch", "make"),
         Command("gc", "gc"),
         Command("doctor", "doctor"),
-        Command("mcp", None, "bare", "Serve an agent over stdin and stdout, as an MCP server."),
+        Command("mcp", None, "none", "Serve an agent over stdin and stdout, as an MCP server."),
         Command("notify", "add_rule", "make"),
         Command("serve", None, "make", "Serve agents on this machine over HTTP, as an MCP server."),
         Command("install", None, "none", "Let an agent's client use Hypervisor over MCP."),

@@ -38,9 +38,8 @@ class Places(NamedTuple):
 def places_of(where: str, folder: str | None, identity: str, boot: str) -> Places:
     """`where` names the store, without secrets; `folder` is where its file lives, if it is one.
     `identity` is the same under all its names; `boot` names this boot and pid namespace."""
-    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    data = folder or os.path.join(home, "hypervisor", _digest(where))
-    return Places(data, os.path.join(_runtime_home(), _digest(identity, boot)))
+    data = folder or os.path.join(_data_home(), "hypervisor", digest(where))
+    return Places(data, os.path.join(_runtime_home(), digest(identity, boot)))
 
 
 def remember_places(path: str, boot: str, places: Places) -> None:
@@ -57,14 +56,22 @@ def known_places(path: str, boot: str) -> Places:
 
 
 def _hint(path: str, boot: str) -> str:
-    return os.path.join(_runtime_home(), f"at-{_digest(os.path.realpath(path), boot)}")
+    return os.path.join(_runtime_home(), f"at-{digest(os.path.realpath(path), boot)}")
 
 
-def _digest(*parts: str) -> str:
-    from hashlib import blake2b
+def digest(*parts: str) -> str:
+    try:
+        from _blake2 import blake2b  # that of hashlib, which would load OpenSSL
+    except ImportError:  # a Python that was built without it
+        from hashlib import blake2b
 
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return blake2b(text, digest_size=8).hexdigest()
+
+
+def private_folder(name: str) -> str:
+    """A folder for this user's processes on this host, whatever store they work for."""
+    return make_private(os.path.join(_runtime_home(), name))
 
 
 def supervisor_lock(places: Places) -> str:
@@ -116,6 +123,10 @@ def _make(folder: str) -> None:
         raise StoreUnavailable(f"{folder} belongs to somebody else; nothing was started.")
     if stat.S_IMODE(found.st_mode) & 0o077:
         os.chmod(folder, 0o700)
+
+
+def _data_home() -> str:
+    return os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
 
 
 def _runtime_home() -> str:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from hypervisor.core.errors import InvalidInput, NotFound, StoreUnavailable
 
 FOLDER = ".hypervisor"
 FILE = "store.db"
+
+
+def meant(store: str | None, environment: Mapping[str, str]) -> str:
+    """The store that was named: a path or a URL, "" if none was."""
+    if store is not None and not store.strip():
+        raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
+    return store or environment.get("HYPERVISOR_STORE") or ""
 
 
 def store_path(where: str, create: bool) -> str:

@@ -1,7 +1,7 @@
-"""What the tools of one server share: the open ledger, and the claims it answers for.
+"""What the tools of one client share: the open store, and the claims they answer for.
 
-Over stdio the claims belong to the server's own process: it keeps them alive and
-gives them back when the pipe ends. A claim that was handed to us (HV_TOKEN), or
+Over stdio the claims belong to the client's `hv mcp`: the server keeps them alive and
+gives them back when that ends. A claim that was handed to us (HV_TOKEN), or
 is made in the name of a keeper (HV_KEEPER_PID), belongs to that process; we end
 it only when told to. Over HTTP a claim belongs to no process: each call that
 names it renews its lease.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -27,8 +27,10 @@ from hypervisor.queue.claim import (
 )
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import Lease, parse_token
-from hypervisor.queue.sql import event_log, queries
+from hypervisor.queue.sql import claims as claims_sql
+from hypervisor.queue.sql import event_log, queries, settlement
 from hypervisor.runs.supervise import supervise
+from hypervisor.skills.folders import Place, places
 
 SECOND_LOOK = 1.0
 BEAT = 60.0  # seconds between heartbeats: many fit into a lease
@@ -74,16 +76,58 @@ def given_by(environment: Mapping[str, str]) -> Given:
 
 
 class ClaimRegistry:
-    """One server's claims. All methods may be called from any thread."""
+    """One client's claims. All methods may be called from any thread.
 
-    def __init__(self, hv: Context, given: Given = NOTHING_GIVEN, pid: int | None = None) -> None:
+    `pid` is the process that claims belong to, 0 for none. `folder` and `environment` are the
+    client's. `report` is told of every change, as what `restore` takes."""
+
+    def __init__(
+        self,
+        hv: Context,
+        given: Given = NOTHING_GIVEN,
+        pid: int | None = None,
+        *,
+        folder: str = "",
+        environment: Mapping[str, str] = os.environ,
+        report: Callable[[dict[str, Any]], None] = lambda claims: None,
+    ) -> None:
         self.hv, self.given = hv, given
+        self._folder, self._environment = folder, environment
         self.pid = os.getpid() if pid is None else pid
         self.handed_out = 0
+        self._report = report
+        self._second_look: threading.Timer | None = None
         self._held: set[str] = set()
         self._asked_for: dict[str, Ask] = {}  # by the token of what it got
         self._claiming = threading.Lock()  # what is claimed is held before we close
         self._closed = threading.Event()
+
+    def path(self, path: str) -> str:
+        """A path that the client gave, from where it is."""
+        return os.path.join(self._folder, path)
+
+    def skill_places(self) -> tuple[Place, ...]:
+        """Where the client's skills are."""
+        return places(self._environment, self._folder)
+
+    def restore(self, claims: dict[str, Any]) -> None:
+        """Answer for what another server answered for before it died. Claims of the client that
+        it never heard of go back."""
+        with self._claiming:
+            self.handed_out = claims["handed_out"]
+            self._asked_for = {token: Ask(*ask) for token, ask in claims["asked"].items()}
+            self._held = set(self._asked_for)
+        if self.given.keeper or self.renews:
+            return
+        known = {(token.task, token.attempt) for token in map(parse_token, self._held)}
+        now = self.hv.now()
+        for holder in self.hv.store.read(claims_sql.holders, self.hv.probe.boot(), now):
+            worker = holder.worker
+            ours = worker.pid == self.pid and self.hv.probe.is_gone(worker) is False
+            if ours and (holder.task, holder.attempt) not in known:
+                self.hv.store.write(
+                    settlement.reclaim, holder, "its client never heard of it", now, False
+                )
 
     @property
     def renews(self) -> bool:
@@ -162,8 +206,8 @@ class ClaimRegistry:
             with suppress(HypervisorError):
                 release(self.hv, lease.token, why)
             with self._claiming:
-                self._drop(lease.token)
                 self.handed_out -= 1
+                self._drop(lease.token)
 
     def drop(self, token: str) -> None:
         """The claim has ended: nothing is to be kept alive any more."""
@@ -174,11 +218,9 @@ class ClaimRegistry:
         with self._claiming:
             return sorted(self._held)
 
-    def beat_until_closed(self) -> None:
+    def beat(self) -> None:
         """Keep what we hold alive."""
-        while not self._closed.wait(BEAT):
-            if not (tokens := self.held()):
-                continue
+        if tokens := self.held():
             with suppress(HypervisorError):  # the store may be back at the next beat
                 for lost in heartbeat(self.hv, tokens).lost:
                     self.drop(lost)
@@ -199,7 +241,8 @@ class ClaimRegistry:
         """Make sure that somebody runs what was just stored, without keeping the caller waiting.
         We look twice: a supervisor may have been about to end."""
         self._ensure_supervisor()
-        threading.Timer(SECOND_LOOK, self._ensure_supervisor).start()
+        self._second_look = threading.Timer(SECOND_LOOK, self._ensure_supervisor)
+        self._second_look.start()
 
     def _ensure_supervisor(self) -> None:
         with suppress(HypervisorError):
@@ -214,6 +257,8 @@ class ClaimRegistry:
         for token in own:
             with suppress(HypervisorError):
                 release(self.hv, token, "its agent is gone")
+        if self._second_look is not None:
+            self._second_look.join()
 
     def _the_one(self) -> Sequence[Lease]:
         """The task we were handed, as long as its claim lasts."""
@@ -231,7 +276,8 @@ class ClaimRegistry:
 
     def _drop(self, token: str) -> None:
         self._held.discard(token)
-        self._asked_for.pop(token, None)
+        if self._asked_for.pop(token, None):
+            self._changed()
 
     def _hold(self, leases: Sequence[Lease], ask: Ask) -> None:
         self.handed_out += len(leases)
@@ -240,6 +286,11 @@ class ClaimRegistry:
             del self._asked_for[next(iter(self._asked_for))]
         if not self.renews:
             self._held.update(lease.token for lease in leases)
+        if leases:
+            self._changed()
+
+    def _changed(self) -> None:
+        self._report({"handed_out": self.handed_out, "asked": self._asked_for})
 
     def _identity(self, caller: str) -> dict[str, Any]:
         if self.given.keeper:

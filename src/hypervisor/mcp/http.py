@@ -83,7 +83,9 @@ def open_port(port: int) -> socket.socket:
     return found
 
 
-def serve(server: ToolServer, desk: ClaimRegistry, token: str, listening: socket.socket) -> None:
+def serve(
+    server: ToolServer, registry: ClaimRegistry, token: str, listening: socket.socket
+) -> None:
     """Serve until told to end."""
     app = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -101,7 +103,7 @@ def serve(server: ToolServer, desk: ClaimRegistry, token: str, listening: socket
     try:
         serving.run(sockets=[listening])
     finally:
-        desk.close()
+        registry.close()
 
 
 def _one(headers: dict[bytes, list[bytes]], name: bytes) -> str:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from hypervisor.core.version import VERSION
-
 WORKER, SUPERVISOR, ALL = PROFILES = ("worker", "supervisor", "all")
 NAME, TITLE = "hypervisor", "Hypervisor"
 # Words a client's tool search may look for come early.
@@ -32,13 +28,3 @@ def instructions(profile: str) -> str:
     if profile == WORKER:
         return TO_WORK
     return TO_SUPERVISE if profile == SUPERVISOR else f"{TO_SUPERVISE} As a worker: {TO_WORK}"
-
-
-def greeting(profile: str, version: str, capabilities: Any) -> dict[str, Any]:
-    """The answer to a handshake at a version of the protocol."""
-    return {
-        "capabilities": capabilities,
-        "instructions": instructions(profile),
-        "protocolVersion": version,
-        "serverInfo": {"name": NAME, "title": TITLE, "version": VERSION},
-    }

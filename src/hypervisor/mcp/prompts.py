@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.prompts import Prompt
 
 WORK = """You are a worker of Hypervisor. Take tasks from the queue{of_batch}, one at a time, up to
 {most}.
@@ -42,21 +44,33 @@ verdict, why) and with what you would retry, and with which note. Change nothing
 """
 
 
+def worker(caller: str = "agent", batch: str = "", most: str = "10") -> str:
+    """Claim and do tasks, one at a time."""
+    of_batch = f" (batch {batch!r})" if batch else ""
+    return WORK.format(of_batch=of_batch, caller=caller, most=most)
+
+
+def supervisor(goal: str) -> str:
+    """Cut a goal into tasks, run them in the background, and follow them to the end."""
+    return SUPERVISE.format(goal=goal)
+
+
+def review(batch: str) -> str:
+    """Judge what came of a batch, with evidence."""
+    return REVIEW.format(batch=batch)
+
+
+@cache
+def _prompts() -> tuple[Prompt, ...]:
+    """The same for all clients: made once."""
+    return (
+        Prompt.from_function(worker, title="Work on the queue"),
+        Prompt.from_function(supervisor, title="Supervise parallel work"),
+        Prompt.from_function(review, title="Review a batch"),
+    )
+
+
 def add_prompts(server: MCPServer[Any]) -> None:
     """Offer the prompts."""
-
-    @server.prompt(title="Work on the queue")
-    def worker(caller: str = "agent", batch: str = "", most: str = "10") -> str:
-        """Claim and do tasks, one at a time."""
-        of_batch = f" (batch {batch!r})" if batch else ""
-        return WORK.format(of_batch=of_batch, caller=caller, most=most)
-
-    @server.prompt(title="Supervise parallel work")
-    def supervisor(goal: str) -> str:
-        """Cut a goal into tasks, run them in the background, and follow them to the end."""
-        return SUPERVISE.format(goal=goal)
-
-    @server.prompt(title="Review a batch")
-    def review(batch: str) -> str:
-        """Judge what came of a batch, with evidence."""
-        return REVIEW.format(batch=batch)
+    for prompt in _prompts():
+        server.add_prompt(prompt)

@@ -16,6 +16,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, S
 from hypervisor.core.errors import HypervisorError
 from hypervisor.hive import memory
 from hypervisor.mcp.answers import without_empty
+from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tools.hive import shown
 from hypervisor.mcp.tools.tasks import whole
 from hypervisor.notifications import wait
@@ -71,8 +72,9 @@ class Followed(InMemorySubscriptionBus):
                     await self.publish(ResourceUpdated(uri))
 
 
-def add_resources(server: MCPServer[Any], hv: Context) -> None:
+def add_resources(server: MCPServer[Any], registry: ClaimRegistry) -> None:
     """Offer the resources."""
+    hv = registry.hv
 
     @server.resource("hypervisor://batches", name="batches", mime_type=JSON)
     def batches() -> str:
@@ -83,8 +85,9 @@ def add_resources(server: MCPServer[Any], hv: Context) -> None:
     @server.resource("hypervisor://skills", name="skills", mime_type=JSON)
     def kept_runs() -> str:
         """The skills of this project, its user and Hypervisor; `hv run SKILL PATH` runs one."""
-        found = [each for each in _told(lambda: skills.skills(hv)) if not each.problem]
-        return json.dumps([_skill(each) for each in found], ensure_ascii=False)
+        known = _told(lambda: skills.skills(hv, registry.skill_places()))
+        usable = [_skill(skill) for skill in known if not skill.problem]
+        return json.dumps(usable, ensure_ascii=False)
 
     @server.resource(SUMMARY, name="batch summary", mime_type=JSON)
     def summary(batch: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from hypervisor.agents.secrets import Hider
-from hypervisor.core.errors import HypervisorError, InvalidInput
+from hypervisor.core.errors import InvalidInput
 from hypervisor.core.version import VERSION
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.profiles import ALL, NAME, PROFILES, SUPERVISOR, TITLE, WORKER, instructions
@@ -15,16 +15,16 @@ from hypervisor.mcp.refusals import Refusals
 from hypervisor.mcp.resources import Followed, add_resources
 from hypervisor.mcp.tool import Offer, ToolServer
 from hypervisor.mcp.tools.batches import BatchTools
-from hypervisor.mcp.tools.checkpoints import checkpoint_offers
+from hypervisor.mcp.tools.checkpoints import CheckpointTools
 from hypervisor.mcp.tools.events import EventTools
 from hypervisor.mcp.tools.hive import HiveTools
 from hypervisor.mcp.tools.tasks import TaskTools
 from hypervisor.mcp.tools.worker import WorkerTools
 
 
-def build(profile: str, desk: ClaimRegistry) -> ToolServer:
+def build(profile: str, registry: ClaimRegistry) -> ToolServer:
     """A server with the tools of a profile, its prompts and resources."""
-    followed = Followed(desk.hv)
+    followed = Followed(registry.hv)
 
     @asynccontextmanager
     async def watching(_: object) -> AsyncIterator[None]:
@@ -40,28 +40,27 @@ def build(profile: str, desk: ClaimRegistry) -> ToolServer:
         subscriptions=followed,
         lifespan=watching,
     )
-    server.offer(offers_of(profile, desk))
-    server.hider = Hider(desk.given.hide)
-    server.refusals = Refusals(desk.report_refusals)
+    server.registry = registry
+    server.offer(offers_of(profile, registry))
+    server.hider = Hider(registry.given.hide)
+    server.refusals = Refusals(registry.report_refusals)
     if profile != WORKER:
-        with suppress(HypervisorError):  # ready before the first spawn, which shall be quick
-            _ = desk.hv.settings, desk.hv.launcher
         add_prompts(server)
-        add_resources(server, desk.hv)
+        add_resources(server, registry)
     return server
 
 
-def offers_of(profile: str, desk: ClaimRegistry) -> tuple[Offer, ...]:
+def offers_of(profile: str, registry: ClaimRegistry) -> tuple[Offer, ...]:
     """The tools of a profile."""
-    worker, tasks, hive = WorkerTools(desk).offers(), TaskTools(desk), HiveTools(desk)
+    worker, tasks, hive = WorkerTools(registry).offers(), TaskTools(registry), HiveTools(registry)
     if profile == WORKER:
         return (*worker, *hive.offers(), *tasks.reading())
     supervisor = (
         *tasks.reading(),
         *tasks.offers(),
-        *BatchTools(desk).offers(),
-        *EventTools(desk).offers(),
-        *checkpoint_offers(desk),
+        *BatchTools(registry).offers(),
+        *EventTools(registry).offers(),
+        *CheckpointTools(registry).offers(),
         *hive.offers(),
         *hive.reports(),
     )

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
     from mcp.shared.message import SessionMessage
 
+    from hypervisor.mcp.claims import ClaimRegistry
+
 CLAIMS = ("token", "tokens")  # arguments that name one
+# What a dead server claimed for a client that never heard of it is given back before this is
+# called again.
+CLAIMING = "claim_next_task"
 LOST = "lost"  # in an answer: those of these tokens that do not hold
 MOST_COMPLAINTS = 3
 LONGEST_COMPLAINT = 500
@@ -65,16 +70,27 @@ class Offer(NamedTuple):
     hints: ToolAnnotations
 
 
+_tools: dict[Callable[..., Any], Tool] = {}  # by method: each client has an object of its own
+
+
 def made(offer: Offer) -> Tool:
+    """The tool: made once, and bound for each client."""
+    method = getattr(offer.function, "__func__", offer.function)
+    if method not in _tools:
+        _tools[method] = _make(offer).model_copy(update={"fn": method})
+    return _tools[method].model_copy(update={"fn": offer.function})
+
+
+def _make(offer: Offer) -> Tool:
     """The tool, with schemas that are no longer than they need be."""
     function = offer.function
-    found = Tool.from_function(
+    tool = Tool.from_function(
         function, description=" ".join((function.__doc__ or "").split()), annotations=offer.hints
     )
-    found.parameters = slim(found.parameters)
-    assert found.fn_metadata.output_schema is not None, f"{found.name} has no output schema"
-    found.fn_metadata.output_schema = slim(found.fn_metadata.output_schema)
-    return found
+    tool.parameters = slim(tool.parameters)
+    assert tool.fn_metadata.output_schema is not None, f"{tool.name} has no output schema"
+    tool.fn_metadata.output_schema = slim(tool.fn_metadata.output_schema)
+    return tool
 
 
 def slim(schema: dict[str, Any]) -> dict[str, Any]:
@@ -125,12 +141,20 @@ class ToolServer(MCPServer[Any]):
     """Answers as small as they can be, and errors that help. What an agent tells us is kept: the
     secrets that it was given are taken out first."""
 
+    registry: ClaimRegistry  # of the client that is served
     hider = Hider()
     refusals = Refusals()
+    running = 0  # calls
+    repeatable: tuple[str, ...] = ()  # tools that may be called again if no answer came
 
     def offer(self, offers: Sequence[Offer]) -> None:
         """Offer these tools and no others."""
         self._tool_manager = Tools(offers)
+        self.repeatable = tuple(
+            offer.function.__name__
+            for offer in offers
+            if offer.hints.idempotent_hint or offer.function.__name__ == CLAIMING
+        )
 
     async def run_streams(
         self, source: ReadStream[SessionMessage | Exception], target: WriteStream[SessionMessage]
@@ -152,12 +176,15 @@ class ToolServer(MCPServer[Any]):
             if value is not None
         }
         _refuse_unknown(tool, given)
+        self.running += 1
         try:
             answer = await super().call_tool(name, given, context)
         except ToolError as error:
             if isinstance(error.__cause__, LeaseLost):
                 await self._slow_down(1)
             raise _reworded(error, tool) from error.__cause__
+        finally:
+            self.running -= 1
         if isinstance(answer, CallToolResult) and answer.structured_content is not None:
             text = json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))
             answer.content = [TextContent(type="text", text=text)]

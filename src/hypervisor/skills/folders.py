@@ -12,9 +12,8 @@ import stat
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
+from hypervisor.core import store_path
 from hypervisor.core.errors import InvalidInput, NotFound
-from hypervisor.core.places import DATA
-from hypervisor.core.store_path import find_upwards
 from hypervisor.skills.fields import NAME
 from hypervisor.skills.skill import FILE, LARGEST, Skill, check_name, read_skill
 
@@ -22,6 +21,7 @@ SkillKind = Literal["project", "user", "built-in"]
 PROJECT: Final = "project"
 USER: Final = "user"
 BUILT_IN: Final = "built-in"
+DATA = store_path.FOLDER
 FOLDER = "skills"
 
 
@@ -52,27 +52,28 @@ class BrokenSkill(NamedTuple):
     why: str
 
 
-def places(env: Mapping[str, str] | None = None) -> tuple[Place, ...]:
-    """Where skills are looked for, in this order."""
+def places(env: Mapping[str, str] | None = None, folder: str = "") -> tuple[Place, ...]:
+    """Where skills are looked for from a folder (the current one), in this order."""
     found = [Place(USER, user_folder(env)), Place(BUILT_IN, built_in_folder())]
-    own = project_folder()
+    own = project_folder(folder)
     return tuple([Place(PROJECT, own), *found] if own else found)
 
 
-def project_folder() -> str | None:
-    """The skills of the project around the current folder, found upwards like .git."""
+def project_folder(folder: str = "") -> str | None:
+    """The skills of the project around a folder (the current one), found upwards like .git."""
     try:
-        data = find_upwards(os.getcwd(), DATA)
+        data = store_path.find_upwards(folder or os.getcwd(), DATA)
     except OSError:
         return None
-    return None if data is None else os.path.join(data, FOLDER)
+    return os.path.join(data, FOLDER) if data else None
 
 
 def user_folder(env: Mapping[str, str] | None = None) -> str:
-    home = (os.environ if env is None else env).get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(home):
-        home = os.path.expanduser("~/.config")
-    return os.path.join(home, "hypervisor", FOLDER)
+    env = os.environ if env is None else env
+    config = env.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(config):
+        config = os.path.join(env.get("HOME") or os.path.expanduser("~"), ".config")
+    return os.path.join(config, "hypervisor", FOLDER)
 
 
 def built_in_folder() -> str:
@@ -111,17 +112,19 @@ def nearest(name: str) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
-def skill_names() -> list[str]:
+def skill_names(where: tuple[Place, ...] | None = None) -> list[str]:
     """The names of all skills, whether they can be read or not."""
-    return sorted({name for place in places() for name in _names_in(place.folder)})
+    return sorted({name for place in where or places() for name in _names_in(place.folder)})
 
 
-def all_skills() -> tuple[list[FoundSkill], list[BrokenSkill]]:
+def all_skills(
+    where: tuple[Place, ...] | None = None,
+) -> tuple[list[FoundSkill], list[BrokenSkill]]:
     """All skills by name, those that are hidden left out, and those that cannot be read."""
-    where = places()
+    where = where or places()
     found: list[FoundSkill] = []
     broken: list[BrokenSkill] = []
-    for name in skill_names():
+    for name in skill_names(where):
         try:
             one = find_skill(name, where)
         except InvalidInput as error:

@@ -18,7 +18,7 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch
-from hypervisor.skills.folders import BrokenSkill, FoundSkill, all_skills, require_skill
+from hypervisor.skills.folders import BrokenSkill, FoundSkill, Place, all_skills, require_skill
 
 MOST_BATCHES = 10_000
 BAD = ("failed", "cancelled", "blocked", "review")
@@ -61,9 +61,9 @@ class SkillDetails(NamedTuple):
     learned: Learned | None
 
 
-def skills(hv: Context) -> tuple[SkillView, ...]:
+def skills(hv: Context, where: tuple[Place, ...] | None = None) -> tuple[SkillView, ...]:
     """List the skills: what each does, where it is from, and how it has done so far."""
-    found, broken = all_skills()
+    found, broken = all_skills(where)
     made = _batches(hv)
     views = [_view(each, record_of(hv, made.get(each.skill.name, ()))) for each in found]
     views += [_broken(each) for each in broken]

@@ -12,6 +12,7 @@ from hypervisor import NewTask
 from tests.agents.real import clis
 from tests.agents.real.moves import Move, Turn, call, hang, number_in, say
 from tests.mcp.conftest import PROGRAM, Place, wait_for
+from tests.support.mcp_servers import end_mcp_servers
 
 pytestmark = pytest.mark.agents
 AGENTS = pytest.mark.parametrize("agent", ("claude", "codex", "gemini"))
@@ -55,7 +56,8 @@ class Session:
 
 @pytest.fixture
 def place(tmp_path):
-    return Place(tmp_path)
+    yield Place(tmp_path)
+    end_mcp_servers(tmp_path)
 
 
 @AGENTS

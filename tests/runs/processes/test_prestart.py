@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hypervisor
-from hypervisor import app
+from hypervisor import entry_points
 from hypervisor.resources.process_table import environment, look, snapshot
 from hypervisor.runs.processes import prestart
 
@@ -94,16 +94,16 @@ def test_none_is_started_where_the_last_supervisor_of_the_path_still_works(tmp_p
     monkeypatch.setattr(prestart, "start", lambda: started.append(True))
     with hypervisor.open(tmp_path) as hv:
         store = ["--store", str(tmp_path)]
-        app.prestart_supervisor(store)
+        entry_points.prestart_supervisor(store)
         assert started == [True]
         launcher: Any = hv.launcher
         assert launcher.acquire_lock() is not None
         os.symlink(tmp_path, tmp_path / "linked")
-        app.prestart_supervisor(store)
-        app.prestart_supervisor(["--store", str(tmp_path / "linked" / "store.db")])
+        entry_points.prestart_supervisor(store)
+        entry_points.prestart_supervisor(["--store", str(tmp_path / "linked" / "store.db")])
         assert started == [True]
         assert launcher.release(lambda: False)
-        app.prestart_supervisor(store)
+        entry_points.prestart_supervisor(store)
         assert started == [True, True]
 
 

@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from hypervisor.cli.commands.mcp import PROFILES
 from hypervisor.cli.output import print_json, say
 from hypervisor.core.errors import EXIT_OK
+from hypervisor.mcp.profiles import PROFILES
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv serve
@@ -38,12 +38,12 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     path, token = hv.secret(TOKEN_FILE)
     listening = open_port(args.port)
     url = f"http://{HOST}:{listening.getsockname()[1]}{PATH}"
-    desk = ClaimRegistry(hv, pid=0)
-    server = build(args.tools, desk)
+    registry = ClaimRegistry(hv, pid=0)
+    server = build(args.tools, registry)
     if args.json:
         print_json({"url": url, "token_file": path})
         sys.stdout.flush()
     else:
         say(f"MCP at {url}; the bearer token is in {path}; Ctrl-C ends it")
-    serve(server, desk, token, listening)
+    serve(server, registry, token, listening)
     return EXIT_OK

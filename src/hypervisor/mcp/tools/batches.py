@@ -115,8 +115,8 @@ JsonResults = Annotated[bool, Field(description="a command's last line is its re
 
 
 class BatchTools:
-    def __init__(self, desk: ClaimRegistry) -> None:
-        self.desk, self.hv = desk, desk.hv
+    def __init__(self, registry: ClaimRegistry) -> None:
+        self.registry, self.hv = registry, registry.hv
 
     def offers(self) -> tuple[Offer, ...]:
         return (
@@ -132,6 +132,7 @@ class BatchTools:
 
     def spawn_parallel_tasks(
         self,
+        *,
         tasks: ToSpawn,
         branch_id: Branch = "",
         strategy: Literal["auto", "parallel", "sequential", "adaptive"] = "auto",
@@ -154,7 +155,7 @@ class BatchTools:
             function,
             agent,
             prompt,
-            folder,
+            self.registry.path(folder),
             workers or None,
             int(timeout_seconds * 1000) or None,
             json_results,
@@ -163,14 +164,14 @@ class BatchTools:
         made = spawn.spawn_parallel_tasks(
             self.hv,
             tasks,
-            branch_id or self.desk.branch() or "",
+            branch_id or self.registry.branch() or "",
             strategy,
             how,
             name,
             reduce or None,
         )
         if made.supervised:
-            self.desk.look_after()
+            self.registry.look_after()
         return filled(
             Spawned,
             batch=made.batch,
@@ -274,7 +275,7 @@ class BatchTools:
             [Item(text, n) for n, text in enumerate(items, 1)],
             batch or None,
             type,
-            root=folder,
+            root=self.registry.path(folder),
         )
         return Advice(
             headline=found.headline,
@@ -295,7 +296,7 @@ class BatchTools:
             said = "paused" if run.pause(self.hv, batch, reason=reason) else "was paused already"
         elif do == "resume":
             said = "goes on" if run.resume(self.hv, batch) else "was not paused"
-            self.desk.look_after()
+            self.registry.look_after()
         elif do == "stop":
             run.pause(self.hv, batch, reason=reason or "stopped")
             said = f"paused; {run.stop_batch(self.hv, batch, reason)} attempts are being stopped"

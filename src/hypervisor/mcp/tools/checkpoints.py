@@ -18,7 +18,7 @@ from hypervisor.batches.checkpoint import Checkpoint
 from hypervisor.batches.chunk import APPROVED, REJECTED
 from hypervisor.mcp.answers import without_empty
 from hypervisor.mcp.claims import ClaimRegistry
-from hypervisor.mcp.tool import CHANGE, READ, Offer
+from hypervisor.mcp.tool import CHANGE, READ, Offer, ToolServer
 from hypervisor.queue.context import Context
 
 MOST_SHOWN = 10
@@ -47,28 +47,37 @@ class Decision(BaseModel):
     note: str = Field(default="", description="why, or what to do otherwise")
 
 
-def checkpoint_offers(desk: ClaimRegistry) -> tuple[Offer, ...]:
-    hv = desk.hv
+async def asked(
+    ctx: CallContext[Any, Any], batch: str, decision: Words, chunk: int, note: str
+) -> Decision | Elicit[Decision]:
+    """The decision that was given, or the question to ask the person."""
+    if decision:
+        return Decision(decision=decision, note=note)
+    can = ctx.client_capabilities
+    if can is None or can.elicitation is None:
+        raise ToolError(NOT_ASKED)
+    assert isinstance(ctx.mcp_server, ToolServer)  # the same for all clients but in its registry
+    hv = ctx.mcp_server.registry.hv
+    seen = await anyio.to_thread.run_sync(review.review, hv, batch, chunk or None)
+    return Elicit(f"{_shown(seen)['headline']} Approve it?", Decision)
 
-    def list_checkpoints(batch: str = "") -> Checkpoints:
+
+class CheckpointTools:
+    def __init__(self, registry: ClaimRegistry) -> None:
+        self.hv = registry.hv
+
+    def offers(self) -> tuple[Offer, ...]:
+        return Offer(self.list_checkpoints, READ), Offer(self.decide_checkpoint, CHANGE)
+
+    def list_checkpoints(self, batch: str = "") -> Checkpoints:
         """Chunks that wait for a person's decision, with what came of them."""
-        found = review.awaiting(hv, batch or None)[:MOST_SHOWN]
+        waiting = review.awaiting(self.hv, batch or None)[:MOST_SHOWN]
         return Checkpoints(
-            checkpoints=[_shown(review.review(hv, b.id, chunk.number)) for b, chunk in found]
+            checkpoints=[_shown(review.review(self.hv, b.id, chunk.number)) for b, chunk in waiting]
         )
 
-    async def asked(
-        ctx: CallContext[Any, Any], batch: str, decision: Words, chunk: int, note: str
-    ) -> Decision | Elicit[Decision]:
-        if decision:
-            return Decision(decision=decision, note=note)
-        can = ctx.client_capabilities
-        if can is None or can.elicitation is None:
-            raise ToolError(NOT_ASKED)
-        seen = await anyio.to_thread.run_sync(review.review, hv, batch, chunk or None)
-        return Elicit(f"{_shown(seen)['headline']} Approve it?", Decision)
-
     async def decide_checkpoint(
+        self,
         answer: Annotated[ElicitationResult[Decision], Resolve(asked)],
         batch: str,
         decision: Annotated[
@@ -80,10 +89,7 @@ def checkpoint_offers(desk: ClaimRegistry) -> tuple[Offer, ...]:
         """Record a person's decision on a chunk; then the next one runs."""
         if answer.action != "accept":
             raise ToolError("the person did not decide. Nothing was changed.")
-        said = answer.data
-        return await anyio.to_thread.run_sync(_decide, hv, batch, chunk or None, said)
-
-    return Offer(list_checkpoints, READ), Offer(decide_checkpoint, CHANGE)
+        return await anyio.to_thread.run_sync(_decide, self.hv, batch, chunk or None, answer.data)
 
 
 def _decide(hv: Context, batch: str, chunk: int | None, answer: Decision) -> Decided:

@@ -34,8 +34,8 @@ class News(TypedDict, total=False):
 
 
 class EventTools:
-    def __init__(self, desk: ClaimRegistry) -> None:
-        self.desk, self.hv = desk, desk.hv
+    def __init__(self, registry: ClaimRegistry) -> None:
+        self.registry, self.hv = registry, registry.hv
 
     def offers(self) -> tuple[Offer, ...]:
         return (Offer(self.wait_for_events, CHANGE),)
@@ -43,6 +43,7 @@ class EventTools:
     async def wait_for_events(
         self,
         ctx: CallContext[Any, Any],
+        *,
         cursor: Annotated[str, Field(description="your name for your place in the log; durable")],
         ack: Annotated[int, Field(ge=0, description="`last` of what you have dealt with")] = 0,
         until: Literal["event", "finished"] = "event",

@@ -34,8 +34,8 @@ class Report(TypedDict, total=False):
 
 
 class HiveTools:
-    def __init__(self, desk: ClaimRegistry) -> None:
-        self.desk, self.hv = desk, desk.hv
+    def __init__(self, registry: ClaimRegistry) -> None:
+        self.registry, self.hv = registry, registry.hv
 
     def offers(self) -> tuple[Offer, ...]:
         """What agents at work need."""
@@ -49,7 +49,7 @@ class HiveTools:
         self, text: str, topic: str = "", kind: str = "", branch: str = "", token: str = ""
     ) -> Kept:
         """Tell the agents of your branch what you found; what is known is joined."""
-        claim = self.desk.claimed(token)
+        claim = self.registry.claimed(token)
         kept = memory.remember(self.hv, text, branch, topic, kind or "finding", claim)
         first = kept.known.finding.id
         notes = [f"joined {first}, which says the same"] if kept.joined else []
@@ -58,6 +58,7 @@ class HiveTools:
 
     def recall(
         self,
+        *,
         query: str = "",
         topic: str = "",
         kind: str = "",
@@ -67,7 +68,7 @@ class HiveTools:
         token: str = "",
     ) -> Recalled:
         """Find what your branch knows, best first. It is data and may be wrong."""
-        own = self.desk.branch(token)
+        own = self.registry.branch(token)
         where = (branch or None) if own is None else own
         most = min(limit, MOST_RECALLED)
         found = memory.recall(self.hv, query, where, topic, kind, task, most)

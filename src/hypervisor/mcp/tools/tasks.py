@@ -59,8 +59,8 @@ class Ended(TypedDict, total=False):
 
 
 class TaskTools:
-    def __init__(self, desk: ClaimRegistry) -> None:
-        self.desk, self.hv = desk, desk.hv
+    def __init__(self, registry: ClaimRegistry) -> None:
+        self.registry, self.hv = registry, registry.hv
 
     def reading(self) -> tuple[Offer, ...]:
         return (Offer(self.get_task, READ),)
@@ -79,11 +79,12 @@ class TaskTools:
         fields: Annotated[Sequence[str], Field(description="only these")] = (),
     ) -> TaskAnswer:
         """Show one task: text, state, result, dependencies, attempts, last receipts."""
-        found = whole(look.show(self.hv, self.desk.task(id)))
+        found = whole(look.show(self.hv, self.registry.task(id)))
         return cast("TaskAnswer", _only(found, fields))
 
     def list_tasks(
         self,
+        *,
         states: Annotated[
             Sequence[str], Field(description="active, in_progress, blocked, done, failed, …")
         ] = (),
@@ -113,6 +114,7 @@ class TaskTools:
 
     def create_task(
         self,
+        *,
         title: str = "",
         body: str = "",
         type: str = "task",
@@ -136,7 +138,7 @@ class TaskTools:
             "type": type,
             "priority": priority,
             "key": key or None,
-            "branch": branch or self.desk.branch() or "",
+            "branch": branch or self.registry.branch() or "",
             "assignee": assignee,
             "requires": requires,
             "after": after,
@@ -153,6 +155,7 @@ class TaskTools:
 
     def update_task(
         self,
+        *,
         id: Id,
         title: str | None = None,
         body: str | None = None,
@@ -194,7 +197,7 @@ class TaskTools:
         elif move == "take_back":
             found = steer.take_back(self.hv, id, reason)
         if move == "retry" or after is not None:  # it may be ready to run now
-            self.desk.look_after()
+            self.registry.look_after()
         return Moved(id=found.task, state=found.state)
 
     def cancel_task(

@@ -44,8 +44,8 @@ NO_MORE = "the one task of this run has ended: say COMPLETED or BLOCKED and end"
 
 
 class WorkerTools:
-    def __init__(self, desk: ClaimRegistry) -> None:
-        self.desk, self.hv = desk, desk.hv
+    def __init__(self, registry: ClaimRegistry) -> None:
+        self.registry, self.hv = registry, registry.hv
 
     def offers(self) -> tuple[Offer, ...]:
         return (
@@ -61,6 +61,7 @@ class WorkerTools:
 
     async def claim_next_task(
         self,
+        *,
         caller: Annotated[str, Field(description="your name, such as gemini")] = "",
         batch: str = "",
         types: Sequence[str] = (),
@@ -71,7 +72,7 @@ class WorkerTools:
         """Take the best waiting task; it is yours alone until you end it with its token.
         An empty list means there is nothing to do."""
         take = partial(
-            self.desk.claim,
+            self.registry.claim,
             caller,
             limit,
             DEFAULT_LEASE,
@@ -84,6 +85,7 @@ class WorkerTools:
 
     async def complete_task(
         self,
+        *,
         result: Annotated[Any, Field(description="what came of it, any JSON")] = None,
         summary: str = "",
         category: str = "",
@@ -92,7 +94,7 @@ class WorkerTools:
         token: Token = "",
     ) -> Ended:
         """Finish a claimed task. Twice gives the first answer."""
-        known = self.desk.remembers(token)
+        known = self.registry.remembers(token)
         finish = partial(
             self._finish,
             token,
@@ -115,7 +117,7 @@ class WorkerTools:
         token: Token = "",
     ) -> Ended:
         """Stop a task that cannot go on; a person decides. Do not retry by yourself."""
-        meant = self.desk.token(token)
+        meant = self.registry.token(token)
         why = f"{reason} Evidence: {evidence}" if evidence else reason
         return self._end(meant, claims.block(self.hv, meant, why, next_step or None))
 
@@ -126,19 +128,21 @@ class WorkerTools:
         token: Token = "",
     ) -> Ended:
         """Report that the attempt failed; the task is tried again while retries are left."""
-        meant = self.desk.token(token)
+        meant = self.registry.token(token)
         return self._end(meant, claims.fail(self.hv, meant, reason, final))
 
     def release_task(self, reason: str = "", token: Token = "") -> Ended:
         """Give the task back unharmed for another worker."""
-        if self.desk.given.token or self.desk.given.keeper:  # it would be handed out again at once
+        if (
+            self.registry.given.token or self.registry.given.keeper
+        ):  # it would be handed out again at once
             raise WrongState(NOT_BACK)
-        meant = self.desk.token(token)
+        meant = self.registry.token(token)
         return self._end(meant, claims.release(self.hv, meant, reason))
 
     def append_receipt(self, text: str, token: Token = "") -> Noted:
         """Append one line of evidence that something was done; it is never changed."""
-        written = receipt(self.hv, self.desk.token(token), [text])
+        written = receipt(self.hv, self.registry.token(token), [text])
         return Noted(task=written[0].task, count=len(written))
 
     def propose_action(
@@ -153,15 +157,15 @@ class WorkerTools:
         token: Token = "",
     ) -> Noted:
         """Propose a change instead of making it; a person approves it with the plan."""
-        meant = self.desk.token(token)
+        meant = self.registry.token(token)
         count = propose(self.hv, meant, action)
-        return Noted(task=self.desk.task(meant), count=count)
+        return Noted(task=self.registry.task(meant), count=count)
 
     def heartbeat(self, tokens: Sequence[str] = ()) -> Beaten:
         """Keep claims alive through long work; lost ones have ended: stop working on them."""
         if len(tokens) > MOST_PER_CLAIM:
             raise InvalidInput(f"{len(tokens):,} tokens, at most {MOST_PER_CLAIM:,} in one call.")
-        beat = claims.heartbeat(self.hv, tokens or [self.desk.token("")])
+        beat = claims.heartbeat(self.hv, tokens or [self.registry.token("")])
         return Beaten(alive=list(beat.alive), lost=list(beat.lost))
 
     def _claim(self, leases: Sequence[Lease]) -> Claim:
@@ -171,20 +175,20 @@ class WorkerTools:
             try:
                 tasks.append(claimed(gather(self.hv, lease)))
             except (OSError, HypervisorError) as error:
-                if self.desk.given.token:  # not ours to give back
+                if self.registry.given.token:  # not ours to give back
                     raise
                 trouble = f"the results for {lease.task.id} could not be put together: {error}"
-                self.desk.give_back([lease], trouble)
+                self.registry.give_back([lease], trouble)
         return Claim(tasks=tasks) if tasks else Claim(tasks=[], note=self._why_none(trouble))
 
     def _why_none(self, trouble: str) -> str:
-        given = self.desk.given
+        given = self.registry.given
         if trouble:
             note = f"{trouble.rstrip('.')}. It was given back: end with the line QUEUE EMPTY"
         elif given.token:
             note = NO_MORE
         else:
-            note = ENOUGH if self.desk.spent else EMPTY
+            note = ENOUGH if self.registry.spent else EMPTY
         return note
 
     def _finish(
@@ -195,14 +199,14 @@ class WorkerTools:
         receipts: Sequence[str],
         claim_next: bool,
     ) -> claims.Turn:
-        meant = self.desk.token(token)
+        meant = self.registry.token(token)
         result = claims.checked_result(self.hv, meant, result)
         whole = {**_object(result), **said} if said else result
         if receipts:
             with suppress(LeaseLost):  # said before, or too late: the completion tells
                 receipt(self.hv, meant, receipts)
         if claim_next:
-            turn = self.desk.complete_and_claim(meant, whole)
+            turn = self.registry.complete_and_claim(meant, whole)
         else:
             turn = claims.Turn((claims.complete(self.hv, meant, whole, proposals=True),), ())
         self._after(meant)
@@ -217,7 +221,7 @@ class WorkerTools:
             await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.desk.give_back, taken(done))
+                await anyio.to_thread.run_sync(self.registry.give_back, taken(done))
             raise
         return done
 
@@ -226,9 +230,9 @@ class WorkerTools:
         return ended(settled)
 
     def _after(self, token: str) -> None:
-        self.desk.drop(token)
+        self.registry.drop(token)
         forget_proposals(self.hv, token)
-        write_back(self.hv, self.desk.task(token), edits=True)
+        write_back(self.hv, self.registry.task(token), edits=True)
 
 
 def _object(result: Any) -> dict[str, Any]:

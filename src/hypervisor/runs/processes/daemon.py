@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 LOG_LEVEL = "HV_LOG_LEVEL"  # the variable that sets it, for a process and all that it starts
-ENTRY_POINT = "from hypervisor.app import serve; serve()"
+ENTRY_POINT = "from hypervisor.entry_points import serve; serve()"
 
 
 def spawn(*words: str, env: Mapping[str, str], log: str = os.devnull, stdin: int = -1) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from hypervisor.core.places import is_in_memory, make_private, take_lock
@@ -22,8 +22,9 @@ PATIENCE = 5.0  # seconds; a supervisor that was stopped while it left must not 
 
 
 class KeptEnvironments:
-    def __init__(self, runtime: str) -> None:
+    def __init__(self, runtime: str, environment: Mapping[str, str] = os.environ) -> None:
         self._runtime = runtime
+        self._environment = environment
         self._ours: dict[str, tuple[int, int]] = {}
 
     @contextmanager
@@ -54,7 +55,8 @@ class KeptEnvironments:
         path = self._path(batch)
         fresh = f"{path}.{os.urandom(4).hex()}{NEW}"  # others may keep one of the same batch
         with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(b"\0".join(b"%s=%s" % pair for pair in os.environb.items()))
+            lines = (f"{name}={value}" for name, value in self._environment.items())
+            file.write(os.fsencode("\0".join(lines)))
             file.flush()
             self._ours[batch] = _mark(os.fstat(file.fileno()))
         os.rename(fresh, path)

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -38,16 +38,20 @@ STATUS = "governor.json"
 
 
 class LocalLauncher:
-    def __init__(self, where: str, places: Places) -> None:
+    def __init__(
+        self, where: str, places: Places, environment: Mapping[str, str] = os.environ
+    ) -> None:
         """`where` is what a new process needs to open the same store; it may hold a secret,
-        so it travels in the environment, never among the arguments."""
+        so it travels in the environment, never among the arguments. `environment` is what runs
+        are started with."""
         self.where = where
+        self._environment = environment
         self.places = places
         self._started: set[int] = set()
         self._coming_up = 0
         self._adopts = False
         self._fork_server: ForkServer | None = None
-        self._environments = KeptEnvironments(places.runtime)
+        self._environments = KeptEnvironments(places.runtime, environment)
         self._handle = -1  # of the lock that makes us the supervisor
 
     def supervisor(self) -> int | None:
@@ -147,6 +151,8 @@ class LocalLauncher:
             pid = self._fork_server.start([batch], self._log())
         pid = pid or self._start("work", batch, *([agent] if agent else []))
         self._started.add(pid)
+        if agent:  # started by the agent itself, the server would be ended with its attempt
+            self._started.add(self._start("mcp", "" if "://" in self.where else self.where))
         return pid
 
     def start_notifier(self) -> None:
@@ -252,7 +258,7 @@ class LocalLauncher:
                 os.unlink(os.path.join(self.places.runtime, name))
 
     def _start(self, *words: str) -> int:
-        env = {**os.environ, "HYPERVISOR_STORE": self.where}
+        env = {**self._environment, "HYPERVISOR_STORE": self.where}
         return spawn(*words, env=env, log=self._log())
 
     def _log(self) -> str:

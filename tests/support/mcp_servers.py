@@ -1,0 +1,26 @@
+"""The shared MCP servers of the stores that a test used."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+
+def mcp_servers(folder):
+    """The process ids of the servers of all stores below a folder, oldest first."""
+    found = []
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):
+            words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+            if b"mcp" in words[4:5] and words[5].startswith(os.fsencode(folder)):
+                found.append(int(entry))
+    return sorted(found)
+
+
+def end_mcp_servers(folder):
+    """They would end by themselves in half a minute."""
+    for pid in mcp_servers(folder):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
