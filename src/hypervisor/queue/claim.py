@@ -1,7 +1,7 @@
 """Claiming work, keeping a claim alive, and ending it."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -26,6 +26,7 @@ from hypervisor.queue.rescue import sweep_if_due
 from hypervisor.queue.retry import back_off
 from hypervisor.queue.sql import claims, queries
 from hypervisor.queue.task import Json
+from hypervisor.store.database import Session
 
 
 class Done(NamedTuple):
@@ -86,7 +87,20 @@ def complete(
     """Finish a claimed task; doing it twice gives the first answer and changes nothing.
 
     With `proposals`, what was proposed under the claim is added to the result."""
-    return _settle(hv, _done(token, checked_result(hv, token, result), proposals), now)
+    completed = _done(token, result, proposals)
+
+    def refuse_unchecked(session: Session) -> None:
+        if '"schema"' in claims.batch_spec(session, completed.token):
+            raise _HasSchema
+
+    try:  # most batches have no schema: then one transaction is enough
+        return _settle(hv, completed, now, refuse_unchecked)
+    except _HasSchema:
+        return _settle(hv, _done(token, checked_result(hv, token, result), proposals), now)
+
+
+class _HasSchema(Exception):
+    """The result must be checked first; nothing was changed."""
 
 
 def checked_result(hv: Context, token: str, result: Json) -> Json:
@@ -196,8 +210,13 @@ def _done(token: str, result: Json = None, proposals: bool = False) -> AttemptRe
     return AttemptResult(parse_token(token), "complete", checked, proposals=proposals)
 
 
-def _settle(hv: Context, verdict: AttemptResult, now: int | None) -> Settled:
-    answer = settle.settle(hv.store, [verdict], hv.at(now))[0]
+def _settle(
+    hv: Context,
+    result: AttemptResult,
+    now: int | None,
+    check: Callable[[Session], None] | None = None,
+) -> Settled:
+    answer = settle.settle(hv.store, [result], hv.at(now), check)[0]
     if answer.lost:
         raise LeaseLost(answer.token, answer.lost)
     return answer

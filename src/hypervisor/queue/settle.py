@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hypervisor.core import randomness
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Settled, Worker
@@ -26,9 +26,14 @@ class ClaimMemory:
         """All of it stays true."""
 
 
-def settle(store: Database, verdicts: Sequence[AttemptResult], now: int) -> list[Settled]:
-    """End attempts."""
-    return _at_length(store, verdicts, None, [], now=now)[0]
+def settle(
+    store: Database,
+    verdicts: Sequence[AttemptResult],
+    now: int,
+    check: Callable[[Session], None] | None = None,
+) -> list[Settled]:
+    """End attempts, unless `check` raises an error in the same transaction."""
+    return _at_length(store, verdicts, None, [], now=now, check=check)[0]
 
 
 def settle_and_claim(
@@ -75,12 +80,15 @@ def _at_length(
     *,
     settled: Sequence[Settled] = (),
     now: int,
+    check: Callable[[Session], None] | None = None,
 ) -> tuple[list[Settled], list[Lease]]:
     """The general way, for what is not `settled` yet."""
     memory = store.memories.of(ClaimMemory)
     unanswered = list(memory.unanswered)
 
     def work(session: Session) -> tuple[list[Settled], list[claims.Claimed]]:
+        if check is not None:
+            check(session)
         _release_unanswered(session, memory, unanswered, now)
         ended = list(settled) or settlement.settle(session, verdicts, now)
         claimed = claims.claim(session, request, nonces, now) if request else []

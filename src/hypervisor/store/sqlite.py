@@ -181,7 +181,8 @@ class SqliteDatabase:
     def check_present(self) -> None:
         """A file that was deleted stays readable and writable for who has it open: only its name
         tells. Nobody else would ever see what is written to it."""
-        self._open_log()
+        if self._log_file < 0:
+            self._open_log()
         log_deleted = self._log_file >= 0 and not os.fstat(self._log_file).st_nlink
         if log_deleted or _file_at(self.where) != self._file:
             raise StoreGone(
@@ -237,12 +238,12 @@ class SqliteDatabase:
     def _open_log(self) -> None:
         """Stays open as long as the connection does; while it is open, the log cannot be the
         file of another, later store."""
-        if self._log_file < 0:
-            with suppress(FileNotFoundError):  # nothing was read or written yet, or it is gone
-                self._log_file = os.open(self.where + "-wal", os.O_RDONLY | os.O_CLOEXEC)
+        with suppress(FileNotFoundError):  # nothing was read or written yet, or it is gone
+            self._log_file = os.open(self.where + "-wal", os.O_RDONLY | os.O_CLOEXEC)
 
     def _sync(self) -> None:
-        self._open_log()
+        if self._log_file < 0:
+            self._open_log()
         try:
             os.fdatasync(self._log_file)
         except OSError as error:
@@ -278,7 +279,8 @@ class SqliteDatabase:
                 self._lock.release()
 
     def _note_log(self) -> None:
-        self._open_log()
+        if self._log_file < 0:
+            self._open_log()
         if self._log_file >= 0:
             self._notes.refresh(self._lock.handle, self._log_file)
 
