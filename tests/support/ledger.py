@@ -15,7 +15,7 @@ from hypervisor.agents.sql import sessions as agent_sessions
 from hypervisor.agents.stream_state import Tokens
 from hypervisor.batches.chunk import Chunk
 from hypervisor.batches.plans.action import Action, Proposals
-from hypervisor.batches.sql import actions, summary
+from hypervisor.batches.sql import actions, pipelines, summary
 from hypervisor.batches.sql import chunks as chunking
 from hypervisor.batches.sql import report as reporting
 from hypervisor.hive.finding import Branch, BranchReport, Known, NewFinding, Remembered, Wanted
@@ -507,11 +507,11 @@ class Ledger:
     def set(self, name: str, value: str | None) -> None:
         self._db.write(settings.set_setting, name, value)
 
-    def set_under_claim(self, token: Token, name: str, value: str) -> bool:
-        return self._db.write(claims.set_under_claim, token, name, value)
+    def reduce_input(self, task: str) -> str | None:
+        return self._db.read(pipelines.reduce_input, task)
 
-    def unset(self, name: str, value: str) -> bool:
-        return self._db.write(settings.unset_same, name, value)
+    def set_reduce_input(self, token: Token, digest: str) -> bool:
+        return self._db.write(pipelines.set_reduce_input_under_claim, token, digest)
 
     def scale(
         self, workers: int | None, batch: str | None, actor: str, now: int | None = None

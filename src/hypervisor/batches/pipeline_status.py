@@ -9,8 +9,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from hypervisor.batches.pipeline import Pattern, pattern_of, whole_of
+from hypervisor.batches.pipeline import batches_from
 from hypervisor.batches.reduce_input import printed
+from hypervisor.batches.sql import pipelines
+from hypervisor.batches.sql.pipelines import Pipeline
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
 from hypervisor.inputs.items import item_of
@@ -28,7 +30,7 @@ PLACEHOLDER = re.compile(r"'(\{[\w./#-]*\})'")  # that stands alone, in quotes i
 
 def has_succeeded(hv: Context, batch: str, states: Mapping[str, int]) -> bool:
     """Whether all of a batch is done: in these states its own tasks, and all that follows on it."""
-    later = (part for part in whole_of(hv, batch) if part != batch)
+    later = (part for part in batches_from(hv, batch) if part != batch)
     return all_done(states) and all(
         all_done(hv.store.read(queries.stats, part, hv.now(), False).states) for part in later
     )
@@ -100,12 +102,12 @@ class Overview(NamedTuple):
 def pattern(hv: Context, batch: str) -> Overview | None:
     """Show the stages that follow on a batch, how far each is, and what came of the reduce."""
     meant = hv.store.read(queries.batch, validate.text("the batch", batch)).id
-    found = pattern_of(hv, meant)
-    if found is None or found.stages[0] != meant:
+    pipeline = hv.store.read(pipelines.of_batch, meant)
+    if pipeline is None or pipeline.stages[0] != meant:
         return None  # whoever names a later part means that part alone
-    stuck = hv.store.read(runs_sql.stuck, found.stages)
-    stages = tuple(_stage(hv, each, stuck.get(each, 0)) for each in found.stages)
-    return Overview(stages, _reduced(hv, found) if found.reduce else None)
+    stuck = hv.store.read(runs_sql.stuck, pipeline.stages)
+    stages = tuple(_stage(hv, batch, stuck.get(batch, 0)) for batch in pipeline.stages)
+    return Overview(stages, _reduced(hv, pipeline) if pipeline.reduce_task else None)
 
 
 def _stage(hv: Context, batch: str, stuck: int) -> Stage:
@@ -114,12 +116,12 @@ def _stage(hv: Context, batch: str, stuck: int) -> Stage:
     return Stage(meant.name, what_of(meant), {s: n for s, n in states.items() if n}, stuck)
 
 
-def _reduced(hv: Context, found: Pattern) -> Reduced | None:
+def _reduced(hv: Context, pipeline: Pipeline) -> Reduced | None:
     try:
-        task = hv.store.read(queries.task, found.reduce)
+        task = hv.store.read(queries.task, pipeline.reduce_task)
     except NotFound:
         return None
-    meant = hv.store.read(queries.batch, found.reduce_batch)
+    meant = hv.store.read(queries.batch, pipeline.reduce_batch)
     output = printed(hv, task.id, task.attempts) if task.state == lifecycle.DONE else ""
     return Reduced(
         task.id,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hypervisor.batches.checkpoint import Checkpoint, checkpoint
 from hypervisor.batches.chunk import APPROVED, EACH, HELD, REJECTED, Chunk
 from hypervisor.batches.chunk_files import write_chunk
-from hypervisor.batches.pipeline import release_reduce
+from hypervisor.batches.reduce import release_reduce
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState

@@ -16,8 +16,9 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from hypervisor.agents.running_status import live_sessions
-from hypervisor.batches.pipeline import MOVING, PipelineRun, is_tended, release_reduce, whole_of
+from hypervisor.batches.pipeline import PipelineRun, batches_from
 from hypervisor.batches.pipeline_status import pattern
+from hypervisor.batches.reduce import MOVING, has_pending_reduce, release_reduce
 from hypervisor.batches.sql import summary
 from hypervisor.cli import result
 from hypervisor.cli.output import (
@@ -96,12 +97,12 @@ def unsuccessful(hv: Context, whole: PipelineRun) -> int:
 
 def watch(hv: Context, batch: str | None, view: View) -> None:
     """Show a batch, with what follows on it, until it has ended, or everything until Ctrl-C."""
-    found = None if batch is None else whole_of(hv, hv.store.read(queries.batch, batch).id)
+    found = None if batch is None else batches_from(hv, hv.store.read(queries.batch, batch).id)
     watcher = Watcher(hv, found, view, hv.now(), lambda s: count(s.stats.states, s.attempts))
     while True:
         if watcher.is_due():
             seen = watcher.look()
-            if found and (_is_at_checkpoint(seen.status) or (seen.tended and not seen.open)):
+            if found and (_is_at_checkpoint(seen.status) or (not (seen.pending or seen.open))):
                 watcher.show(0)
                 return
         watcher.show(0)
@@ -110,10 +111,10 @@ def watch(hv: Context, batch: str | None, view: View) -> None:
 
 def has_ended(hv: Context, batch: str) -> bool:
     """Whether nothing of a batch, and of what follows on it, will run any more by itself."""
-    parts = whole_of(hv, hv.store.read(queries.batch, batch).id)
-    tended = is_tended(hv, parts[0])  # first: what is let go between the two looks is seen
+    parts = batches_from(hv, hv.store.read(queries.batch, batch).id)
+    pending = has_pending_reduce(hv, parts[0])  # first: what is released between the looks is seen
     status = together([looking.standing(hv, part) for part in parts])
-    return tended and open_tasks(status) <= stuck_of(hv, parts, status)
+    return not pending and open_tasks(status) <= stuck_of(hv, parts, status)
 
 
 def stuck_of(hv: Context, batches: Sequence[str], status: Status) -> int:
@@ -130,7 +131,7 @@ class Seen(NamedTuple):
 
     status: Status
     stuck: int = 0  # of those that wait: in vain, as what they wait for did not succeed
-    tended: bool = True  # before the look: nobody had to let a reduce go any more
+    pending: bool = False  # before the look: the reduce had yet to be released
     told: frozenset[str] = frozenset()  # the tasks whose failure stands on the screen
 
     @property
@@ -166,7 +167,8 @@ class Watcher:
 
     def look(self) -> Seen:
         began = time.thread_time()  # not what it waits: where that is long, others are at work
-        tended = not self.batches or len(self.batches) == 1 or is_tended(self.hv, self.batches[0])
+        batches = self.batches or ()
+        pending = len(batches) > 1 and has_pending_reduce(self.hv, batches[0])
         look = looking.status if self.view.shows else looking.standing
         found = [look(self.hv, batch) for batch in self.batches or (None,)]
         status = together(found)
@@ -177,7 +179,7 @@ class Watcher:
         self._pace.note(now, counts, status.attempts)
         if self.view.shows:
             self._tell_failures(counts)
-        seen = Seen(status, stuck, tended, frozenset(self._failures.told))
+        seen = Seen(status, stuck, pending, frozenset(self._failures.told))
         busy = counts.running or not counts.open or status.brakes or status.pauses
         idle_since = None if busy else (self._scene and self._scene.idle_since) or now
         self._scene = Frame(
@@ -352,7 +354,7 @@ def open_tasks(status: Status) -> int:
 def _is_over(hv: Context, whole: PipelineRun, seen: Seen, interrupted: bool) -> bool:
     """Nothing is open, or nothing runs and nothing will until somebody runs it again."""
     status = seen.status
-    if (seen.tended and not seen.open) or _is_at_checkpoint(status):
+    if (not (seen.pending or seen.open)) or _is_at_checkpoint(status):
         return True
     over = bool(status.pauses) if interrupted else any(map(_is_final, status.pauses))
     if over and not status.stats.claimed:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.agents.secrets import without_codes
-from hypervisor.batches.reduce_input import gathers
+from hypervisor.batches.reduce_input import reduced_batch
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
 from hypervisor.core.ids import clean
@@ -195,7 +195,7 @@ def relevant(store: Database, task: Task, limit_chars: int = 6_000) -> str:
     where = _seen_from(store, task.branch)
     about = f"{task.title}\n{task.body[:LONGEST_QUERY]}"
     words = tuple(search_words(about, MOST_ASKED))
-    if gathers(task):
+    if reduced_batch(task):
         words = ()  # a reduce is about whatever the others found
     elif not words:
         return ""

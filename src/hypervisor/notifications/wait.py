@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from hypervisor.batches.pipeline import is_tended
+from hypervisor.batches.reduce import has_pending_reduce
 from hypervisor.batches.sql import chunks
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
@@ -201,7 +201,9 @@ def _judged(hv: Context, batch: str, found: News) -> News:
     return found._replace(
         finished=any(states.values()) and not to_run,
         checkpoint=decision,
-        stuck=_stuck(hv, batch) if only_waits and not decision and is_tended(hv, batch) else "",
+        stuck=_stuck(hv, batch)
+        if only_waits and not decision and not has_pending_reduce(hv, batch)
+        else "",
     )
 
 

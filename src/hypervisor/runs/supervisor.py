@@ -145,7 +145,7 @@ class Supervisor:
     def _sweep(self, now: int) -> None:
         if not 0 <= now - self.swept_at < SWEEP_MS:
             self.swept_at = now
-            from hypervisor.batches.pipeline import release_reduces  # not before it has the lock
+            from hypervisor.batches.reduce import release_reduces  # not before it has the lock
 
             sweep(self.hv, now)
             release_reduces(self.hv)

@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hypervisor.batches.reduce_input import gather, with_result
+from hypervisor.batches.reduce_input import with_result, write_reduce_input
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, RequestError, StoreError, StoreFull, StoreGone
 from hypervisor.inputs.items import item_of
@@ -218,10 +218,10 @@ class Worker:
         return now - self.idle_since < IDLE
 
     def _fail_fast(self, failed: Verdict) -> None:
-        from hypervisor.batches.pipeline import parts_of
+        from hypervisor.batches.pipeline import batches_of
 
         why = f"fail-fast: {failed.token.task} failed ({failed.reason})"
-        for batch in parts_of(self.hv, self.batch):
+        for batch in batches_of(self.hv, self.batch):
             self.hv.store.write(
                 sql.pause, Pause(BATCH, batch, why[:500], self.me.name, 0), self.hv.now()
             )
@@ -238,7 +238,7 @@ class Worker:
             self.journal.starting(lease.token)
             if self.spec.write_back == "status":
                 write_back(self.hv, task.id, self.spec)
-            lease = gather(self.hv, lease)
+            lease = write_reduce_input(self.hv, lease)
             self._start(lease, output)
         except InvalidInput as error:  # an item that no command can be made for, or bad limits
             return self._end(lease, Ended(None, None, 0.0, 0, error=str(error)), 0)

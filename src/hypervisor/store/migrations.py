@@ -448,6 +448,37 @@ _BRAKE_KINDS = """
 ALTER TABLE brakes ADD COLUMN kind {text} NOT NULL DEFAULT 'quota';
 """
 
+# Which batches follow on each other, and what a reduce was given: until then in the settings, as
+# JSON under names made of a word and an id.
+_PIPELINES = """
+CREATE TABLE pipelines (
+    id {text} PRIMARY KEY,
+    reduce_batch {text} NOT NULL,
+    reduce_task {text} NOT NULL,
+    fail_fast {bigint} NOT NULL CHECK (fail_fast IN (0, 1)),
+    submissions {bigint} NOT NULL DEFAULT 0,
+    released {bigint} NOT NULL DEFAULT 0
+){clustered};
+
+CREATE TABLE pipeline_batches (
+    batch {text} PRIMARY KEY,
+    pipeline {text} NOT NULL,
+    position {bigint} NOT NULL CHECK (position > 0)
+){clustered};
+CREATE INDEX pipeline_batches_in_order ON pipeline_batches (pipeline, position);
+
+CREATE TABLE reduce_inputs (
+    task {text} PRIMARY KEY,
+    digest {text} NOT NULL
+){clustered};
+
+{move_pipelines};
+INSERT INTO reduce_inputs (task, digest)
+SELECT substr(name, 10), value FROM settings WHERE substr(name, 1, 9) = 'gathered ';
+DELETE FROM settings
+WHERE substr(name, 1, 8) = 'pattern ' OR substr(name, 1, 9) IN ('untended ', 'gathered ')
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _LEDGER,
     _RUNNING,
@@ -462,6 +493,7 @@ MIGRATIONS: tuple[str, ...] = (
     _AGENT_CLAIMS,
     _REFUSALS,
     _BRAKE_KINDS,
+    _PIPELINES,
 )
 VERSION = len(MIGRATIONS)
 

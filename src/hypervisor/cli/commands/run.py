@@ -111,8 +111,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         _tasks(hv, args),
         args.batch_name,
         args.then_specs,
-        args.reduce_spec,
-        chunks,
+        reduce=args.reduce_spec,
+        chunks=chunks,
         together=found is not None and found.linked > 0,
     )
     args.source.close()
@@ -158,7 +158,7 @@ def _ask(hv: Context, whole: PipelineRun) -> int:
         if done is None:
             break
         print(checkpoint.said(done))
-        if not (done.opened or done.tasks or whole.pattern):
+        if not (done.opened or done.tasks or whole.pipeline):
             return EXIT_UNSUCCESSFUL if following.unsuccessful(hv, whole) else EXIT_OK
         code = following.follow(hv, whole, False, False)
     return code

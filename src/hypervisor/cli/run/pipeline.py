@@ -9,7 +9,6 @@ from typing import Any
 
 from hypervisor.agents import agents as choosing
 from hypervisor.batches.chunk import NONE
-from hypervisor.batches.reduce_input import GIVEN
 from hypervisor.cli.output import one_line
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.core.errors import InvalidInput
@@ -72,7 +71,7 @@ def prepare(args: argparse.Namespace) -> None:
 def check_item(templates: Sequence[Template], item: Item) -> None:
     """Refuse an item that lacks what a later stage names."""
     for each in templates:
-        each.check({"item", *(item.columns or ()), *GIVEN})
+        each.check({"item", *(item.columns or ()), "result", "output"})
 
 
 def programs(args: argparse.Namespace) -> list[str]:
