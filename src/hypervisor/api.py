@@ -17,7 +17,10 @@ from hypervisor.batches import review as _review
 from hypervisor.batches.plans import apply as _applying
 from hypervisor.batches.plans import plan as _plan
 from hypervisor.batches.plans import propose as _proposing
-from hypervisor.hive import memory as _hive
+from hypervisor.hive import branch as _branch
+from hypervisor.hive import branch_report as _branch_report
+from hypervisor.hive import recall as _recall
+from hypervisor.hive import remember as _remember
 from hypervisor.learning import learn as _learn
 from hypervisor.notifications import notify as _notify
 from hypervisor.notifications import wait as _waiting
@@ -105,13 +108,13 @@ class Hypervisor(Context):
     spawn_parallel_tasks = _spawn.spawn_parallel_tasks
     learn_parallelization = _learn.learn_parallelization
     learnings = _learn.learnings
-    remember = _hive.remember
-    forget = _hive.forget
-    recall = _hive.recall
-    joined = _hive.joined
-    hive_report = _hive.hive_report
-    branches = _hive.branches
-    branch = _hive.branch
+    remember = _remember.remember
+    forget = _remember.forget
+    recall = _recall.recall
+    joined = _recall.joined
+    hive_report = _branch_report.hive_report
+    branches = _branch.branches
+    branch = _branch.branch
     gc = _retention.gc
     sweep = _sweep.sweep
     doctor = _doctor.doctor

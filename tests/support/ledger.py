@@ -18,7 +18,9 @@ from hypervisor.batches.plans.action import Action, Proposals
 from hypervisor.batches.sql import actions, pipelines, summary
 from hypervisor.batches.sql import chunks as chunking
 from hypervisor.batches.sql import report as reporting
-from hypervisor.hive.finding import Branch, BranchReport, Known, NewFinding, Remembered, Wanted
+from hypervisor.hive.branch import Branch
+from hypervisor.hive.branch_report import BranchReport
+from hypervisor.hive.finding import Known, NewFinding, Query, Remembered
 from hypervisor.learning import sql as learning_sql
 from hypervisor.notifications.notice import Ending, Notice, Rule
 from hypervisor.notifications.sql import cursors, notices
@@ -156,8 +158,9 @@ class Ledger:
         from hypervisor.hive.sql import findings
 
         at = self._at(now)
-        ready = findings.prepared(new)
-        return self._write(lambda s: findings.remember(s, ready, actor, token, task, at))
+        ready = findings.prepare(new)
+        source = token or (findings.OfTask(task, actor) if task else actor)
+        return self._write(lambda s: findings.remember(s, ready, source, at))
 
     def forget(self, finding: str, actor: str, now: int | None = None) -> str:
         from hypervisor.hive.sql import findings
@@ -165,7 +168,7 @@ class Ledger:
         at = self._at(now)
         return self._write(lambda s: findings.forget(s, finding, actor, at))
 
-    def recall(self, wanted: Wanted, limit: int) -> list[Known]:
+    def recall(self, wanted: Query, limit: int) -> list[Known]:
         from hypervisor.hive.sql import search
 
         return self._db.read(lambda s: search.recall(s, wanted, limit))
@@ -191,7 +194,9 @@ class Ledger:
         from hypervisor.hive.sql import branches as branching
 
         at = self._at(now)
-        return self._write(lambda s: branching.set_branch(s, name, parent, git, actor, at))
+        return self._write(
+            lambda s: branching.set_branch(s, name, parent, git, actor=actor, now=at)
+        )
 
     def ended_attempts(self, which: Sequence[tuple[str, int]]) -> list[EndedAttempt]:
         return self._db.read(learning_sql.ended, which)

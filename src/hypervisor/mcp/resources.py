@@ -14,7 +14,7 @@ from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 
 from hypervisor.core.errors import HypervisorError
-from hypervisor.hive import memory
+from hypervisor.hive.recall import recall
 from hypervisor.mcp.answers import without_empty
 from hypervisor.mcp.tools.hive import shown
 from hypervisor.mcp.tools.tasks import whole
@@ -101,7 +101,7 @@ def add_resources(server: MCPServer[Any], hv: Context) -> None:
     @server.resource(FINDINGS, name="findings", mime_type=JSON)
     def findings(branch: str) -> str:
         """The newest that a branch knows."""
-        found = _told(lambda: memory.recall(hv, branch=branch, limit=MOST_FINDINGS))
+        found = _told(lambda: recall(hv, branch=branch, limit=MOST_FINDINGS))
         return json.dumps([shown(known) for known in found], ensure_ascii=False)
 
     @server.resource(OUTPUT, name="task output", mime_type=TEXT)

@@ -10,7 +10,7 @@ from hypervisor.cli import values
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.hive.checkout import branch_here
+from hypervisor.hive.branch import branch_here
 from hypervisor.queue.add import add, check_task
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask

@@ -6,8 +6,7 @@ import argparse
 
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, InvalidInput
-from hypervisor.hive.finding import Branch
-from hypervisor.hive.memory import branch, branches
+from hypervisor.hive.branch import Branch, branch, branches
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv branch

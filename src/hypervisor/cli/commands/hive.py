@@ -7,8 +7,7 @@ import argparse
 from hypervisor.cli.findings import show
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.hive.finding import BranchReport, headline
-from hypervisor.hive.memory import hive_report
+from hypervisor.hive.branch_report import BranchReport, headline, hive_report
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv hive

@@ -7,7 +7,7 @@ import argparse
 from hypervisor.cli.findings import branch_meant, show
 from hypervisor.cli.output import block, clock, one_line, print_json
 from hypervisor.core.errors import EXIT_OK, InvalidInput
-from hypervisor.hive.memory import joined, recall
+from hypervisor.hive.recall import joined, recall
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv recall sql injection --branch security-audit
@@ -45,7 +45,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return _joined(hv, args)
     branch = None if args.all else branch_meant(hv, args)
     query = " ".join(args.query)
-    found = recall(hv, query, branch, args.topic, args.kind, args.task, args.limit)
+    found = recall(
+        hv, query, branch, topic=args.topic, kind=args.kind, task=args.task, limit=args.limit
+    )
     if args.json:
         print_json(found)
     else:

@@ -9,8 +9,8 @@ from hypervisor.cli.findings import TASK, branch_meant
 from hypervisor.cli.output import print_json
 from hypervisor.cli.values import body
 from hypervisor.core.errors import EXIT_OK, InvalidInput
-from hypervisor.hive.checkout import task_here
-from hypervisor.hive.memory import checked, forget, remember
+from hypervisor.hive.branch import task_here
+from hypervisor.hive.remember import check_finding, forget, remember
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv remember 'login.py:40 builds SQL from user input' --branch audit --topic sql
@@ -49,7 +49,7 @@ def prepare(args: argparse.Namespace) -> None:
     args.only_looks = args.forget is not None
     if args.text is not None:
         args.text = body(args.text)
-        checked(args.text, args.branch or "", args.topic, args.kind)
+        check_finding(args.text, args.branch or "", args.topic, args.kind)
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return EXIT_OK
     claim = args.claim or _task(hv, args)
     branch = args.branch if claim else branch_meant(hv, args)
-    kept = remember(hv, args.text, branch or "", args.topic, args.kind, claim)
+    kept = remember(hv, args.text, branch or "", topic=args.topic, kind=args.kind, claim=claim)
     if args.json:
         print_json(kept)
         return EXIT_OK

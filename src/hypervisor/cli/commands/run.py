@@ -22,7 +22,7 @@ from hypervisor.cli.run.sources import Source
 from hypervisor.core import validate
 from hypervisor.core.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.core.text import counted
-from hypervisor.hive.checkout import branch_here
+from hypervisor.hive.branch import branch_here
 from hypervisor.inputs import items as reading
 from hypervisor.inputs.duplicates import Repeats
 from hypervisor.inputs.items import task_for
