@@ -14,6 +14,7 @@ from hypervisor.batches import pipeline_status as _overview
 from hypervisor.batches import preflight as _preflight
 from hypervisor.batches import report as _report
 from hypervisor.batches import review as _review
+from hypervisor.batches import wait as _waiting
 from hypervisor.batches.plans import apply as _applying
 from hypervisor.batches.plans import plan as _plan
 from hypervisor.batches.plans import propose as _proposing
@@ -23,7 +24,6 @@ from hypervisor.hive import recall as _recall
 from hypervisor.hive import remember as _remember
 from hypervisor.learning import learn as _learn
 from hypervisor.notifications import notify as _notify
-from hypervisor.notifications import wait as _waiting
 from hypervisor.queue import add as _add
 from hypervisor.queue import claim as _claim
 from hypervisor.queue import doctor as _doctor

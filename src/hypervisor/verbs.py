@@ -72,7 +72,7 @@ VERBS = {
     "retry_notices": "hypervisor.notifications.notify",
     "drop_notices": "hypervisor.notifications.notify",
     "propose": "hypervisor.batches.plans.propose",
-    "wait_for_events": "hypervisor.notifications.wait",
+    "wait_for_events": "hypervisor.batches.wait",
     "spawn_parallel_tasks": "hypervisor.agents.spawn",
     "learn_parallelization": "hypervisor.learning.learn",
     "learnings": "hypervisor.learning.learn",

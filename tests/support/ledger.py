@@ -22,7 +22,7 @@ from hypervisor.hive.branch import Branch
 from hypervisor.hive.branch_report import BranchReport
 from hypervisor.hive.finding import Known, NewFinding, Query, Remembered
 from hypervisor.learning import sql as learning_sql
-from hypervisor.notifications.notice import Ending, Notice, Rule
+from hypervisor.notifications.notice import Ending, Notice, NoticeState, Rule
 from hypervisor.notifications.sql import cursors, notices
 from hypervisor.queue import settle
 from hypervisor.queue.add import with_fresh_ids
@@ -233,7 +233,7 @@ class Ledger:
         return self._write(lambda s: notices.missed(s, notice, why, at))
 
     def notices(self, state: str, rule: str = "", limit: int = 100) -> list[Notice]:
-        return self._db.read(lambda s: notices.listed(s, state, rule, limit))
+        return self._db.read(lambda s: notices.listed(s, NoticeState(state), rule, limit))
 
     def retry_notices(self, rule: str = "") -> int:
         return self._write(lambda s: notices.again(s, rule))

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from hypervisor.batches.pipeline import reduce_name
 from hypervisor.batches.reduce_input import REDUCE, REDUCES, mention, results_path
 from hypervisor.batches.sql import pipelines
+from hypervisor.batches.wait import start_cursor
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import occurrences, task_for
 from hypervisor.inputs.template import Item
 from hypervisor.learning.learn import prior_of
-from hypervisor.notifications.wait import start_cursor
 from hypervisor.queue.add import add, checked_task
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import insert, queries

@@ -20,6 +20,9 @@ from typing import NamedTuple
 
 from hypervisor.core.errors import StoreUnavailable
 
+STORE = "HYPERVISOR_STORE"  # the environment variable that names the store …
+# … and those that hold secrets of a PostgreSQL store.
+STORE_SECRETS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
 IN_MEMORY = ("tmpfs", "ramfs")
 
 

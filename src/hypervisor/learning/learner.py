@@ -19,7 +19,6 @@ from hypervisor.learning.estimator import believed
 from hypervisor.learning.learn import claimed, records, seen_up_to, where_kept
 from hypervisor.learning.policy import Choice, choose
 from hypervisor.learning.record import Record, Sample, kind_of, learned, record_data
-from hypervisor.notifications.wait import end_of_log
 from hypervisor.queue.sql import queries
 from hypervisor.runs.spec import RunSpec, spec_from
 from hypervisor.store import settings
@@ -81,7 +80,7 @@ class Learner:
         host = self._hv.probe.host()
         self._records = records(self._hv, host)
         kept = seen_up_to(self._hv, host)
-        self._seen = self._kept = end_of_log(self._hv) if kept is None else kept
+        self._seen = self._kept = queries.end_of_log(self._hv.store) if kept is None else kept
         self._warm_up()
         self._is_ready = True
 
@@ -99,7 +98,7 @@ class Learner:
 
     def _catch_up(self, now: int) -> None:
         self._full = 0
-        end = end_of_log(self._hv)
+        end = queries.end_of_log(self._hv.store)
         if end - self._seen > BEHIND:
             self._seen = max(end - PAGE, self._seen)
             self._warm_up()

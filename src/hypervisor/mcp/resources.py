@@ -18,9 +18,9 @@ from hypervisor.hive.recall import recall
 from hypervisor.mcp.answers import without_empty
 from hypervisor.mcp.tools.hive import shown
 from hypervisor.mcp.tools.tasks import whole
-from hypervisor.notifications import wait
 from hypervisor.queue import look
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.runs import run
 from hypervisor.skills import skills
 
@@ -47,7 +47,7 @@ class Followed(InMemorySubscriptionBus):
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         if not self._listeners:
             with suppress(HypervisorError):
-                self._last = wait.end_of_log(self._hv)
+                self._last = queries.end_of_log(self._hv.store)
         return super().subscribe(listener)
 
     @asynccontextmanager

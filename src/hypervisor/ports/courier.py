@@ -16,7 +16,7 @@ class Courier(Protocol):
         """Whether this host knows how: an address is kept on the host where it was given."""
         ...
 
-    def deliver(self, rule: Rule, notice: Notice, heard: bool = False) -> str | None:
-        """Why it did not arrive, without any secret; None if it did. `heard`: a command may say
-        something to the terminal."""
+    def deliver(self, rule: Rule, notice: Notice, show_output: bool = False) -> str | None:
+        """Why it did not arrive, without any secret; None if it did. With
+        `show_output`, a command may print to the terminal."""
         ...

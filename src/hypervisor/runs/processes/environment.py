@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from hypervisor.agents.profile import AgentProfile
+from hypervisor.core.places import STORE, STORE_SECRETS
 from hypervisor.runs.spec import RunSpec
 
 # What a program needs to find its way about; everything else may be a secret.
@@ -35,8 +36,6 @@ KEPT_FOR_AGENTS = (
     "CURL_CA_BUNDLE",
     "GIT_SSL_CAINFO",
 )
-STORE = "HYPERVISOR_STORE"
-STORE_SECRETS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
 
 
 def environment_for(
