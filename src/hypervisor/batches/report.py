@@ -16,8 +16,8 @@ from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.batches.sql import report as report_sql
 from hypervisor.batches.timeline import Bin, Timeline, Tries, gather
 from hypervisor.core import validate
-from hypervisor.core.errors import InvalidInput
 from hypervisor.learning.learn import Learned, learned_about
+from hypervisor.learning.record import Work
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.receipt import Receipt
@@ -26,7 +26,7 @@ from hypervisor.queue.sql import queries
 from hypervisor.queue.sql import receipts as receipts_sql
 from hypervisor.queue.task import Batch
 from hypervisor.runs.run import BAD, latest_output, reports
-from hypervisor.runs.spec import TaskReport, spec_from
+from hypervisor.runs.spec import TaskReport
 
 SMALL = 2_000  # tasks: up to so many are all held and listed
 MOST_ROWS = 500
@@ -276,14 +276,10 @@ def _chunks(hv: Context, batch: str) -> tuple[Chunk, ...]:
 
 
 def _learned(hv: Context, batch: Batch, rows: tuple[TaskLine, ...]) -> tuple[Learned, ...]:
-    if batch.spec is None:
-        return ()
-    try:
-        spec = spec_from(batch.spec)
-    except InvalidInput:  # another version declared it
+    if not isinstance(batch.spec, dict):
         return ()
     types = {hv.store.read(queries.task, row.id).type for row in (*rows[:TYPED], *rows[-TYPED:])}
-    return learned_about(hv, spec, types)
+    return learned_about(hv, Work.of_batch(batch.spec), types)
 
 
 def _common(reasons: dict[str, int]) -> tuple[tuple[str, int], ...]:

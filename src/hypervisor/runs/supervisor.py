@@ -16,7 +16,6 @@ from hypervisor.agents.pools import AGENTS_PER_HOST, AgentPools
 from hypervisor.batches.chunk_reporter import ChunkReporter
 from hypervisor.core.errors import InvalidInput, StoreError
 from hypervisor.learning.learner import Learner
-from hypervisor.learning.pools import PER_CORE, AdaptivePools
 from hypervisor.notifications.notifier import Notifier
 from hypervisor.queue.rescue import reap_worker, sweep
 from hypervisor.queue.sql import claims, event_log, queries, readiness
@@ -24,6 +23,7 @@ from hypervisor.resources.admission import Footprint
 from hypervisor.resources.governor import Decision, RunningAttempt
 from hypervisor.resources.staffing import Demand, Pool, staffed
 from hypervisor.runs import sql
+from hypervisor.runs.adaptive_pools import PER_CORE, AdaptivePools
 from hypervisor.runs.spec import (
     BATCH,
     LEAST_ROOM,
@@ -216,7 +216,7 @@ class Supervisor:
         )
         types = more.types if more else tuple(running)[:1]
         first = 0 if pool.agent or self._wished(pool.batch) is not None else self.cores
-        return self.adaptive.most(now, pool, spec, types, limit, first)
+        return self.adaptive.most(now, pool, spec, types, limit=limit, first=first)
 
     def _decide(
         self, now: int, crew: Crew, demands: list[Demand], ready: dict[Pool, Ready]
