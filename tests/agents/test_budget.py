@@ -2,7 +2,8 @@
 
 import pytest
 
-from hypervisor.agents.budget import (
+from hypervisor.agents.budget import 
+from hypervisor.core.text import amount_text
     cost_micros,
     limits,
     money,
@@ -107,7 +108,7 @@ def test_a_task():
     "micros, text", [(1_000_000, "1.00"), (4_200, "0.0042"), (0, "0.00"), (1_234_560, "1.2346")]
 )
 def test_money_for_people(micros, text):
-    assert money(micros) == text
+    assert amount_text(micros) == text
 
 
 def test_a_resumed_run_begins_with_what_its_session_had_used():

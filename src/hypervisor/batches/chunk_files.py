@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hypervisor.agents.budget import money
 from hypervisor.batches.checkpoint import Checkpoint, checkpoint
 from hypervisor.batches.chunk import Chunk, file_stem
+from hypervisor.core.text import amount_text
 from hypervisor.queue.context import Context
 from hypervisor.queue.result import actions_in, category_of, items_in, text_of
 from hypervisor.queue.task import Batch
@@ -104,7 +104,7 @@ def _section(title: str, result: Any, report: TaskReport) -> list[str]:
 def _spent(report: TaskReport) -> str:
     if not report.tokens and report.cost_micros is None:
         return ""
-    cost = "" if report.cost_micros is None else f", cost {money(report.cost_micros)}"
+    cost = "" if report.cost_micros is None else f", cost {amount_text(report.cost_micros)}"
     return f", {report.tokens:,} tokens{cost}{' (an estimate)' if report.estimated else ''}"
 
 

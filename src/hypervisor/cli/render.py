@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from hypervisor.agents.budget import money
 from hypervisor.agents.cooldown import Cooldown, outage_text
 from hypervisor.agents.session import Spent
 from hypervisor.cli.output import cut, one_line, painted, width
 from hypervisor.cli.progress import Counts
+from hypervisor.core.text import amount_text
 from hypervisor.resources.limits import UNITS
 from hypervisor.runs.spec import BATCH, TYPE, Pause
 from hypervisor.runs.status import Attempting, Status
@@ -291,7 +291,7 @@ def spent_text(spent: Spent) -> str:
 def money_text(micros: int, estimated: bool) -> str:
     """`0.30`; `≈0.30` where a table of prices says so and not the provider."""
     about = ("≈" if glyphs() is PRETTY else "~") if estimated else ""
-    return about + money(micros)
+    return about + amount_text(micros)
 
 
 def tokens_text(count: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hypervisor.agents.budget import money
 from hypervisor.batches.pipeline_status import pattern
 from hypervisor.cli.output import (
     colour,
@@ -20,7 +19,7 @@ from hypervisor.cli.output import (
 from hypervisor.cli.render import WIDE, glyphs, render
 from hypervisor.cli.stages import stage_lines
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.core.text import counted
+from hypervisor.core.text import amount_text, counted
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
 from hypervisor.runs.run import Summary, summary
@@ -89,7 +88,7 @@ def _head(found: Summary) -> list[str]:
 
 def cost_text(found: Summary) -> str:
     about = " (an estimate)" if found.estimated else ""
-    return money(round((found.cost or 0) * 1e6)) + about
+    return amount_text(round((found.cost or 0) * 1e6)) + about
 
 
 def _parts(found: Summary) -> list[str]:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypervisor.agents import agents as choosing
-from hypervisor.agents.budget import money
 from hypervisor.agents.installed import Preview
 from hypervisor.agents.preflight import AgentSurvey
 from hypervisor.agents.profile import MODES
@@ -18,7 +17,7 @@ from hypervisor.agents.routing import AUTO
 from hypervisor.cli import values
 from hypervisor.cli.output import block, one_line, print_json
 from hypervisor.core.errors import EXIT_OK, InvalidInput
-from hypervisor.core.text import counted
+from hypervisor.core.text import amount_text, counted
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
@@ -286,7 +285,7 @@ def opening(args: argparse.Namespace) -> str:
         who if spec.agent == AUTO else spec.agent,
         spec.permissions + (f" + {', '.join(spec.allow)}" if spec.allow else ""),
         "in scratch copies" if spec.workspace == "scratch" else "",
-        f"budget {money(spec.budget)}" if spec.budget is not None else "",
+        f"budget {amount_text(spec.budget)}" if spec.budget is not None else "",
         f"at most {spec.tokens:,} tokens" if spec.tokens is not None else "",
     ]
     return one_line(" · ".join(part for part in parts if part))
