@@ -18,6 +18,7 @@ from hypervisor.batches import wait as _waiting
 from hypervisor.batches.plans import apply as _applying
 from hypervisor.batches.plans import plan as _plan
 from hypervisor.batches.plans import propose as _proposing
+from hypervisor.batches.plans import undo as _undo
 from hypervisor.hive import branch as _branch
 from hypervisor.hive import branch_report as _branch_report
 from hypervisor.hive import recall as _recall
@@ -94,7 +95,7 @@ class Hypervisor(Context):
     amend = _review.amend
     plan = _plan.plan
     apply = _applying.apply
-    undo = _applying.undo
+    undo = _undo.undo
     add_rule = _notify.add_rule
     rules = _notify.rules
     remove_rule = _notify.remove_rule

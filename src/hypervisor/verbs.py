@@ -62,7 +62,7 @@ VERBS = {
     "amend": "hypervisor.batches.review",
     "plan": "hypervisor.batches.plans.plan",
     "apply": "hypervisor.batches.plans.apply",
-    "undo": "hypervisor.batches.plans.apply",
+    "undo": "hypervisor.batches.plans.undo",
     "add_rule": "hypervisor.notifications.notify",
     "rules": "hypervisor.notifications.notify",
     "remove_rule": "hypervisor.notifications.notify",

@@ -13,8 +13,8 @@ from hypervisor.agents.session import AgentSession, NewSession, Spent
 from hypervisor.agents.sql import cooldowns
 from hypervisor.agents.sql import sessions as agent_sessions
 from hypervisor.agents.stream_state import Tokens
-from hypervisor.batches.chunk import Chunk
-from hypervisor.batches.plans.action import Action, Proposals
+from hypervisor.batches.chunk import Chunk, ChunkState
+from hypervisor.batches.plans.action import Action, ActionState, Proposals
 from hypervisor.batches.sql import actions, pipelines, summary
 from hypervisor.batches.sql import chunks as chunking
 from hypervisor.batches.sql import report as reporting
@@ -282,10 +282,16 @@ class Ledger:
         may_change: bool = True,
     ) -> list[int]:
         at = self._at(now)
-        return self._write(
-            lambda s: chunking.decide(
-                s, batch, number, decision, note, in_advance, may_change, actor, at
-            )
+        return self._db.write(
+            chunking.decide,
+            batch,
+            number,
+            ChunkState(decision),
+            note=note,
+            in_advance=in_advance,
+            may_change=may_change,
+            actor=actor,
+            now=at,
         )
 
     def retry_chunk(
@@ -298,7 +304,7 @@ class Ledger:
         now: int | None = None,
     ) -> int:
         at = self._at(now)
-        return self._write(lambda s: chunking.retry(s, batch, number, tasks, note, actor, at))
+        return self._db.write(chunking.retry, batch, number, tasks, note, actor=actor, now=at)
 
     def totals(self, batch: str, now: int | None = None) -> Totals:
         at = self._at(now)
@@ -332,7 +338,8 @@ class Ledger:
         after: int | None = None,
     ) -> list[Action]:
         at = self._at(now)
-        return self._write(lambda s: actions.approve(s, batch, new, text, actor, at, after))
+        options: Any = {"actor": actor, "now": at, "after": after}
+        return self._db.write(actions.approve, batch, new, text, **options)
 
     def move_action(
         self,
@@ -344,13 +351,14 @@ class Ledger:
         now: int | None = None,
     ) -> Action:
         at = self._at(now)
-        return self._write(lambda s: actions.move(s, action, state, reason, receipt, actor, at))
+        more: Any = {"reason": reason, "receipt": receipt, "actor": actor, "now": at}
+        return self._db.write(actions.move, action, ActionState(state), **more)
 
     def apply_task(
         self, action: Action, new: NewTask, receipt: str, actor: str, now: int | None = None
     ) -> Action:
         return with_fresh_ids(
-            lambda at: self._db.write(actions.add_task, action, new, receipt, actor, at),
+            lambda at: self._db.write(actions.add_task, action, new, receipt, actor=actor, now=at),
             self._at(now),
         )
 

@@ -63,6 +63,7 @@ def preflight(
     batch: str | None = None,
     type: str = "run",
     workers: int | None = None,
+    *,
     requires: Collection[str] = (),
     root: str = ".",
 ) -> Preflight:

@@ -18,13 +18,13 @@ from contextlib import contextmanager, suppress
 
 from hypervisor.batches.plans.action import (
     MAIL_PARTS,
-    MOVE,
     PLACE,
     REMOVE,
     REPLACE,
     Changed,
     Standing,
     Step,
+    StepKind,
     mail_parts,
     standing,
     visible,
@@ -131,7 +131,7 @@ class ActionFiles:
 
     def look(self, step: Step) -> Standing:
         """Whether the step was made."""
-        at_target = self._hash(step.to) if step.kind == MOVE else ""
+        at_target = self._hash(step.to) if step.kind == StepKind.MOVE else ""
         return standing(step, self._hash(step.path), at_target)
 
     # Keeping
@@ -162,9 +162,12 @@ class ActionFiles:
     def carry_out(self, step: Step, tag: str, content: bytes = b"") -> None:
         """Make the step, whose files must be as `look` found them. Changed: they were not."""
         try:
-            {MOVE: self._move, REPLACE: self._replace, PLACE: self._place, REMOVE: self._remove}[
-                step.kind
-            ](step, tag, content)
+            {
+                StepKind.MOVE: self._move,
+                REPLACE: self._replace,
+                PLACE: self._place,
+                REMOVE: self._remove,
+            }[step.kind](step, tag, content)
         except FileExistsError:
             raise Changed(f"{visible(step.to or step.path)} is there already") from None
         except FileNotFoundError:
@@ -174,7 +177,7 @@ class ActionFiles:
 
     def recover(self, step: Step, tag: str) -> None:
         """Clean up behind somebody who died in the middle of a step."""
-        if step.kind == MOVE:
+        if step.kind == StepKind.MOVE:
             return self._finish_move(step)
         name = _temporary(tag)
         with suppress(FileNotFoundError), self._parent(step.path) as (folder, _):

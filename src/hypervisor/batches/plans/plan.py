@@ -265,7 +265,7 @@ class _Draft:
         self._refuse_taken(to, self._file(to))
         self._seen[path] = _File(by=task)
         self._seen[to] = here._replace(by=task)
-        return Step(actions.MOVE, path, to, here.hash)
+        return Step(actions.StepKind.MOVE, path, to, here.hash)
 
     def _replace(
         self, task: str, path: str, here: _File, proposal: dict[str, Any]

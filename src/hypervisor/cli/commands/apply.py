@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable
 
 from hypervisor.batches.plans.action import UNFINISHED, PlanChanged
-from hypervisor.batches.plans.apply import Applied, Outcome, apply
+from hypervisor.batches.plans.apply import Applied, apply
 from hypervisor.batches.plans.plan import Plan, plan
+from hypervisor.batches.plans.work import Outcome
 from hypervisor.cli.commands.plan import picture
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
@@ -37,7 +38,7 @@ def prepare(args: argparse.Namespace) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.dry_run:
         return _rehearse(plan(hv, args.batch), args)
-    done = apply(hv, args.batch, None, args.fail_fast, _teller(args))  # what was left
+    done = apply(hv, args.batch, None, args.fail_fast, tell=_teller(args))  # what was left
     for round in range(1, MOST_ROUNDS + 1):
         found = plan(hv, args.batch)
         if not found.to_do or (args.fail_fast and done.failed):
@@ -48,7 +49,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             print("Nothing was changed.")
             return _code(done)
         try:
-            fresh = apply(hv, args.batch, found.hash, args.fail_fast, _teller(args))
+            fresh = apply(hv, args.batch, found.hash, args.fail_fast, tell=_teller(args))
         except PlanChanged as error:
             if round == MOST_ROUNDS:
                 raise

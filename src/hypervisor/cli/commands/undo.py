@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from hypervisor.batches.plans.apply import Outcome, Undone, undo
+from hypervisor.batches.plans.undo import Undone, undo
+from hypervisor.batches.plans.work import Outcome
 from hypervisor.cli.commands.apply import asked, refuse_unasked, tell_problem
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
