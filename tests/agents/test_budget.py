@@ -2,11 +2,9 @@
 
 import pytest
 
-from hypervisor.agents.budget import 
-from hypervisor.core.text import amount_text
+from hypervisor.agents.budget import (
     cost_micros,
     limits,
-    money,
     near,
     over,
     price_of,
@@ -17,6 +15,7 @@ from hypervisor.agents.builtin_profiles import CLAUDE, CODEX, COPILOT
 from hypervisor.agents.profile import Price
 from hypervisor.agents.session import AgentSession, Spent, resumed
 from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.core.text import amount_text
 from hypervisor.runs.spec import RunSpec
 
 SPEC = RunSpec("/")
