@@ -16,10 +16,10 @@ from hypervisor.batches.preflight_findings import (
     WORKERS,
     advice,
     chains,
-    names_in,
     standing,
 )
 from hypervisor.inputs import overlap
+from hypervisor.inputs.named_files import names_in
 
 NAMES = st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join), max_size=4)
 

@@ -13,7 +13,6 @@ from functools import lru_cache
 from glob import iglob
 from itertools import islice
 
-from hypervisor.batches.preflight_findings import names_in
 from hypervisor.inputs import overlap
 from hypervisor.inputs.template import Item
 
@@ -28,6 +27,16 @@ LOOKS_LIKE_PATH = re.compile(r"[\w./+@ -]*[/.][\w./+@ -]*\Z")
 MOST_EXAMPLES = 2
 
 Conflict = tuple[str, int, tuple[str, ...]]  # name, number of items, the first of them
+
+
+def names_in(value: object) -> list[str]:
+    """The names in a list, or in one text where commas or semicolons separate them."""
+    if isinstance(value, str):
+        value = value.replace(";", ",").split(",")
+    if not isinstance(value, (list, tuple)):
+        return []
+    texts = (str(each).strip() for each in value if isinstance(each, (str, int)))
+    return [text for text in texts if text]
 
 
 class NamedFiles:
