@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hypervisor.core.places import Places
-    from hypervisor.ports import ActionFiles, AgentAdapter
+    from hypervisor.ports import AgentAdapter
     from hypervisor.queue.context import Context, Equipment
     from hypervisor.store.database import Database
 
@@ -109,7 +109,6 @@ def _equipment(given: str, store: Database) -> Equipment:
         settings,
         BatchFiles(places.data),
         TaskFiles(locks_folder(places)),
-        _action_files,
         courier=Courier(places.data),
         agents=lambda: _agents(places),
         secret=lambda name: _secret(places.data, name),
@@ -158,12 +157,6 @@ def prompts_folder() -> str:
 def locks_folder(places: Places) -> str:
     """Where all who change the same task files queue up."""
     return os.path.join(places.runtime, "files")
-
-
-def _action_files(root: str, folder: str) -> ActionFiles:
-    from hypervisor.batches.plans.files import ActionFiles
-
-    return ActionFiles(root, folder)
 
 
 def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Database:

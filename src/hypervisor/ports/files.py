@@ -1,12 +1,10 @@
-"""Files that people share with the program: tasks, what a batch reports, what plans are about."""
+"""Files that people share with the program: tasks, and what a batch reports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hypervisor.batches.plans.action import Standing, Step
 from hypervisor.queue.receipt import Receipt
 
 
@@ -44,50 +42,4 @@ class BatchFiles(Protocol):
 
     def finish(self, batch: str, name: str) -> str:
         """Let the file be seen; returns its path."""
-        ...
-
-
-class ActionFiles(Protocol):
-    """The files that the plans of one batch are about, below the folder it was started in."""
-
-    root: str
-
-    def locate(self, path: str) -> str:
-        """The path below the folder, links resolved. InvalidInput: it leads elsewhere."""
-        ...
-
-    def facts(self, path: str) -> tuple[str, int] | None:
-        """Hash and mode of a plain file, None if nothing is there."""
-        ...
-
-    def read(self, path: str) -> bytes: ...
-    def origin(self, path: str) -> tuple[int, int, int]:
-        """When a file was changed, in nanoseconds, and the user and group that own it."""
-        ...
-
-    def missing_folders(self, path: str) -> list[str]:
-        """The folders that have to be made before something can be put there."""
-        ...
-
-    def look(self, step: Step) -> Standing: ...
-    def keep(self, path: str, expected: str) -> None:
-        """Keep a file's content by its hash."""
-        ...
-
-    def kept(self, content: str) -> bytes: ...
-    def carry_out(self, step: Step, tag: str, content: bytes = b"") -> None:
-        """Make the step. Changed: the files were not as expected, and are left alone."""
-        ...
-
-    def recover(self, step: Step, tag: str) -> None:
-        """Clean up behind somebody who died in the middle of a step."""
-        ...
-
-    def make_folders(self, folders: Sequence[str]) -> None: ...
-    def remove_folders(self, folders: Collection[str]) -> None:
-        """Those of them that are empty."""
-        ...
-
-    def lock(self, who: str) -> AbstractContextManager[None]:
-        """WrongState: somebody else is at work on the plans of this batch."""
         ...

@@ -11,7 +11,6 @@ from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
     from hypervisor.ports import (
-        ActionFiles,
         AgentAdapter,
         AgentHomes,
         BatchFiles,
@@ -34,7 +33,6 @@ class Equipment(NamedTuple):
     settings: Settings
     batch_files: BatchFiles | None = None
     task_files: TaskFiles | None = None
-    action_files: Callable[[str, str], ActionFiles] | None = None  # by root and batch folder
     agents: Callable[[], AgentAdapter] | None = None
     courier: Courier | None = None
     secret: Callable[[str], tuple[str, str]] | None = None  # path and content, by file name

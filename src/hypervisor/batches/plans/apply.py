@@ -22,7 +22,7 @@ from hypervisor.queue.add import with_fresh_ids
 from hypervisor.queue.context import Context
 
 if TYPE_CHECKING:
-    from hypervisor.ports import ActionFiles
+    from hypervisor.batches.plans.files import ActionFiles
 
 FILE_CHANGES = (actions.EDIT, actions.WRITE, actions.DELETE)  # these need their original kept
 NO_LONGER_PROPOSED = "its task no longer proposes this, or its chunk is not approved any more"

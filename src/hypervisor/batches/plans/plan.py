@@ -21,7 +21,7 @@ from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, NewTask
 
 if TYPE_CHECKING:
-    from hypervisor.ports import ActionFiles
+    from hypervisor.batches.plans.files import ActionFiles
 
 PAGE = 1_000
 LARGEST_DIFF = 200_000  # bytes; beyond, comparing takes longer than it helps
@@ -118,9 +118,9 @@ def root_of(batch: Batch) -> str:
 
 
 def files_of(hv: Context, batch: Batch, root: str) -> ActionFiles:
-    make = hv.equipment.action_files
-    assert make is not None, "this context was made without files"
-    return make(root, hv.batch_files.folder(batch.name))
+    from hypervisor.batches.plans.files import ActionFiles
+
+    return ActionFiles(root, hv.batch_files.folder(batch.name))
 
 
 def new_task(batch: str, task: str, fingerprint: str, proposal: dict[str, Any]) -> NewTask:

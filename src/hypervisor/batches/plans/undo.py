@@ -23,7 +23,7 @@ from hypervisor.core.text import counted
 from hypervisor.queue.context import Context
 
 if TYPE_CHECKING:
-    from hypervisor.ports import ActionFiles
+    from hypervisor.batches.plans.files import ActionFiles
 
 APPLIED = (actions.APPLIED, actions.UNDOING)
 NOT_ITS_TURN = "the plan was undone before its turn came"

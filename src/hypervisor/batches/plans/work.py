@@ -20,7 +20,7 @@ from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
-    from hypervisor.ports import ActionFiles
+    from hypervisor.batches.plans.files import ActionFiles
 
 INTERRUPTED = " (done before an interruption)"
 Tell = Callable[["Outcome"], None]
