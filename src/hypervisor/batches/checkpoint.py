@@ -1,4 +1,4 @@
-"""What is known of a chunk that a person is to judge."""
+"""A chunk as a person judges it: counts, samples, failures, cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read of a chunk while it proceeds: a summary for programs, details for eyes."""
+"""The files of a chunk: a summary in JSON, and details in Markdown for people."""
 
 from __future__ import annotations
 

@@ -116,7 +116,6 @@ def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
     attempts = read_attempts(hv, found.id, at)
     rows = _rows(tally, attempts)
     receipts_total, receipts = hv.store.read(report_sql.last_receipts, found.id, MOST_RECEIPTS)
-    spent = hv.store.read(sessions.spent, found.id)
     return BatchReport(
         found.name,
         found.id,
@@ -144,12 +143,17 @@ def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
         receipts_total,
         _problem(hv, found.id, receipts_total),
         rows,
-        spent.tokens,
-        spent.cost_micros / 1e6 if spent.cost_micros else None,
-        spent.estimated,
+        *_spent(hv, found.id),
         pattern(hv, found.id),
         _learned(hv, found, rows),
     )
+
+
+def _spent(hv: Context, batch: str) -> tuple[int, float | None, bool]:
+    """Tokens, cost, and whether that is an estimate."""
+    spent = hv.store.read(sessions.spent, batch)
+    cost = spent.cost_micros / 1e6 if spent.cost_micros else None
+    return spent.tokens, cost, spent.estimated
 
 
 class _Tally:

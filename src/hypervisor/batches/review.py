@@ -1,7 +1,7 @@
 """Checkpoints: what a person sees after a chunk, and what they may decide.
 
-A decision is durable the moment it is made, whoever runs or does not run just
-then; the next chunk goes on by itself if its supervisor can be started here.
+A decision is durable the moment it is made, whether or not anything runs; the next chunk
+starts by itself if a supervisor can be started here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is known about running a type of task in parallel: learned here, and said by somebody.
+"""What is known about running a type of task in parallel: learned here, or claimed by a person.
 
-What was said counts as a few samples would; evidence overrides it. Both are shown.
+A claim counts as a few samples; evidence overrides it. Both are shown.
 """
 
 from __future__ import annotations

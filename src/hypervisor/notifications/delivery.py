@@ -1,4 +1,4 @@
-"""Takes notices to their receivers: a command, a webhook, or anything apprise knows.
+"""Delivers notices: to a command, a webhook, or anything apprise knows.
 
 An address may hold a secret, so it is kept in a file of its own beside the store,
 readable by its owner only, and appears in no message, argument or log.

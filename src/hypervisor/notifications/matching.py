@@ -1,4 +1,4 @@
-"""Which notices follow from the events since the last look."""
+"""Making notices of the events that rules ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules say of which events somebody wants to be told; a notice is one such message.
+"""Rules say which events to notify about; a notice is one such message.
 
 Pure: which word an event answers to, whether a rule asks for it, what the
 message says, and how long to wait after a receiver did not take it.
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 FINISHED, CHECKPOINT = "finished", "checkpoint"
 WORDS = {
     "done": "a task is done",
-    "failed": "a task was given up",
-    "blocked": "a worker cannot go on without help",
+    "failed": "a task failed",
+    "blocked": "a worker is blocked and needs help",
     CHECKPOINT: "a chunk waits for a person's decision",
-    "budget": "a budget is nearly or wholly used up",
-    "brake": "an agent's account rests",
-    FINISHED: "a batch that is run has nothing left to be worked on",
+    "budget": "a budget is nearly or fully used up",
+    "brake": "an agent's account is rate-limited",
+    FINISHED: "nothing of a batch is left to run",
 }
 OF_TASKS = (lifecycle.DONE, lifecycle.FAILED, lifecycle.BLOCKED)
 # After an event that leaves a task so, its batch or chunk may have come to its end.

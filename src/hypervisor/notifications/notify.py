@@ -80,14 +80,18 @@ def add_rule(
         _check_address(address)
     hv.store.write(notices.add_rule, rule, hv.actor, hv.at(now))  # first: no address is overwritten
     if address:
-        try:
-            _courier(hv).keep(name, address)
-        except OSError as error:
-            hv.store.write(notices.remove_rule, name, hv.actor, hv.at(now))
-            raise WrongState(
-                f"the address cannot be kept ({error.strerror}). Nothing was changed."
-            ) from None
+        _keep_address(hv, name, address, hv.at(now))
     return rule
+
+
+def _keep_address(hv: Context, name: str, address: str, now: int) -> None:
+    try:
+        _courier(hv).keep(name, address)
+    except OSError as error:
+        hv.store.write(notices.remove_rule, name, hv.actor, now)
+        raise WrongState(
+            f"the address cannot be kept ({error.strerror}). Nothing was changed."
+        ) from None
 
 
 def remove_rule(hv: Context, name: str, now: int | None = None) -> None:

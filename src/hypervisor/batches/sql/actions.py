@@ -87,8 +87,8 @@ def approve(
     ]
     session.run_many(ADD, [(*a[:4], event_log.dump(a.data), *a[5:]) for a in added])
     receipts.append_to_batch(session, batch, actor, [text], now)
-    data = event_log.dump({"said": text, "actions": [last + 1, last + len(added)] if added else []})
-    event_log.write(session, now, [event_log.Line("plan", "", batch, None, None, actor, data)])
+    data = {"said": text, "actions": [last + 1, last + len(added)] if added else []}
+    event_log.note(session, "plan", data, actor, now, batch=batch)
     return added
 
 
@@ -114,10 +114,7 @@ def move(
         text = f"{receipt}, proposed by {action.task}"
         receipts.append_to_batch(session, action.batch, actor, [text], now)
     data = {"action": action.number, "now": state, **({"reason": reason} if reason else {})}
-    line = event_log.Line(
-        "action", action.task, action.batch, None, None, actor, event_log.dump(data)
-    )
-    event_log.write(session, now, [line])
+    event_log.note(session, "action", data, actor, now, task=action.task, batch=action.batch)
     return moved
 
 

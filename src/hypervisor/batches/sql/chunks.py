@@ -200,6 +200,5 @@ def _log(
     what = "to be tried again" if decision == "retry" else decision
     text = f"{chunk.label} {what}: {note}" if note else f"{chunk.label} {what}"
     receipts.append_to_batch(session, chunk.batch, actor, [text], now)
-    data = event_log.dump({"chunk": chunk.number, "decision": decision, "said": text, **more})
-    line = event_log.Line("checkpoint", "", chunk.batch, None, None, actor, data)
-    event_log.write(session, now, [line])
+    data = {"chunk": chunk.number, "decision": decision, "said": text, **more}
+    event_log.note(session, "checkpoint", data, actor, now, batch=chunk.batch)

@@ -54,8 +54,8 @@ def set_branch(
     if branch.git:
         session.run(UNTIE, (branch.git, name))
     if branch != before or before.created_at == now:
-        data = event_log.dump({"name": name, "parent": branch.parent, "git": branch.git})
-        event_log.write(session, now, [event_log.Line("branch", "", "", None, None, actor, data)])
+        data = {"name": name, "parent": branch.parent, "git": branch.git}
+        event_log.note(session, "branch", data, actor, now)
     return branch
 
 

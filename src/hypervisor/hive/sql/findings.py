@@ -136,10 +136,8 @@ def forget(session: Session, id: str, actor: str, now: int) -> str:
         _succeed(session, id, others[0])
     else:
         session.run(FORGET_DOUBTS, (id, id))
-    data = event_log.dump({"id": id, "branch": mine.branch})
-    event_log.write(
-        session, now, [event_log.Line("forget", mine.task, "", None, None, actor, data)]
-    )
+    data = {"id": id, "branch": mine.branch}
+    event_log.note(session, "forget", data, actor, now, task=mine.task)
     return id
 
 

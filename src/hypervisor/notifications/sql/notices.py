@@ -97,15 +97,14 @@ def add_rule(session: Session, rule: Rule, actor: str, now: int) -> None:
             f"there is a rule {rule.name!r} already. Nothing was changed; "
             f"`hv notify rm {rule.name}` removes it."
         )
-    _log(
-        session, "rule", {"rule": rule.name, "on": rule.on}, batch=rule.batch, actor=actor, now=now
-    )
+    data = {"rule": rule.name, "on": rule.on}
+    event_log.note(session, "rule", data, actor, now, batch=rule.batch)
 
 
 def remove_rule(session: Session, name: str, actor: str, now: int) -> bool:
     for (batch,) in session.rows(REMOVE_RULE, (name,)):
         session.run("DELETE FROM notices WHERE rule = ?", (name,))
-        _log(session, "rule", {"rule": name, "removed": True}, batch=batch, actor=actor, now=now)
+        event_log.note(session, "rule", {"rule": name, "removed": True}, actor, now, batch=batch)
         return True
     return False
 
@@ -152,15 +151,9 @@ def missed(session: Session, notice: Notice, why: str, now: int) -> NoticeState:
     if counted[0][0] < rule.tries:
         return NoticeState.PENDING
     session.run(GIVE_UP, _key(notice))
-    said = f"{rule.name}: the notice of event {notice.number} was given up: {why}"
-    _log(
-        session,
-        "dead_letter",
-        {"rule": rule.name, "said": said},
-        batch=rule.batch,
-        actor="",
-        now=now,
-    )
+    text = f"{rule.name}: the notice of event {notice.number} was given up: {why}"
+    data = {"rule": rule.name, "said": text}
+    event_log.note(session, "dead_letter", data, "", now, batch=rule.batch)
     return NoticeState.FAILED
 
 
@@ -213,11 +206,3 @@ def _notice(row: Row) -> Notice:
 
 def _key(notice: Notice) -> tuple[Any, ...]:
     return notice.rule, notice.number, notice.what, notice.mark
-
-
-def _log(
-    session: Session, kind: str, data: dict[str, object], *, batch: str, actor: str, now: int
-) -> None:
-    event_log.write(
-        session, now, [event_log.Line(kind, "", batch, None, None, actor, event_log.dump(data))]
-    )
