@@ -222,9 +222,9 @@ def costs(estimate: Estimate) -> list[str]:
     sentences = []
     if estimate.memory_each is not None:
         whole = size_text(estimate.memory_each * estimate.workers)
-        each = f"{estimate.workers} × {size_text(estimate.memory_each)}"
+        factors = f"{estimate.workers} × {size_text(estimate.memory_each)}"
         of = f" of {size_text(estimate.memory_host)}" if estimate.memory_host else ""
-        sentences.append(f"Memory: up to {whole}{of} ({each}, the peak seen so far).")
+        sentences.append(f"Memory: up to {whole}{of} ({factors}, the peak seen so far).")
     if estimate.output_all is not None:
         of = f" of {size_text(estimate.disk_free)} free" if estimate.disk_free is not None else ""
         sentences.append(f"Kept outputs: about {size_text(estimate.output_all)}{of}.")

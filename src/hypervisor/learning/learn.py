@@ -72,23 +72,23 @@ def learnings(hv: Context, task_type: str | None = None, workers: int = 8) -> tu
     """What has been learned about running each type of task in parallel, and what follows."""
     validate.number("the number of workers", workers, 1, 256)
     known = records(hv, hv.probe.host())
-    said = hv.store.read(settings.settings_like, PRIOR)
-    for name in said:
+    priors = hv.store.read(settings.settings_like, PRIOR)
+    for name in priors:
         kind = name.removeprefix(PRIOR)
         if not any(record.type == kind for record in known.values()):
             known[kind] = Record(kind)
-    found = {
+    wanted = {
         kind: record
         for kind, record in known.items()
         if task_type is None or task_type in (kind, record.type)
     }
-    if task_type is not None and not found:
+    if task_type is not None and not wanted:
         raise NotFound(
             f"nothing is known about the type {task_type!r} yet. `hv learn` lists what is."
         )
     return tuple(
-        _learned(kind, found[kind], said.get(PRIOR + found[kind].type), workers)
-        for kind in sorted(found)
+        _learned(kind, wanted[kind], priors.get(PRIOR + wanted[kind].type), workers)
+        for kind in sorted(wanted)
     )
 
 

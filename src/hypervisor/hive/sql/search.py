@@ -189,11 +189,11 @@ def _rows(session: Session, ids: Sequence[str]) -> list[Any]:
 
 def _wordings(session: Session, ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """The topics and texts of all that joined these findings, each once, oldest first."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    wordings: dict[str, list[tuple[str, str]]] = {}
     for some in chunks(ids):
         for first, topic, text in session.rows(WORDINGS.format(marks(len(some))), pad(some)):
-            found.setdefault(first, []).append((topic, text))
-    return found
+            wordings.setdefault(first, []).append((topic, text))
+    return wordings
 
 
 def _with_wordings(session: Session, known: Sequence[Known]) -> list[Known]:
