@@ -155,6 +155,8 @@ OLD_PIPELINES = {
     "pattern b2": '[["b1", "b2"], "", "", false]',
     "pattern b3": '[["b1", "b3"], "", "", false]',
     "gathered t2": "",
+    "pattern c1": '[["c1"], "c2", "t3"]',  # from before there was fail-fast
+    "pattern c2": '[["c1"], "c2", "t3"]',
     "peak run": "not JSON",
 }
 
@@ -178,6 +180,7 @@ def test_pipelines_come_out_of_the_settings(old):
     found = {batch: read(pipelines.of_batch, batch) for batch in ("a1", "a2", "a3", "b1", "b3")}
     assert found == {"a1": one, "a2": one, "a3": one, "b1": two, "b3": two}
     assert read(pipelines.of_batch, "b2") is None
+    assert read(pipelines.of_batch, "c2") == Pipeline(("c1",), "c2", "t3")
     assert read(pipelines.pending) == ["a1"] and read(pipelines.pending_submission, "a1") == 1
     assert (ledger.reduce_input("t1"), ledger.reduce_input("t2")) == ("abc", "")
     assert ledger.setting("peak run") == "not JSON" and ledger.settings_like("pattern ") == {}

@@ -28,7 +28,8 @@ STATE_IS_ONE = " OR ".join(
 OLD_PIPELINE = "CASE WHEN substr(name, 1, 8) = 'pattern ' THEN settings.value ELSE '[[]]' END"
 MOVE_PIPELINES = """
     INSERT INTO pipelines (id, reduce_batch, reduce_task, fail_fast, submissions)
-    SELECT substr(name, 9), {reduce_batch}, {reduce_task}, {fail_fast},
+    SELECT substr(name, 9), coalesce({reduce_batch}, ''), coalesce({reduce_task}, ''),
+        coalesce({fail_fast}, 0),
         (SELECT count(*) FROM settings u WHERE u.name = 'untended ' || substr(settings.name, 9))
     FROM settings WHERE substr(name, 1, 8) = 'pattern ' AND {first} = substr(name, 9);
     INSERT INTO pipeline_batches (batch, pipeline, position)
