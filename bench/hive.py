@@ -17,10 +17,10 @@ from statistics import median, quantiles
 from typing import Any
 
 from bench.support import postgres, progress, save, scratch, table, verdict
+from hypervisor.agents.prompt_context import relevant_findings
 
 import hypervisor
-from hypervisor.hive.finding import NewFinding, Wanted
-from hypervisor.hive.memory import relevant
+from hypervisor.hive.finding import NewFinding, Query
 from hypervisor.hive.sql import findings as hive
 from hypervisor.queue.task import NewTask
 
@@ -57,12 +57,14 @@ def _measure(name: str, hv: Any, args: argparse.Namespace) -> dict[str, list[flo
     tasks = [hv.store.task(id) for id in ids]
     queries = [_words(chance, chance.randint(1, 4)) for _ in range(args.queries)]
     wanted = [
-        Wanted(words, (f"b{n % BRANCHES}",) if n % 2 else None) for n, words in enumerate(queries)
+        Query(words, (f"b{n % BRANCHES}",) if n % 2 else None) for n, words in enumerate(queries)
     ]
     new = [_finding(chance) for _ in range(args.queries)]
     return {
         "recall": _timed(lambda n: hv.store.recall(wanted[n], 10), args.queries),
-        "what a prompt tells": _timed(lambda n: relevant(hv.store, tasks[n]), args.queries),
+        "what a prompt tells": _timed(
+            lambda n: relevant_findings(hv.store, tasks[n]), args.queries
+        ),
         "report": _timed(lambda n: hv.hive_report("b1"), 5),
         "remember": _timed(lambda n: hv.store.remember(new[n], "me"), args.queries),
     }
@@ -70,11 +72,11 @@ def _measure(name: str, hv: Any, args: argparse.Namespace) -> dict[str, list[flo
 
 def _fill(hv: Any, findings: list[NewFinding], done: int) -> None:
     """Many in one transaction; otherwise as always."""
-    ready = [hive.prepared(finding) for finding in findings]
+    ready = [hive.prepare(finding) for finding in findings]
 
     def work(session: Any) -> None:
         for number, each in enumerate(ready, done):
-            hive.remember(session, each, f"agent{number % 7}", None, "", BEGUN + number)
+            hive.remember(session, each, f"agent{number % 7}", BEGUN + number)
 
     hv.store._write(work)
 

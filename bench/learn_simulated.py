@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 from bench.support import save, verdict
 from tests.support.workloads import WORLDS, adaptive, any_law, best_fixed, efficiency, simulated
 
-from hypervisor.learning.estimator import Evidence, believed, followed
+from hypervisor.learning.evidence import Evidence, add_attempt
+from hypervisor.learning.posterior import posterior
 
 TASKS = 60
 KNOWN = 20
@@ -67,9 +68,9 @@ def covered(case: tuple[int, int, float]) -> tuple[int, float, int]:
     while count < size:
         n = rnd.choice((1, 2, 3, 4, 6, 8))
         for _ in range(rnd.randint(n, n + 8)):
-            known = followed(known, n, 5 * law(n) * rnd.lognormvariate(0, spread))
+            known = add_attempt(known, n, 5 * law(n) * rnd.lognormvariate(0, spread))
             count += 1
-    belief = believed(known)
+    belief = posterior(known)
     ranges = [(n / law(n), belief.throughput(n)) for n in (2, 4, 8)]
     return size, spread, sum(each.low <= truth <= each.high for truth, each in ranges)
 

@@ -14,13 +14,17 @@ from hypervisor.batches import pipeline_status as _overview
 from hypervisor.batches import preflight as _preflight
 from hypervisor.batches import report as _report
 from hypervisor.batches import review as _review
+from hypervisor.batches import wait as _waiting
 from hypervisor.batches.plans import apply as _applying
 from hypervisor.batches.plans import plan as _plan
 from hypervisor.batches.plans import propose as _proposing
-from hypervisor.hive import memory as _hive
+from hypervisor.batches.plans import undo as _undo
+from hypervisor.hive import branch as _branch
+from hypervisor.hive import branch_report as _branch_report
+from hypervisor.hive import recall as _recall
+from hypervisor.hive import remember as _remember
 from hypervisor.learning import learn as _learn
 from hypervisor.notifications import notify as _notify
-from hypervisor.notifications import wait as _waiting
 from hypervisor.queue import add as _add
 from hypervisor.queue import claim as _claim
 from hypervisor.queue import doctor as _doctor
@@ -92,7 +96,7 @@ class Hypervisor(Context):
     amend = _review.amend
     plan = _plan.plan
     apply = _applying.apply
-    undo = _applying.undo
+    undo = _undo.undo
     add_rule = _notify.add_rule
     rules = _notify.rules
     remove_rule = _notify.remove_rule
@@ -106,13 +110,13 @@ class Hypervisor(Context):
     spawn_parallel_tasks = _spawn.spawn_parallel_tasks
     learn_parallelization = _learn.learn_parallelization
     learnings = _learn.learnings
-    remember = _hive.remember
-    forget = _hive.forget
-    recall = _hive.recall
-    joined = _hive.joined
-    hive_report = _hive.hive_report
-    branches = _hive.branches
-    branch = _hive.branch
+    remember = _remember.remember
+    forget = _remember.forget
+    recall = _recall.recall
+    joined = _recall.joined
+    hive_report = _branch_report.hive_report
+    branches = _branch.branches
+    branch = _branch.branch
     gc = _retention.gc
     sweep = _sweep.sweep
     doctor = _doctor.doctor

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hypervisor.agents.programs import LocalAgents
     from hypervisor.agents.session import AgentSession
     from hypervisor.batches.files import BatchFiles
-    from hypervisor.batches.plans.files import ActionFiles
     from hypervisor.core.places import Places
     from hypervisor.inputs.task_files.files import TaskFiles
     from hypervisor.mcp.pipe import Pipe
@@ -106,11 +105,6 @@ class Parts:
         from hypervisor.batches.files import BatchFiles
 
         return BatchFiles(self.places.data)
-
-    def action_files(self, root: str, folder: str) -> ActionFiles:
-        from hypervisor.batches.plans.files import ActionFiles
-
-        return ActionFiles(root, folder)
 
     @cached_property
     def homes(self) -> AgentHomes:
@@ -252,8 +246,8 @@ def make_supervisor(
     from hypervisor.agents.pools import AgentPools
     from hypervisor.batches.chunk_reporter import ChunkReporter
     from hypervisor.learning.learner import Learner
-    from hypervisor.learning.pools import AdaptivePools
     from hypervisor.notifications.notifier import Notifier
+    from hypervisor.runs.adaptive_pools import AdaptivePools
     from hypervisor.runs.current_specs import CurrentSpecs
     from hypervisor.runs.staffing import Staffing
     from hypervisor.runs.supervisor import Supervisor
@@ -276,7 +270,7 @@ def _governor(settings: Settings) -> Governor:
 
 
 def _release_reduces(hv: Context) -> None:
-    from hypervisor.batches.pipeline import release_reduces  # not before it has the lock
+    from hypervisor.batches.reduce import release_reduces  # not before it has the lock
 
     release_reduces(hv)
 

@@ -121,9 +121,9 @@ def work(batch: str, agent: str = "") -> None:
 
 def _parts_of(hv: Context, batch: str) -> tuple[str, ...]:
     """Loaded when a batch fails fast: most workers never need it."""
-    from hypervisor.batches.pipeline import parts_of
+    from hypervisor.batches.pipeline import batches_of
 
-    return parts_of(hv, batch)
+    return batches_of(hv, batch)
 
 
 def serve_mcp() -> None:

@@ -9,7 +9,7 @@ from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.context import AgentContext
 from hypervisor.agents.homes import AgentHomes
 from hypervisor.agents.stream_state import StreamState
-from hypervisor.batches.pipeline import parts_of
+from hypervisor.batches.pipeline import batches_of
 from hypervisor.queue.attempt import Ended
 from hypervisor.runs.spec import RunSpec
 from tests.support.benches import Bench, Script
@@ -95,7 +95,7 @@ class AgentBench(Bench):
         accounts = {each: f"account:{each}" for each in self.spec.agents} | {"claude": ACCOUNT}
         ctx, prompts = self.context(agent=name), cast(Any, Prompts())
         agent = AgentContext(ctx, self.runner, BUILTIN[name], accounts, self.homes, prompts)
-        return agent_worker(agent, parts_of)
+        return agent_worker(agent, batches_of)
 
     def work(self, name="claude"):
         self.runner.asked = ""

@@ -2,11 +2,12 @@
 
 import pytest
 
-from hypervisor.agents.budget import limits, money, near, over, price_of, task_limits, uncounted
+from hypervisor.agents.budget import limits, near, over, price_of, task_limits, uncounted
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.profile import Price
 from hypervisor.agents.session import AgentSession, Spent, cost_micros, resumed
 from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.core.text import amount_text
 from hypervisor.runs.spec import RunSpec
 
 CLAUDE, CODEX, COPILOT = BUILTIN["claude"], BUILTIN["codex"], BUILTIN["copilot"]
@@ -100,7 +101,7 @@ def test_a_task():
     "micros, text", [(1_000_000, "1.00"), (4_200, "0.0042"), (0, "0.00"), (1_234_560, "1.2346")]
 )
 def test_money_for_people(micros, text):
-    assert money(micros) == text
+    assert amount_text(micros) == text
 
 
 def test_a_resumed_run_begins_with_what_its_session_had_used():

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypervisor.agents.secrets import HIDDEN, Hider, marks_of, without_codes
+from hypervisor.agents.secrets import HIDDEN, Hider, marks_of
+from hypervisor.queue.hide_tokens import hide_tokens
 
 SALT = b"12345678"
 KEY, OTHER = "sk-ant-planted-0123456789", "pass word/ü"
@@ -35,7 +36,7 @@ def test_hides_in_all_texts_of_a_value() -> None:
 @pytest.mark.parametrize("code", ["h4xz", "h4xz0123456789ab"])
 def test_a_claims_token_loses_its_code(code: str) -> None:
     text = f"took 1q21sqwnjv5w.3.{code}, done"
-    assert hider(KEY).clean(text) == without_codes(text) == "took 1q21sqwnjv5w.3.…, done"
+    assert hider(KEY).clean(text) == hide_tokens(text) == "took 1q21sqwnjv5w.3.…, done"
 
 
 def test_marks_do_not_hold_the_secrets() -> None:

@@ -10,8 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from hypervisor.agents import transcript_writer
-from hypervisor.agents.secrets import HIDDEN, LONGEST_TOKEN
+from hypervisor.agents.secrets import HIDDEN
 from hypervisor.agents.transcript_writer import Redactor, TranscriptWriter, secrets_in
+from hypervisor.queue.hide_tokens import LONGEST_TOKEN
 
 KEY = "sk-ant-0123456789"
 ODD = 'ä "key" / with\\odd signs'

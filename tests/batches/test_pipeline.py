@@ -13,15 +13,16 @@ import pytest
 from hypervisor.batches.files import BatchFiles
 from hypervisor.batches.pipeline import (
     PipelineRun,
-    is_tended,
-    release_reduce,
-    release_reduces,
+    batches_from,
+    batches_of,
     run_pattern,
     stage_names,
 )
 from hypervisor.batches.pipeline_status import pattern
-from hypervisor.batches.reduce_input import gather, is_new, with_result
+from hypervisor.batches.reduce import has_pending_reduce, release_reduce, release_reduces
+from hypervisor.batches.reduce_input import has_new_input, with_result, write_reduce_input
 from hypervisor.batches.report import report
+from hypervisor.batches.sql import pipelines
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import item_of
 from hypervisor.inputs.template import LONGEST_WORD
@@ -33,7 +34,6 @@ from hypervisor.resources.host import LocalHost
 from hypervisor.runs import run as running
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.spec import RunSpec
-from hypervisor.store import settings
 from hypervisor.web.report.page import page
 from tests.support.intercept import intercept
 from tests.support.parts import parts
@@ -84,7 +84,7 @@ def items(*names, **more):
 
 
 def submit(hv, names="abc", then=(TWO,), reduce: RunSpec | None = LAST, **more) -> PipelineRun:
-    return run_pattern(hv, ONE._replace(**more), items(*names), "b", then, reduce)
+    return run_pattern(hv, ONE._replace(**more), items(*names), "b", then, reduce=reduce)
 
 
 def take(hv, whole, part, most=1):
@@ -106,7 +106,7 @@ def do(hv, whole, part, results=None, most=100):
 def rows(hv, whole):
     """What the reduce is given when it is claimed; it is finished then."""
     (lease,) = take(hv, whole, -1)
-    path = item_of(gather(hv, lease).task).text
+    path = item_of(write_reduce_input(hv, lease).task).text
     assert path == item_of(lease.task).text
     found = [json.loads(line) for line in Path(path).read_text().splitlines()]
     complete(hv, lease.token, len(found))
@@ -235,7 +235,7 @@ class TestReduce:
         assert not take(hv, whole, 2)
         release_reduces(hv)
 
-        assert is_tended(hv, whole.batches[0])
+        assert not has_pending_reduce(hv, whole.batches[0])
         found = rows(hv, whole)
         assert [(r["title"], r["state"], r.get("stage"), r["reason"]) for r in found] == [
             ("a", "failed", 1, "broken"),
@@ -258,11 +258,13 @@ class TestReduce:
         assert [row["state"] for row in rows(hv, whole)] == ["done", "done", how]
 
     def test_a_retry_that_waits_for_its_time_is_waited_for(self, hv):
-        whole = run_pattern(hv, ONE, items("a", "b", retries=1), "b", (), LAST)
+        whole = run_pattern(hv, ONE, items("a", "b", retries=1), "b", reduce=LAST)
         first, second = take(hv, whole, 0, 2)
         complete(hv, first.token)
         fail(hv, second.token, "once")
-        assert release_reduce(hv, whole.batches[0]) is False and not is_tended(hv, whole.batches[0])
+        assert release_reduce(hv, whole.batches[0]) is False and has_pending_reduce(
+            hv, whole.batches[0]
+        )
 
     def test_a_pause_keeps_it_back(self, hv):
         whole = submit(hv, then=())
@@ -275,7 +277,9 @@ class TestReduce:
     def test_with_fail_fast_it_does_not_run_on_a_part(self, hv):
         whole = submit(hv, then=(), fail_fast=True)
         do(hv, whole, 0, {"a": None})
-        assert not release_reduce(hv, whole.batches[0]) and is_tended(hv, whole.batches[0])
+        assert not release_reduce(hv, whole.batches[0]) and not has_pending_reduce(
+            hv, whole.batches[0]
+        )
         assert not take(hv, whole, 1)
         submit(hv, then=(), fail_fast=True)
         do(hv, whole, 0)
@@ -302,8 +306,8 @@ class TestAgain:
     def test_nothing_new_is_not_put_together_again(self, hv):
         whole = self.finished(hv)
         again = submit(hv)
-        assert again.to_do == 0 and again.pattern == whole.pattern
-        assert not take(hv, whole, -1) and is_tended(hv, whole.batches[0])
+        assert again.to_do == 0 and again.pipeline == whole.pipeline
+        assert not take(hv, whole, -1) and not has_pending_reduce(hv, whole.batches[0])
 
     def test_a_new_item_is_and_only_once_all_is_done(self, hv):
         whole = self.finished(hv)
@@ -323,7 +327,9 @@ class TestAgain:
         rows(hv, whole)
         assert submit(hv).to_do == 2  # a, and its second stage
         do(hv, whole, 0, {"a": None})
-        assert not release_reduce(hv, whole.batches[0]) and is_tended(hv, whole.batches[0])
+        assert not release_reduce(hv, whole.batches[0]) and not has_pending_reduce(
+            hv, whole.batches[0]
+        )
         submit(hv)
         do(hv, whole, 0), do(hv, whole, 1)
         assert release_reduce(hv, whole.batches[0])
@@ -347,10 +353,10 @@ class TestAgain:
         whole = submit(hv, then=())
         do(hv, whole, 0)
         (lease,) = take(hv, whole, 1)
-        gather(hv, lease)
+        write_reduce_input(hv, lease)
         submit(hv, "abcd", then=())
         do(hv, whole, 0)
-        assert not release_reduce(hv, whole.batches[0]) and not is_tended(hv, whole.batches[0])
+        assert not release_reduce(hv, whole.batches[0]) and has_pending_reduce(hv, whole.batches[0])
         complete(hv, lease.token)
         assert release_reduce(hv, whole.batches[0])
         assert len(rows(hv, whole)) == 4
@@ -360,19 +366,19 @@ class TestAgain:
         whole = submit(hv, then=())
         do(hv, whole, 0)
         (lease,) = take(hv, whole, 1)
-        gather(hv, lease)
+        write_reduce_input(hv, lease)
         submit(hv, names, then=())
         do(hv, whole, 0)
         release_reduce(hv, whole.batches[0])
         fail(hv, lease.token, "broken", final=True)
         assert release_reduce(hv, whole.batches[0]) is (names == "abcd")
         assert [len(rows(hv, whole))] == [4] if names == "abcd" else not take(hv, whole, 1)
-        assert is_tended(hv, whole.batches[0])
+        assert not has_pending_reduce(hv, whole.batches[0])
 
     def test_without_what_followed_it_is_a_batch_by_itself(self, hv):
         self.finished(hv)
         alone = submit(hv, then=(), reduce=None)
-        assert alone.pattern is None and pattern(hv, "b") is None
+        assert alone.pipeline is None and pattern(hv, "b") is None
 
     def test_a_reduce_can_be_added_later(self, hv):
         alone = submit(hv, then=(), reduce=None)
@@ -401,7 +407,7 @@ class TestTwoHosts:
         whole = submit(hv, "ab", then=())
         do(hv, whole, 0)
         (lease,) = take(other, whole, -1)
-        given = gather(other, lease).task
+        given = write_reduce_input(other, lease).task
         path = item_of(given).text
         assert path.startswith(str(tmp_path / "other")) and path in given.body
         assert item_of(lease.task).text not in given.body
@@ -425,11 +431,11 @@ class TestTwoHosts:
                     do(other, whole, 0)
                 assert release_reduce(other, whole.batches[0])
                 (lease,) = take(other, whole, -1)
-                gather(other, lease)
+                write_reduce_input(other, lease)
                 complete(other, lease.token)
 
         monkeypatch.setattr(running, "reports", reports)
-        assert later or not is_new(hv, task)
+        assert later or not has_new_input(hv, task)
         assert not release_reduce(hv, whole.batches[0]) and not left
         assert not take(hv, whole, -1)
 
@@ -437,13 +443,13 @@ class TestTwoHosts:
         whole = submit(hv, then=())
         do(hv, whole, 0)
         (lease,) = take(hv, whole, -1)
-        name = f"gathered {lease.task.id}"
+        given = (pipelines.reduce_input, lease.task.id)
         release(hv, lease.token)
-        gather(hv, lease)
-        assert hv.store.setting(name) is None
+        write_reduce_input(hv, lease)
+        assert hv.store.read(*given) is None
         (again,) = take(other, whole, -1)
-        gather(other, again)
-        assert hv.store.setting(name)
+        write_reduce_input(other, again)
+        assert hv.store.read(*given)
         assert hv.store.task(again.task.id).lease_until == again.until
 
     def test_a_printed_result_that_was_made_again_is_new(self, hv, other):
@@ -462,24 +468,31 @@ class TestTwoHosts:
         submit(hv, then=())
         monkeypatch.delattr(Outputs, "read")
         monkeypatch.delattr(Outputs, "size")
-        hv.store.set(f"untended {whole.batches[0]}", "again")
-        assert not release_reduce(hv, whole.batches[0]) and is_tended(hv, whole.batches[0])
+        hv.store.write(pipelines.save, whole.pipeline, pending=True)
+        assert not release_reduce(hv, whole.batches[0]) and not has_pending_reduce(
+            hv, whole.batches[0]
+        )
 
     def test_a_run_that_comes_while_one_is_looked_after_is_not_forgotten(self, hv, monkeypatch):
         whole = submit(hv, then=())
         do(hv, whole, 0)
-        name = f"untended {whole.batches[0]}"
-        first = hv.store.write
 
-        def behind_a_run(really, which, value):
-            if which == name:
-                first(settings.set_setting, name, "run again")
-            return really(which, value)
+        def behind_a_run(really, *args):
+            hv.store.write(pipelines.save, whole.pipeline, pending=True)
+            return really(*args)
 
-        for change in (settings.set_setting, settings.unset_same):
-            intercept(monkeypatch, hv.store, change, behind_a_run)
+        intercept(monkeypatch, hv.store, pipelines.release, behind_a_run)
         release_reduce(hv, whole.batches[0])
-        assert hv.store.setting(name) == "run again"
+        assert has_pending_reduce(hv, whole.batches[0])
+
+    def test_what_followed_on_a_batch_before_stands_alone(self, hv):
+        before = submit(hv)
+        now = submit(hv, then=(THREE,))
+        assert batches_of(hv, before.batches[1]) == (before.batches[1],)
+        for batch in now.batches:
+            assert batches_of(hv, batch) == now.batches
+        assert batches_from(hv, now.batches[0]) == now.batches
+        assert batches_from(hv, now.batches[1]) == (now.batches[1],)
 
 
 class TestTelling:

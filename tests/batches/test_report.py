@@ -10,7 +10,7 @@ import pytest
 
 from hypervisor.batches.files import BatchFiles
 from hypervisor.batches.report import MOST_BAD, MOST_FAILURES, report
-from hypervisor.batches.timeline import MOST_LANES, Lane, Segment, Tries, packed_lanes
+from hypervisor.batches.timeline import MOST_LANES, Attempts, Lane, Segment, packed_lanes
 from hypervisor.cli.commands.report import write
 from hypervisor.cli.output import plain
 from hypervisor.queue.context import Context
@@ -165,11 +165,11 @@ class TestFigures:
 
 
 def tries(*lines):
-    made = Tries(NOW + 10_000)
+    made = Attempts(NOW + 10_000)
     for number, (by, start, end, outcome) in enumerate(lines):
         ended = None if end is None else NOW + end
         made.add(AttemptLine(f"{number:012}", 1, by, by, NOW + start, ended, outcome, 1, 1))
-    made.sharpen()
+    made.separate()
     return made
 
 

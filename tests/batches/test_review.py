@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hypervisor.batches import review as reviewing
-from hypervisor.batches.chunk import span_name
+from hypervisor.batches.chunk import HELD, span_name
 from hypervisor.batches.chunk_reporter import PAUSE_MS, ChunkReporter
 from hypervisor.batches.cut_chunks import Cut, Numbering, check_cut
 from hypervisor.batches.files import BatchFiles
@@ -150,17 +150,17 @@ def while_deciding(hv, monkeypatch, act):
     """Let something else happen after a decision was prepared, before it is made."""
     acts = [act]
 
-    def later(decide, *args):
+    def later(decide, *args, **options):
         if acts:
             acts.pop()()
-        return decide(*args)
+        return decide(*args, **options)
 
     intercept(monkeypatch, hv.store, chunks.decide, later)
 
 
 def test_a_chunk_that_is_added_while_the_last_one_is_approved_is_opened(hv, monkeypatch):
     batch = start(hv).batch.id
-    while [each.state for each in reviewing.chunks(hv, "b")].count("held"):
+    while [each.state for each in reviewing.chunks(hv, "b")].count(HELD):
         work(hv)
         reviewing.decide(hv, "b", "approved", now=NOW)
     work(hv)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hypervisor.cli.commands.branch import _tree
-from hypervisor.hive.finding import Branch
+from hypervisor.hive.branch import Branch
 from tests.cli.conftest import PROGRAM
 
 SQL = "login.py builds its SQL query from user input"

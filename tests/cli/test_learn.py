@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import hypervisor
-from hypervisor.learning.estimator import believed
 from hypervisor.learning.learn import gain_of_skill, learned_about, where_kept
-from hypervisor.learning.record import Record, Sample, learned, record_data, record_from
-from hypervisor.runs.spec import RunSpec
+from hypervisor.learning.posterior import posterior
+from hypervisor.learning.record import Record, Sample, Work, add_to_record, record_data, record_from
+from hypervisor.runs.spec import RunSpec, spec_data
 from hypervisor.store import settings
 from tests.cli.conftest import until
 from tests.learning.test_estimator import evidence_of
@@ -32,7 +32,7 @@ def test_what_is_kept_comes_back():
     assert len(again.evidence.fresh) == 4 and record_data(again) == record_data(record)
     del data["fresh"]
     older = record_from({**data, "odd": [[2, 1.5]]}).evidence
-    assert not older.fresh and believed(older).throughput(2).mean > 1.5
+    assert not older.fresh and posterior(older).throughput(2).mean > 1.5
 
 
 def test_what_was_said_is_told_with_its_plot(hv):
@@ -92,7 +92,7 @@ def test_what_is_short_is_told_in_milliseconds(hv):
     for name, some in (("blink", samples[:2]), ("nap", samples[2:4]), ("sleep", samples[4:])):
         record = Record(name)
         for sample in some:
-            record = learned(record, sample)
+            record = add_to_record(record, sample)
         keep(hv, name, record)
     assert "takes 0.4 ms (9 of 10 below 12 ms)" in hv.ok("learn", "blink")
     assert "takes 100 ms (9 of 10 below 0.1 s)" in hv.ok("learn", "nap")
@@ -101,15 +101,16 @@ def test_what_is_short_is_told_in_milliseconds(hv):
 
 def test_what_a_skill_gains_is_in_its_record(hv):
     record = Record("run", evidence=evidence_of(WORLDS["sleep"], (1, 4, 8), 60), skill="sweep")
-    keep(hv, "skill sweep", learned(record, Sample(1.0, 1, "done")))
+    keep(hv, "skill sweep", add_to_record(record, Sample(1.0, 1, "done")))
     with hypervisor.open(str(hv.folder / ".hypervisor" / "store.db")) as opened:
         found = gain_of_skill(opened, "sweep")
         assert found is not None and found.skill == "sweep" and found.samples == 1
         assert found.parallel_benefit.mean > 0.8 and found.next.best == 8
         assert gain_of_skill(opened, "other") is None
-        spec = RunSpec("/", ("true",), skill="sweep")
-        assert [each.name for each in learned_about(opened, spec, ["run"])] == ["skill sweep"]
-        assert learned_about(opened, RunSpec("/", ("true",)), ["run"]) == ()
+        work = Work.of_batch(spec_data(RunSpec("/", ("true",), skill="sweep")))
+        assert [each.name for each in learned_about(opened, work, ["run"])] == ["skill sweep"]
+        work = Work.of_batch(spec_data(RunSpec("/", ("true",))))
+        assert learned_about(opened, work, ["run"]) == ()
 
 
 def test_the_report_of_a_batch_draws_it(hv):

@@ -169,7 +169,7 @@ def test_what_cannot_be_done_is_named_and_counts(tidy):
     with hypervisor.open(tidy.folder / ".hypervisor", relaxed=True) as hv:
         plan = hv.plan("tidy")
         new = [(each.task, each.kind, each.data) for each in plan.to_do]
-        hv.store.write(actions.approve, plan.id, new, "approved", "tester", hv.now())
+        hv.store.write(actions.approve, plan.id, new, "approved", actor="tester", now=hv.now())
     change(tidy, "in/a.md")
     code, out, err = tidy("apply", "tidy", "--yes", "--fail-fast")
     assert (code, err) == (9, "hv: #1 edit in/a.md: in/a.md has changed meanwhile\n")

@@ -30,7 +30,7 @@ def test_the_words_of_a_run_serve_for_both(project):
 
     assert done.code == 0, done
     assert done.out.splitlines()[0] == "5 to do, 2 skipped (already complete)"
-    assert "1 to be tried again" in done.out and "run them as a batch" in done.out
+    assert "1 to be retried" in done.out and "run them as a batch" in done.out
     assert kept(project) == before
 
 

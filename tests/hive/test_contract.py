@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from hypervisor.core.errors import InvalidInput, LeaseLost, NotFound
-from hypervisor.hive.finding import Branch, NewFinding, Wanted
+from hypervisor.hive.branch import Branch
+from hypervisor.hive.finding import NewFinding, Query
 from hypervisor.hive.similarity import search_words
 from hypervisor.queue.task import NewTask
 from tests.support.databases import dump
@@ -40,7 +41,7 @@ def recall(ledger):
     """The texts that are found."""
 
     def recaller(query="", *branches, limit=10, **more):
-        wanted = Wanted(tuple(search_words(query, 12)), branches or None, **more)
+        wanted = Query(tuple(search_words(query, 12)), branches or None, **more)
         return [known.finding.text for known in ledger.recall(wanted, limit)]
 
     return recaller
@@ -55,7 +56,7 @@ def last_event(ledger):
 
 def test_a_finding_is_kept_with_its_event(ledger, open_ledger, remember):
     kept = remember(SQL, topic="sql", kind="warning")
-    [known] = open_ledger().recall(Wanted(("injection",), ("audit",)), 9)
+    [known] = open_ledger().recall(Query(("injection",), ("audit",)), 9)
     assert known == kept.known and (known.times, known.sources, known.doubts) == (1, 1, ())
     assert known.finding == (
         kept.id,
@@ -105,7 +106,7 @@ def test_contradictions_show_on_both_and_decide_nothing(ledger, remember):
     first = remember("The parser is safe", by="ann")
     second = remember("The parser is vulnerable", by="bob", at=NOW + 1)
     assert [(d.other, d.why) for d in second.known.doubts] == [(first.id, "opposite verdicts")]
-    found = ledger.recall(Wanted(("parser",), ("audit",)), 9)
+    found = ledger.recall(Query(("parser",), ("audit",)), 9)
     assert {k.finding.id: k.doubts[0].other for k in found} == {
         first.id: second.id,
         second.id: first.id,
@@ -117,7 +118,7 @@ def test_a_doubt_from_below_is_not_seen_above(ledger, remember):
     remember("The parser is safe", "audit")
     below = remember("The parser is vulnerable", "child", at=NOW + 1)
     assert len(below.known.doubts) == 1
-    [above] = ledger.recall(Wanted(("parser",), ("audit",)), 9)
+    [above] = ledger.recall(Query(("parser",), ("audit",)), 9)
     assert above.doubts == ()
 
 
@@ -162,14 +163,14 @@ def test_what_was_joined_is_found_by_the_words_of_every_wording(ledger, add, rem
     assert recall("login", "audit") == recall("logout") == recall("", topic="auth") == [FLAG]
     assert recall("login", task=task) == recall("", topic="AUTH", task=task) == [FLAG]
     assert recall("password", task=task) == recall("", topic="other", task=task) == []
-    [known] = ledger.recall(Wanted(("login",)), 9)
+    [known] = ledger.recall(Query(("login",)), 9)
     assert known.also == (FLAG + " on login", FLAG + " on logout")
     assert ledger.reports([Branch("audit")], 9)[0].known == (known,) == (there.known,)
     ledger.forget(here.id, "me", NOW)
     assert recall("login") == [] and recall("logout") == recall("", topic="auth") == [FLAG]
     ledger.forget(there.id, "me", NOW)
     assert recall("", topic="auth") == recall("logout") == [] and recall("", topic="sql") == [FLAG]
-    assert ledger.recall(Wanted(("flag",)), 9) == [kept.known]
+    assert ledger.recall(Query(("flag",)), 9) == [kept.known]
 
 
 def test_the_heir_of_a_forgotten_finding_is_found_by_every_wording(ledger, remember, recall):
@@ -272,7 +273,7 @@ def test_hostile_text_is_only_text(ledger, remember, recall, text):
     kept = remember(text, topic=text.replace("\x1b", "").replace("\x07", "")[:50])
     assert kept.known.finding.text == text
     assert text in recall(text, "audit")
-    assert len(ledger.recall(Wanted(), 9)) == 2
+    assert len(ledger.recall(Query(), 9)) == 2
     [report] = ledger.reports([Branch("audit")], 9)
     assert report.findings == 2
 
@@ -290,7 +291,7 @@ def test_two_at_once_join_instead_of_doubling(open_ledger, ledger):
         thread.start()
     for thread in threads:
         thread.join(60)
-    [known] = ledger.recall(Wanted((), ("audit",)), 9)
+    [known] = ledger.recall(Query((), ("audit",)), 9)
     assert (known.times, known.sources) == (4, 4)
 
 

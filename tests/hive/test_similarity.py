@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hypervisor.hive.similarity import (
     contradiction,
-    gist,
+    digest_text,
     jaccard,
     same,
     search_words,
@@ -99,32 +99,34 @@ NOT_AGAINST = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_they_say_the_same(one, other):
-    assert same(gist(one), gist(other)) and same(gist(other), gist(one))
-    assert set(signature(gist(one))) & set(signature(gist(other)))
+    assert same(digest_text(one), digest_text(other)) and same(digest_text(other), digest_text(one))
+    assert set(signature(digest_text(one))) & set(signature(digest_text(other)))
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_they_do_not_say_the_same(one, other):
-    assert not same(gist(one), gist(other))
+    assert not same(digest_text(one), digest_text(other))
 
 
 @pytest.mark.parametrize(("one", "other", "why"), AGAINST)
 def test_they_may_contradict_each_other(one, other, why):
-    assert contradiction(gist(one), gist(other)) == why
-    assert contradiction(gist(other), gist(one)).split(":")[0] == why.split(":")[0]
-    assert set(signature(gist(one))) & set(signature(gist(other))), "they find each other"
+    assert contradiction(digest_text(one), digest_text(other)) == why
+    assert contradiction(digest_text(other), digest_text(one)).split(":")[0] == why.split(":")[0]
+    assert set(signature(digest_text(one))) & set(signature(digest_text(other))), (
+        "they find each other"
+    )
 
 
 @pytest.mark.parametrize(("one", "other"), NOT_AGAINST)
 def test_nothing_speaks_against_each_other(one, other):
-    assert contradiction(gist(one), gist(other)) == ""
+    assert contradiction(digest_text(one), digest_text(other)) == ""
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_like_itself(text):
-    mine = gist(text)
-    assert same(mine, gist(text)) and contradiction(mine, gist(text)) == ""
-    assert signature(mine) == signature(gist(text)) and len(signature(mine)) == 12
+    mine = digest_text(text)
+    assert same(mine, digest_text(text)) and contradiction(mine, digest_text(text)) == ""
+    assert signature(mine) == signature(digest_text(text)) and len(signature(mine)) == 12
     assert words(text) == words(text.upper().lower()) or not text.isascii()
     assert all(word and not word.isspace() for word in words(text))
     assert jaccard(mine.words, mine.words) == 1.0

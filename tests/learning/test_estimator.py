@@ -8,7 +8,8 @@ from statistics import mean
 
 import pytest
 
-from hypervisor.learning.estimator import Claimed, Evidence, believed, followed, is_in_doubt, seen
+from hypervisor.learning.evidence import Evidence, add_attempt, add_sample, is_in_doubt
+from hypervisor.learning.posterior import Claim, posterior
 from tests.support.workloads import WORLDS, any_law
 
 
@@ -16,7 +17,7 @@ def evidence_of(world, levels, count, seed=0, spread=0.15, known=None, alone=10.
     rnd, found = random.Random(seed), known or Evidence()
     for index in range(count):
         n = levels[index % len(levels)]
-        found = seen(found, n, alone * world(n) * rnd.lognormvariate(0, spread))
+        found = add_sample(found, n, alone * world(n) * rnd.lognormvariate(0, spread))
     return found
 
 
@@ -24,29 +25,31 @@ class TestBelief:
     @pytest.mark.parametrize("name", WORLDS)
     def test_comes_close_to_the_truth(self, name):
         world = WORLDS[name]
-        belief = believed(evidence_of(world, (1, 2, 4, 8), 60))
+        belief = posterior(evidence_of(world, (1, 2, 4, 8), 60))
         for n in (2, 4, 8):
             assert belief.throughput(n).mean == pytest.approx(n / world(n), rel=0.2)
 
     def test_the_interval_shrinks_with_evidence(self):
-        few, many = (believed(evidence_of(WORLDS["cpu"], (1, 4), n)).throughput(4) for n in (4, 60))
+        few, many = (
+            posterior(evidence_of(WORLDS["cpu"], (1, 4), n)).throughput(4) for n in (4, 60)
+        )
         assert many.high - many.low < few.high - few.low
 
     def test_only_ratios_count(self):
         """Whether they take a minute or a millisecond is the same."""
         slow, fast = (
-            believed(evidence_of(WORLDS["usl"], (1, 4), 20, alone=alone)).expected(4)
+            posterior(evidence_of(WORLDS["usl"], (1, 4), 20, alone=alone)).expected(4)
             for alone in (60.0, 0.002)
         )
         assert slow == pytest.approx(fast)
 
     def test_without_evidence_everything_is_possible(self):
-        low, high = believed(Evidence()).throughput(8)[1:]
+        low, high = posterior(Evidence()).throughput(8)[1:]
         assert low <= 1 and high > 6
 
     def test_one_is_one(self):
-        assert believed(Evidence()).throughput(1) == pytest.approx((1, 1, 1))
-        assert believed(Evidence()).benefit(1) == pytest.approx((0, 0, 0))
+        assert posterior(Evidence()).throughput(1) == pytest.approx((1, 1, 1))
+        assert posterior(Evidence()).benefit(1) == pytest.approx((0, 0, 0))
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
@@ -55,7 +58,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     rnd, held = random.Random(7), dict[int, list[bool]]({12: [], 40: []})
     for seed in range(200):
         law, count = any_law(rnd), (12, 40)[seed % 2]
-        belief = believed(evidence_of(law, (8, 2, 4, 1), count, seed, (0.1, 0.3)[seed // 2 % 2]))
+        belief = posterior(evidence_of(law, (8, 2, 4, 1), count, seed, (0.1, 0.3)[seed // 2 % 2]))
         for n in (2, 4, 8):
             _, low, high = belief.throughput(n)
             held[count].append(low <= n / law(n) <= high)
@@ -68,22 +71,22 @@ class TestFollowed:
         """Four who begin together at a lock: only the fourth waits as all will."""
         known = Evidence(level=1, run=9)
         for seconds in (1, 2, 3):
-            known = followed(known, 4, seconds, at_first=seconds)
+            known = add_attempt(known, 4, seconds, at_first=seconds)
         assert known.samples == 0
-        assert followed(known, 4, 4.0, at_first=4).levels[4].mean == pytest.approx(log(4))
+        assert add_attempt(known, 4, 4.0, at_first=4).levels[4].mean == pytest.approx(log(4))
 
     def test_who_queued_among_four_says_nothing_of_six(self):
         """Two more come while four wait for a lock: those wait no longer for that, though six were
         there for most of the time."""
         known = Evidence(level=4, run=9)
         for at_once in (4.8, 5.65):
-            known = followed(known, at_once, 4.0, at_first=4)
-        known = followed(known, 6, 4.5, at_first=5)
+            known = add_attempt(known, at_once, 4.0, at_first=4)
+        known = add_attempt(known, 6, 4.5, at_first=5)
         assert known.samples == 0
-        assert followed(known, 6, 6.0, at_first=6).levels[6].mean == pytest.approx(log(6))
+        assert add_attempt(known, 6, 6.0, at_first=6).levels[6].mean == pytest.approx(log(6))
 
     def test_a_number_that_changed_meanwhile_says_nothing(self):
-        assert followed(Evidence(level=2, run=5), 2.4, 1.0).samples == 0
+        assert add_attempt(Evidence(level=2, run=5), 2.4, 1.0).samples == 0
 
 
 class TestCpu:
@@ -92,23 +95,23 @@ class TestCpu:
         cannot do more."""
         known = Evidence()
         for _ in range(4):
-            known = seen(known, 4, 2.0, cores=0.5)
+            known = add_sample(known, 4, 2.0, cores=0.5)
         unbound = Evidence({4: known.levels[4]._replace(cores=0.0)})
-        assert min(believed(unbound).times(8)) < 0.3
-        assert min(believed(known).times(8)) > 0.45
+        assert min(posterior(unbound).times(8)) < 0.3
+        assert min(posterior(known).times(8)) > 0.45
 
 
 class TestClaims:
     def test_count_while_there_is_nothing_better(self):
-        assert believed(Evidence(), Claimed(0.7)).benefit(4).mean == pytest.approx(0.7, abs=0.1)
-        assert believed(Evidence(), Claimed(0.0)).benefit(4).mean == pytest.approx(0, abs=0.15)
-        assert believed(Evidence(), Claimed(-0.5)).benefit(4).mean < 0
+        assert posterior(Evidence(), Claim(0.7)).benefit(4).mean == pytest.approx(0.7, abs=0.1)
+        assert posterior(Evidence(), Claim(0.0)).benefit(4).mean == pytest.approx(0, abs=0.15)
+        assert posterior(Evidence(), Claim(-0.5)).benefit(4).mean < 0
 
     def test_evidence_overrides_them(self):
         known = evidence_of(WORLDS["lock"], (1, 2, 4), 60)
-        assert believed(known, Claimed(0.75)).benefit(4).mean < 0.1
+        assert posterior(known, Claim(0.75)).benefit(4).mean < 0.1
         known = evidence_of(WORLDS["sleep"], (1, 2, 4), 60)
-        assert believed(known, Claimed(0.0)).benefit(4).mean > 0.6
+        assert posterior(known, Claim(0.0)).benefit(4).mean > 0.6
 
 
 class TestChange:
@@ -122,9 +125,9 @@ class TestChange:
         known = evidence_of(WORLDS["sleep"], (8,), 40)
         known = evidence_of(WORLDS["lock"], (8,), 3, known=known)._replace(level=8)
         for _ in range(8):
-            known = followed(known, 8, 30.0)
+            known = add_attempt(known, 8, 30.0)
         assert not known.levels
-        assert followed(known, 8, 80.0).levels[8].mean == pytest.approx(log(80))
+        assert add_attempt(known, 8, 80.0).levels[8].mean == pytest.approx(log(80))
 
     def test_what_is_usual_at_another_level_says_nothing_of_this(self):
         """Alone nothing shows that a lock is gone: what is odd are the rare looks at two."""
@@ -136,7 +139,7 @@ class TestChange:
         """Nobody has to wait at two for what two have already told."""
         known = evidence_of(WORLDS["lock"], (1, 2), 40)._replace(level=1, run=9)
         for _ in range(4):
-            known = followed(known, 2, 10.0)
+            known = add_attempt(known, 2, 10.0)
         assert known.changes == 1
         assert known.levels[2].mean == pytest.approx(log(10)) and known.run == 4
 
@@ -166,14 +169,14 @@ class TestChange:
     def test_one_may_be_of_another_world(self):
         """That is no change yet, but a reason to stay where it was seen."""
         known = evidence_of(WORLDS["lock"], (1, 4), 40)
-        assert not is_in_doubt(seen(known, 4, 40.0))
-        known = seen(seen(known, 4, 10.0), 4, 40.0)
+        assert not is_in_doubt(add_sample(known, 4, 40.0))
+        known = add_sample(add_sample(known, 4, 10.0), 4, 40.0)
         assert is_in_doubt(known) and not known.changes
 
     def test_those_of_another_world_do_not_hide_it(self):
         """What stands out counts for little, or everything would seem usual afterwards."""
         known = evidence_of(WORLDS["lock"], (1, 4), 40)
-        known = evidence_of(WORLDS["lock"], (1,), 9, known=seen(known, 4, 10.0))
+        known = evidence_of(WORLDS["lock"], (1,), 9, known=add_sample(known, 4, 10.0))
         assert evidence_of(WORLDS["sleep"], (4,), 3, known=known).changes == 1
 
     def test_luck_is_seldom_taken_for_one(self):
@@ -185,13 +188,13 @@ class TestChange:
             while known.samples < 100 and not known.changes:
                 n = rnd.choice((1, 2, 3, 4, 6, 8))
                 for _ in range(rnd.randint(n, n + 8)):
-                    known = followed(known, n, law(n) * rnd.lognormvariate(0, 0.5))
+                    known = add_attempt(known, n, law(n) * rnd.lognormvariate(0, 0.5))
             found += known.changes > 0
         assert found < 10, found
 
     def test_one_that_stands_out_is_not_one(self):
         known = evidence_of(WORLDS["sleep"], (8,), 40)
-        known = seen(known, 8, 500.0)
+        known = add_sample(known, 8, 500.0)
         known = evidence_of(WORLDS["sleep"], (8,), 10, known=known)
         assert known.changes == 0
 
@@ -203,5 +206,5 @@ class TestChange:
         assert 4 not in evidence_of(WORLDS["cpu"], (2,), 600, known=known).levels
 
     def test_durations_of_nothing_do_no_harm(self):
-        known = seen(seen(Evidence(), 0.0, 0.0), 10_000, 1e9)
-        assert believed(known).throughput(2).mean > 0
+        known = add_sample(add_sample(Evidence(), 0.0, 0.0), 10_000, 1e9)
+        assert posterior(known).throughput(2).mean > 0

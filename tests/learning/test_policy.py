@@ -6,8 +6,9 @@ from statistics import mean
 
 import pytest
 
-from hypervisor.learning.estimator import Claimed, Evidence, believed
+from hypervisor.learning.evidence import Evidence
 from hypervisor.learning.policy import choose, favourite, levels
+from hypervisor.learning.posterior import Claim, posterior
 from tests.learning.test_estimator import evidence_of
 from tests.support.real_runs import lost
 from tests.support.workloads import LIMIT, WORLDS, adaptive, best_fixed, efficiency, simulated
@@ -61,7 +62,7 @@ class TestLookingAgain:
     def workers(world, alone):
         """How many there shall be after so many alone, in a world that is known."""
         known = evidence_of(world, (1, 2, 4), 30)._replace(level=1, run=alone)
-        choice = choose(believed(known), LIMIT, now=1)
+        choice = choose(posterior(known), LIMIT, now=1)
         assert choice.best == 1 and choice.settled == (choice.workers == 1), choice
         return choice.workers
 
@@ -94,19 +95,19 @@ class TestLookingAgain:
 class TestFoundingExamples:
     def test_searches_that_are_nine_times_faster_are_always_parallel(self):
         known = evidence_of(WORLDS["sleep"], (1, 4, 10), 60)
-        choice = choose(believed(known), 10)
+        choice = choose(posterior(known), 10)
         assert choice.workers == 10 and choice.settled
         assert choice.why.startswith("10 at once save ") and choice.why.endswith(" of the time")
-        assert believed(known).benefit(10).mean == pytest.approx(0.9, abs=0.02)
+        assert posterior(known).benefit(10).mean == pytest.approx(0.9, abs=0.02)
 
     def test_calls_that_gain_a_tenth_run_one_after_the_other(self):
         known = evidence_of(WORLDS["ten percent"], (1, 2, 4), 150, spread=0.1)
-        choice = choose(believed(known), 4)
+        choice = choose(posterior(known), 4)
         assert choice.workers == 1 and choice.settled
         assert "one after the other" in choice.why and "not worth it" in choice.why
 
     def test_what_was_only_said_decides_until_more_is_known(self):
-        search, call = (choose(believed(Evidence(), Claimed(b)), 4) for b in (0.75, 0.1))
+        search, call = (choose(posterior(Evidence(), Claim(b)), 4) for b in (0.75, 0.1))
         assert search.workers >= 3 and call.workers == 1
         assert "as was claimed" in search.why and not search.settled
 
@@ -114,10 +115,10 @@ class TestFoundingExamples:
 @pytest.mark.parametrize("world", ["lock", "memory", "ten percent"])
 def test_who_is_told_too_much_finds_out(world):
     """Begun with as many as was claimed, it never saw what fewer do, and believed on."""
-    claim = Claimed(0.9)
+    claim = Claim(0.9)
     for seed in range(3):
         run = simulated(WORLDS[world], 60, adaptive(claimed=claim), seed)
-        belief = believed(run.evidence, claim)
+        belief = posterior(run.evidence, claim)
         assert belief.benefit(4).mean < 0.4 and run.best[-1] <= 4, run.workers
 
 
@@ -125,15 +126,15 @@ class TestChoice:
     def test_within_the_limit(self):
         for limit in (1, 2, 3, 5, 8, 100):
             for name in WORLDS:
-                belief = believed(evidence_of(WORLDS[name], (1, 2, 4), 12))
+                belief = posterior(evidence_of(WORLDS[name], (1, 2, 4), 12))
                 assert 1 <= choose(belief, limit).workers <= limit
 
     def test_first_while_nothing_is_known(self):
-        assert choose(believed(Evidence()), 8, first=2).workers == 2
-        assert choose(believed(Evidence()), 8).workers == 4
+        assert choose(posterior(Evidence()), 8, first=2).workers == 2
+        assert choose(posterior(Evidence()), 8).workers == 4
 
     def test_the_number_there_is_stays_if_it_is_as_good(self):
-        belief = believed(evidence_of(WORLDS["cpu"], (1, 2, 3, 4), 80))
+        belief = posterior(evidence_of(WORLDS["cpu"], (1, 2, 3, 4), 80))
         best = favourite(belief, 8)
         assert best in (2, 3)
         assert favourite(belief, 8, now=5 - best) == 5 - best

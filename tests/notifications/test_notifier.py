@@ -148,10 +148,10 @@ class Slow(Mailbox):
         self.opens = threading.Event()
         self.came = threading.Semaphore(0)
 
-    def deliver(self, rule, notice, heard=False):
+    def deliver(self, rule, notice, show_output=False):
         self.came.release()
         assert self.opens.wait(60)
-        return super().deliver(rule, notice, heard)
+        return super().deliver(rule, notice, show_output)
 
 
 class TestDeliverer:

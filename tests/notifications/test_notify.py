@@ -65,7 +65,7 @@ class Mailbox:
     def can_reach(self, rule):
         return bool(rule.command) or rule.name in self.addresses
 
-    def deliver(self, rule, notice, heard=False):
+    def deliver(self, rule, notice, show_output=False):
         if self.fails:
             self.fails -= 1
             return "nobody at home"

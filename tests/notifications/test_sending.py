@@ -25,12 +25,12 @@ class Falling(Mailbox):
             raise OSError(28, "No space left on device")
         super().keep(rule, address)
 
-    def deliver(self, rule, notice, heard=False):
+    def deliver(self, rule, notice, show_output=False):
         if self.complains:
             return self.complains
         if self.breaks:
             raise RuntimeError("no receiver does this")
-        return super().deliver(rule, notice, heard)
+        return super().deliver(rule, notice, show_output)
 
 
 @pytest.fixture

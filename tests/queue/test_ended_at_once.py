@@ -77,8 +77,8 @@ def test_completing_what_is_just_released_is_lost(behind, ledger, add, claim):
 def test_nothing_is_set_under_a_claim_that_is_just_ending(behind, ledger, add, claim):
     add("a")
     token = claim()
-    assert behind(token, "complete", lambda other: other.set_under_claim(token, "n", "1")) is False
-    assert ledger.setting("n") is None
+    assert behind(token, "complete", lambda other: other.set_reduce_input(token, "1")) is False
+    assert ledger.reduce_input(token.task) is None
 
 
 @pytest.mark.parametrize(

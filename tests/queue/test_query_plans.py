@@ -60,7 +60,7 @@ HOT = {
     "FINDINGS": (search.BY_ID.format("?,?"), ("a", "b"), set()),
     "NEWEST": (search.NEWEST, (9,), {"sqlite_autoindex_findings_1"}),
     "JOINED": (search.JOINED, ("a", "a"), {"findings_joined"}),
-    "SAID": (search.SAID.format("?,?"), ("a", "b"), {"findings_joined"}),
+    "SAID": (search.WORDINGS.format("?,?"), ("a", "b"), {"findings_joined"}),
     "WORDINGS": (findings.WORDINGS, ("a", "a"), {"findings_joined"}),
     "OF_TASK": (search.OF_TASK, ("t",), {"findings_of_task"}),
     "DOUBTS": (search.DOUBTS.format("?,?"), ("a", "b"), set()),

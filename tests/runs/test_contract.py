@@ -508,16 +508,6 @@ def test_settings_are_kept_by_name(ledger, open_ledger):
     assert other.setting("peak") is None
 
 
-def test_a_setting_under_a_claim_is_kept_while_that_lasts(ledger, add, claim, settle):
-    add("a")
-    token = claim()
-    assert ledger.set_under_claim(token, "mark", "1")
-    assert not ledger.set_under_claim(token._replace(nonce="0" * 16), "mark", "2")
-    settle(token, "release")
-    assert not ledger.set_under_claim(token, "mark", "3")
-    assert ledger.setting("mark") == "1"
-
-
 def test_what_is_noted_once_is_noted_again_for_another_value(ledger, open_ledger):
     for each in (ledger, open_ledger()):
         for value in ("1", "1"):
@@ -527,13 +517,10 @@ def test_what_is_noted_once_is_noted_again_for_another_value(ledger, open_ledger
     assert (said, ledger.setting("warned")) == (["1", "2"], "2")
 
 
-def test_a_setting_is_unset_only_while_it_has_the_value(ledger, open_ledger):
-    ledger.keep_settings({"pattern a": "1", "pattern b": "1"})
-    open_ledger().set("pattern a", "2")
-    assert not ledger.unset("pattern a", "1")
-    assert ledger.unset("pattern b", "1")
-    assert not ledger.unset("pattern b", "1")
-    assert ledger.settings_like("pattern") == {"pattern a": "2"}
+def test_settings_are_found_by_how_their_names_begin(ledger, open_ledger):
+    ledger.keep_settings({"prior a": "1", "prior b": "1", "other": "1"})
+    open_ledger().set("prior a", "2")
+    assert ledger.settings_like("prior") == {"prior a": "2", "prior b": "1"}
 
 
 def test_scaling_sets_and_unsets_the_number_of_workers(ledger):

@@ -166,7 +166,7 @@ class TestRecord:
     def test_what_follows_on_the_items_is_part_of_the_same_run(self, hv, project):
         keep(project / ".hypervisor" / "skills", "mine")
         later, last = SPEC._replace(command=("two",)), RunSpec("/", ("last", "{}"))
-        run_pattern(hv, SPEC, tasks("a", "b"), "one", [later], last)
+        run_pattern(hv, SPEC, tasks("a", "b"), "one", [later], reduce=last)
         record = hv.skill("mine").view.record
         assert (record.runs, record.tasks) == (1, 5)
 
@@ -216,7 +216,7 @@ class TestMaking:
         run_pattern(hv, SPEC, tasks("a"), "b", [RunSpec("/", ("jq", "a b", "{result}"))])
         skill = read_skill(hv.new_skill("new", "b").files["SKILL.md"].encode(), "new")
         assert skill.options["then"] == ["jq 'a b' '{result}'"]
-        run_pattern(hv, SPEC, tasks("a"), "c", (), agent)
+        run_pattern(hv, SPEC, tasks("a"), "c", reduce=agent)
         found = hv.new_skill("other", "c")
         skill = read_skill(found.files["SKILL.md"].encode(), "other")
         assert skill.reduce is not None and skill.reduce.agent == "claude"
@@ -241,7 +241,7 @@ class TestMaking:
             task_tokens=90,
             silence=7_000,
         )
-        run_pattern(hv, SPEC._replace(time=60_000), tasks("a"), "b", (), agent)
+        run_pattern(hv, SPEC._replace(time=60_000), tasks("a"), "b", reduce=agent)
         found = read_skill(hv.new_skill("new", "b").files["SKILL.md"].encode(), "new").options
         wanted = {
             "permissions": "read-only",

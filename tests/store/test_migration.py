@@ -12,6 +12,8 @@ import apsw
 import psycopg
 import pytest
 
+from hypervisor.batches.sql import pipelines
+from hypervisor.batches.sql.pipelines import Pipeline
 from hypervisor.core.errors import StoreNewer
 from hypervisor.queue import lifecycle
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, parse_token
@@ -139,6 +141,51 @@ def test_what_is_new_works_on_an_old_store(old):
     ledger.add([NewTask("new")], "old", "me", NOW)
     assert len(ledger.claim(ClaimRequest(ANN, 9, LEASE), NOW)) == 2
     assert ledger.report(batch.id, "", 9, NOW)[0].attempts == 2
+    ledger.close()
+
+
+# What version 13 kept of pipelines: of one with a reduce that is pending, of one that was submitted
+# once more with another stage, and of one without a reduce.
+OLD_PIPELINES = {
+    "pattern a1": '[["a1", "a2"], "a3", "t1", true]',
+    "pattern a2": '[["a1", "a2"], "a3", "t1", true]',
+    "pattern a3": '[["a1", "a2"], "a3", "t1", true]',
+    "untended a1": "f00d",
+    "gathered t1": "abc",
+    "pattern b1": '[["b1", "b3"], "", "", false]',
+    "pattern b2": '[["b1", "b2"], "", "", false]',
+    "pattern b3": '[["b1", "b3"], "", "", false]',
+    "gathered t2": "",
+    "pattern c1": '[["c1"], "c2", "t3"]',  # from before there was fail-fast
+    "pattern c2": '[["c1"], "c2", "t3"]',
+    "peak run": "not JSON",
+}
+
+
+def set_version(old, version):
+    if old.kind == "sqlite":
+        return old.run(f"PRAGMA user_version = {version}")
+    return old.run(f"UPDATE schema_version SET version = {version}")
+
+
+def test_pipelines_come_out_of_the_settings(old):
+    ledger = old.open()
+    ledger.keep_settings(OLD_PIPELINES)
+    ledger.close()
+    for table in ("pipelines", "pipeline_batches", "reduce_inputs"):
+        old.run(f"DROP TABLE {table}")
+    set_version(old, 13)
+    ledger = old.open()
+    read = ledger._db.read
+    one, two = Pipeline(("a1", "a2"), "a3", "t1", True), Pipeline(("b1", "b3"))
+    found = {batch: read(pipelines.of_batch, batch) for batch in ("a1", "a2", "a3", "b1", "b3")}
+    assert found == {"a1": one, "a2": one, "a3": one, "b1": two, "b3": two}
+    assert read(pipelines.of_batch, "b2") is None
+    assert read(pipelines.of_batch, "c2") == Pipeline(("c1",), "c2", "t3")
+    assert read(pipelines.pending) == ["a1"] and read(pipelines.pending_submission, "a1") == 1
+    assert (ledger.reduce_input("t1"), ledger.reduce_input("t2")) == ("abc", "")
+    assert ledger.setting("peak run") == "not JSON" and ledger.settings_like("pattern ") == {}
+    assert ledger.settings_like("untended ") == ledger.settings_like("gathered ") == {}
     ledger.close()
 
 
@@ -291,10 +338,7 @@ def test_sqlite_takes_every_state_there_is_and_no_other(tmp_path):
 
 def test_a_store_of_a_later_version_is_refused(old):
     later = schema.VERSION + 1
-    if old.kind == "sqlite":
-        old.run(f"PRAGMA user_version = {later}")
-    else:
-        old.run(f"UPDATE schema_version SET version = {later}")
+    set_version(old, later)
     with pytest.raises(StoreNewer, match=f"schema {later}"):
         old.open()
 

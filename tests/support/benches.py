@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from hypervisor.batches.pipeline import parts_of
+from hypervisor.batches.pipeline import batches_of
 from hypervisor.batches.reduce_input import item_for
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.context import Context
@@ -170,7 +170,7 @@ class Bench:
         )
 
     def worker(self, journal=None):
-        return command_worker(self.context(journal), item_for, parts_of)
+        return command_worker(self.context(journal), item_for, batches_of)
 
     def work(self):
         self.worker().run()

@@ -21,35 +21,7 @@ from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.ledger import Ledger
 
 DATABASES = ("sqlite", "postgres")
-TABLES = (
-    "batches",
-    "lanes",
-    "tasks",
-    "details",
-    "dependencies",
-    "task_keys",
-    "key_holds",
-    "workers",
-    "attempts",
-    "receipt_chains",
-    "receipts",
-    "events",
-    "pauses",
-    "stops",
-    "settings",
-    "chunks",
-    "actions",
-    "sessions",
-    "brakes",
-    "cursors",
-    "rules",
-    "notices",
-    "branches",
-    "findings",
-    "doubts",
-    "proposals",
-    "agent_claims",
-)
+TABLES = tuple(schema.tables())
 
 # What only a power cut would need. The tests of crashes have a server of their own.
 FAST = ("fsync", "full_page_writes", "synchronous_commit")

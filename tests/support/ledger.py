@@ -13,14 +13,16 @@ from hypervisor.agents.session import AgentSession, NewSession, Spent
 from hypervisor.agents.sql import cooldowns
 from hypervisor.agents.sql import sessions as agent_sessions
 from hypervisor.agents.stream_state import Tokens
-from hypervisor.batches.chunk import Chunk
-from hypervisor.batches.plans.action import Action, Proposals
-from hypervisor.batches.sql import actions, summary
+from hypervisor.batches.chunk import Chunk, ChunkState
+from hypervisor.batches.plans.action import Action, ActionState, Proposals
+from hypervisor.batches.sql import actions, pipelines, summary
 from hypervisor.batches.sql import chunks as chunking
 from hypervisor.batches.sql import report as reporting
-from hypervisor.hive.finding import Branch, BranchReport, Known, NewFinding, Remembered, Wanted
+from hypervisor.hive.branch import Branch
+from hypervisor.hive.branch_report import BranchReport
+from hypervisor.hive.finding import Known, NewFinding, Query, Remembered
 from hypervisor.learning import sql as learning_sql
-from hypervisor.notifications.notice import Ending, Notice, Rule
+from hypervisor.notifications.notice import Ending, Notice, NoticeState, Rule
 from hypervisor.notifications.sql import cursors, notices
 from hypervisor.queue import settle
 from hypervisor.queue.add import with_fresh_ids
@@ -156,8 +158,9 @@ class Ledger:
         from hypervisor.hive.sql import findings
 
         at = self._at(now)
-        ready = findings.prepared(new)
-        return self._write(lambda s: findings.remember(s, ready, actor, token, task, at))
+        ready = findings.prepare(new)
+        source = token or (findings.OfTask(task, actor) if task else actor)
+        return self._write(lambda s: findings.remember(s, ready, source, at))
 
     def forget(self, finding: str, actor: str, now: int | None = None) -> str:
         from hypervisor.hive.sql import findings
@@ -165,7 +168,7 @@ class Ledger:
         at = self._at(now)
         return self._write(lambda s: findings.forget(s, finding, actor, at))
 
-    def recall(self, wanted: Wanted, limit: int) -> list[Known]:
+    def recall(self, wanted: Query, limit: int) -> list[Known]:
         from hypervisor.hive.sql import search
 
         return self._db.read(lambda s: search.recall(s, wanted, limit))
@@ -191,7 +194,9 @@ class Ledger:
         from hypervisor.hive.sql import branches as branching
 
         at = self._at(now)
-        return self._write(lambda s: branching.set_branch(s, name, parent, git, actor, at))
+        return self._write(
+            lambda s: branching.set_branch(s, name, parent, git, actor=actor, now=at)
+        )
 
     def ended_attempts(self, which: Sequence[tuple[str, int]]) -> list[EndedAttempt]:
         return self._db.read(learning_sql.ended, which)
@@ -228,7 +233,7 @@ class Ledger:
         return self._write(lambda s: notices.missed(s, notice, why, at))
 
     def notices(self, state: str, rule: str = "", limit: int = 100) -> list[Notice]:
-        return self._db.read(lambda s: notices.listed(s, state, rule, limit))
+        return self._db.read(lambda s: notices.listed(s, NoticeState(state), rule, limit))
 
     def retry_notices(self, rule: str = "") -> int:
         return self._write(lambda s: notices.again(s, rule))
@@ -277,10 +282,16 @@ class Ledger:
         may_change: bool = True,
     ) -> list[int]:
         at = self._at(now)
-        return self._write(
-            lambda s: chunking.decide(
-                s, batch, number, decision, note, in_advance, may_change, actor, at
-            )
+        return self._db.write(
+            chunking.decide,
+            batch,
+            number,
+            ChunkState(decision),
+            note=note,
+            in_advance=in_advance,
+            may_change=may_change,
+            actor=actor,
+            now=at,
         )
 
     def retry_chunk(
@@ -293,7 +304,7 @@ class Ledger:
         now: int | None = None,
     ) -> int:
         at = self._at(now)
-        return self._write(lambda s: chunking.retry(s, batch, number, tasks, note, actor, at))
+        return self._db.write(chunking.retry, batch, number, tasks, note, actor=actor, now=at)
 
     def totals(self, batch: str, now: int | None = None) -> Totals:
         at = self._at(now)
@@ -327,7 +338,8 @@ class Ledger:
         after: int | None = None,
     ) -> list[Action]:
         at = self._at(now)
-        return self._write(lambda s: actions.approve(s, batch, new, text, actor, at, after))
+        options: Any = {"actor": actor, "now": at, "after": after}
+        return self._db.write(actions.approve, batch, new, text, **options)
 
     def move_action(
         self,
@@ -339,13 +351,14 @@ class Ledger:
         now: int | None = None,
     ) -> Action:
         at = self._at(now)
-        return self._write(lambda s: actions.move(s, action, state, reason, receipt, actor, at))
+        more: Any = {"reason": reason, "receipt": receipt, "actor": actor, "now": at}
+        return self._db.write(actions.move, action, ActionState(state), **more)
 
     def apply_task(
         self, action: Action, new: NewTask, receipt: str, actor: str, now: int | None = None
     ) -> Action:
         return with_fresh_ids(
-            lambda at: self._db.write(actions.add_task, action, new, receipt, actor, at),
+            lambda at: self._db.write(actions.add_task, action, new, receipt, actor=actor, now=at),
             self._at(now),
         )
 
@@ -512,11 +525,11 @@ class Ledger:
     def set(self, name: str, value: str | None) -> None:
         self._db.write(settings.set_setting, name, value)
 
-    def set_under_claim(self, token: Token, name: str, value: str) -> bool:
-        return self._db.write(claims.set_under_claim, token, name, value)
+    def reduce_input(self, task: str) -> str | None:
+        return self._db.read(pipelines.reduce_input, task)
 
-    def unset(self, name: str, value: str) -> bool:
-        return self._db.write(settings.unset_same, name, value)
+    def set_reduce_input(self, token: Token, digest: str) -> bool:
+        return self._db.write(pipelines.set_reduce_input_under_claim, token, digest)
 
     def scale(
         self, workers: int | None, batch: str | None, actor: str, now: int | None = None

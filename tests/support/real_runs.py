@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from math import inf
 
-from hypervisor.learning.estimator import Evidence, followed
+from hypervisor.learning.evidence import Evidence, add_attempt
 from tests.support.workloads import CORES, Law, Policy, fixed
 
 STARTING = 0.12  # of an attempt alone, as with 0.3 s of work: a process …
@@ -96,7 +96,7 @@ class _Run:
     def _look(self) -> None:
         self.look_at = self.now + LOOKING
         for each in self.ended:
-            self.known = followed(self.known, *each)
+            self.known = add_attempt(self.known, *each)
         if self.ended:
             self.want = self.policy(self.known)[0]
         self.ended = []

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from math import exp, inf
 from typing import NamedTuple
 
-from hypervisor.learning.estimator import Claimed, Evidence, believed, followed
+from hypervisor.learning.evidence import Evidence, add_attempt
 from hypervisor.learning.policy import choose, favourite
+from hypervisor.learning.posterior import Claim, posterior
 
 LIMIT = 8
 CORES = 2
@@ -91,7 +92,7 @@ def simulated(
             running.remove(each)
             took = max(now - each.began, 1e-9)
             busy = each.full * law.cpu / CORES
-            known = followed(run.evidence, took / each.shared, took, busy, each.among)
+            known = add_attempt(run.evidence, took / each.shared, took, busy, each.among)
             if known is not run.evidence:
                 want, best = policy(known)
             run = run._replace(evidence=known)
@@ -101,13 +102,13 @@ def simulated(
     return run
 
 
-def adaptive(limit: int = LIMIT, claimed: Claimed | None = None) -> Policy:
+def adaptive(limit: int = LIMIT, claimed: Claim | None = None) -> Policy:
     """As the supervisor does it."""
     now = 0
 
     def policy(evidence: Evidence) -> tuple[int, int]:
         nonlocal now
-        belief = believed(evidence, claimed)
+        belief = posterior(evidence, claimed)
         now = choose(belief, limit, now=now).workers
         return now, favourite(belief, limit) if evidence.levels else now
 

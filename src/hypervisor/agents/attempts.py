@@ -11,7 +11,7 @@ from hypervisor.agents.session_recorder import SessionRecorder, close_orphans
 from hypervisor.agents.sql import sessions
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.watch import QUIET, ClaimCheck, StreamCheck
-from hypervisor.batches.reduce_input import gather, with_result
+from hypervisor.batches.reduce_input import with_result, write_reduce_input
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import item_of
 from hypervisor.inputs.template import Item
@@ -42,7 +42,7 @@ class AgentAttempts:
 
     def start(self, lease: Lease, output: str) -> None:
         agent, worker = self._agent, self._agent.worker
-        store, task = worker.hv.store, gather(worker.hv, lease).task
+        store, task = worker.hv.store, write_reduce_input(worker.hv, lease).task
         item = with_result(worker.hv, task, _item(task), worker.spec)
         runs = store.read(sessions.sessions, task=task.id)
         close_orphans(store, runs)

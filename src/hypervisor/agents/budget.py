@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from hypervisor.agents.profile import AgentProfile, Price
-from hypervisor.agents.session import MICROS, Spent
+from hypervisor.agents.session import Spent
+from hypervisor.core.text import amount_text
 from hypervisor.runs.spec import RunSpec
 
 WARN_AT = 0.8
@@ -90,14 +91,8 @@ def _tokens(what: str, spent: Spent, limit: int | None, how: str) -> list[Limit]
     return [] if limit is None else [Limit(what, spent.tokens, limit, False, False, how)]
 
 
-def money(micros: int) -> str:
-    """An amount for people: 1.00, 0.0042."""
-    text = f"{micros / MICROS:.4f}"
-    return text[:-2] if text.endswith("00") else text
-
-
 def _figures(limit: Limit) -> str:
     if limit.is_money:
         estimate = " (an estimate)" if limit.estimated else ""
-        return f"{money(limit.used)} of {money(limit.limit)}{estimate}"
+        return f"{amount_text(limit.used)} of {amount_text(limit.limit)}{estimate}"
     return f"{limit.used:,} of {limit.limit:,}"

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from hypervisor.agents.agents import Router
-from hypervisor.agents.budget import money
 from hypervisor.agents.session import AgentSession
 from hypervisor.agents.sql import sessions
 from hypervisor.batches.preflight_findings import Finding
+from hypervisor.core.text import amount_text
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.named_files import declared
 from hypervisor.inputs.template import Item
@@ -55,7 +55,7 @@ class AgentSurvey:
         cost, budget = self.cost(hv, to_do), self._spec.budget
         if cost is not None and budget is not None and cost > budget:
             said = (
-                f"about {cost / 1e6:.2f} is expected, the budget is {money(budget)}: "
+                f"about {cost / 1e6:.2f} is expected, the budget is {amount_text(budget)}: "
                 "the batch will be paused before its end"
             )
             yield Finding("budget", 1, said)

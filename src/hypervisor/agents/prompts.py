@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.prompt import Surroundings, fill, quoted, render
-from hypervisor.hive.memory import relevant
+from hypervisor.agents.prompt_findings import relevant_findings
 from hypervisor.inputs.template import Item
 from hypervisor.queue.lifecycle import DONE
 from hypervisor.queue.result import text_of
@@ -62,7 +62,7 @@ def context_of(store: Database, task: Task) -> str:
         before = store.read(queries.task, name)
         if before.state == DONE and before.result is not None:
             lines.append(f"Result of {before.title} ({before.id}):\n{_shown(before.result)}")
-    if found := relevant(store, task):
+    if found := relevant_findings(store, task):
         lines.append(found)
     ended = [each for each in detail.attempts if each.outcome == "failed" and each.reason]
     if ended:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hypervisor.agents.budget import Limit, limits, money
+from hypervisor.agents.budget import Limit, limits
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.session import AgentSession, Spent
 from hypervisor.agents.sql import cooldowns, sessions
 from hypervisor.agents.transcript import current_activity
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.core.text import amount_text
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import IN_PROGRESS
 from hypervisor.queue.sql import queries
@@ -102,7 +103,7 @@ def money_of(hv: Context, batch: Batch | None, now: int | None = None) -> Money 
 def _used(limit: Limit) -> str:
     if limit.is_money:
         about = "about " if limit.estimated else ""
-        return f"{about}{money(limit.used)} of {money(limit.limit)} ({limit.what})"
+        return f"{about}{amount_text(limit.used)} of {amount_text(limit.limit)} ({limit.what})"
     return f"{limit.used:,} of {limit.limit:,} tokens ({limit.what})"
 
 

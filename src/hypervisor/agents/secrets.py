@@ -10,24 +10,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 
-from hypervisor.core.ids import ALPHABET, CODE_LENGTH, LENGTH, OLD_CODE_LENGTH
+from hypervisor.queue.hide_tokens import hide_tokens
 from hypervisor.queue.task import Json
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # a shorter one is in every second word
-# A claim's token, of which what is named "claim" may be shown.
-TOKEN = (
-    rf"(?<![0-9a-z])(?P<claim>[{ALPHABET}]{{{LENGTH}}}\.[0-9]{{1,9}}\.)"
-    rf"(?:[{ALPHABET}]{{{CODE_LENGTH}}}|[{ALPHABET}]{{{OLD_CODE_LENGTH}}})(?![0-9a-z])"
-)
-LONGEST_TOKEN = LENGTH + 1 + 9 + 1 + CODE_LENGTH
-_TOKEN = re.compile(TOKEN)
 WORD = re.compile(r"(?<![0-9A-Za-z])[^\s]")  # where a secret may begin
-
-
-def without_codes(text: str) -> str:
-    """The text, with whatever looks like a claim's token naming only task and attempt."""
-    return _TOKEN.sub(r"\g<claim>…", text)
 
 
 def cleaned(value: Json, clean: Callable[[str], str]) -> Json:
@@ -59,7 +47,7 @@ class Hider:
     def clean(self, text: str) -> str:
         if not self._known:
             return text
-        text = without_codes(text)
+        text = hide_tokens(text)
         parts, done = [], 0
         for start in [match.start() for match in WORD.finditer(text)]:
             end = self._end_of_secret(text, start) if start >= done else 0

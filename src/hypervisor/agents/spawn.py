@@ -11,14 +11,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hypervisor.batches.pipeline import Pattern, keep_pattern, reduce_name
-from hypervisor.batches.reduce_input import GATHER, REDUCE, results_path, told_of
+from hypervisor.batches.pipeline import reduce_name
+from hypervisor.batches.reduce_input import REDUCE, REDUCES, mention, results_path
+from hypervisor.batches.sql import pipelines
+from hypervisor.batches.wait import start_cursor
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import occurrences, task_for
 from hypervisor.inputs.template import Item
 from hypervisor.learning.learn import prior_of
-from hypervisor.notifications.wait import start_cursor
 from hypervisor.queue.add import add, checked_task
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import insert, queries
@@ -252,17 +253,17 @@ def _reduce(
     spec = _spec(hv, _other_way(way, own), strategy) if own or way.agent else None
     path = results_path(hv, batch)
     fields = {word: value for word, value in given.items() if word in FIELDS and word != "data"}
-    body = f"{given.get('body') or ''}\n\n{told_of(path)}".strip()
+    body = f"{given.get('body') or ''}\n\n{mention(path)}".strip()
     task = _task(_object(1, {**fields, "body": body, "key": REDUCE}), Item(path, 1), 1, branch)
     data: Json = {**task.data, "given": given.get("data")}
     return Reduce(name, spec, checked_task(1, task._replace(data=data)))
 
 
 def _add_reduce(hv: Context, last: Reduce, batch: str, ids: Sequence[str]) -> str:
-    task = last.task._replace(data={**last.task.data, GATHER: batch}, after=tuple(ids))
+    task = last.task._replace(data={**last.task.data, REDUCES: batch}, after=tuple(ids))
     found, _ = _store(hv, last.spec, [task], last.batch)
     (made,) = _ids(hv, found, [task])
-    keep_pattern(hv, Pattern((batch,), found, made))
+    hv.store.write(pipelines.save, pipelines.Pipeline((batch,), found, made))
     return made
 
 

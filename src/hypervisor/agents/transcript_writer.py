@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
-from hypervisor.agents.secrets import HIDDEN, LONGEST_TOKEN, SHORTEST, TOKEN, cleaned
+from hypervisor.agents.secrets import HIDDEN, SHORTEST, cleaned
+from hypervisor.queue.hide_tokens import LONGEST_TOKEN, TOKEN
 from hypervisor.queue.task import Json
 from hypervisor.runs.processes.commands import WRITE
 

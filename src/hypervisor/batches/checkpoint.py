@@ -1,4 +1,4 @@
-"""What is known of a chunk that a person is to judge."""
+"""A chunk as a person judges it: counts, samples, failures, cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypervisor.batches.chunk import EACH, HELD, Chunk
-from hypervisor.batches.samples import Sample, chosen
+from hypervisor.batches.samples import Sample, choose_samples
 from hypervisor.queue.result import actions_in, category_of, items_in, text_of
 from hypervisor.queue.task import Batch
 from hypervisor.runs.spec import TaskReport
@@ -48,7 +48,7 @@ def checkpoint(
         chunk,
         dict(categories.most_common()),
         dict(proposals.most_common()),
-        chosen(reports),
+        choose_samples(reports),
         tuple(failures[:MOST_FAILURES]),
         round(sum(report.seconds for report in reports), 3),
         _cost(reports),

@@ -9,16 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
+from enum import StrEnum
 from typing import NamedTuple
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.queue.lifecycle import UNFINISHED
 
-HELD, OPEN, FREE, APPROVED, REJECTED = "held", "open", "free", "approved", "rejected"
-EACH, FIRST, NONE = "each", "first", "none"
-GATES = (EACH, FIRST, NONE)
+
+class ChunkState(StrEnum):
+    HELD = "held"
+    OPEN = "open"
+    FREE = "free"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+class Gate(StrEnum):
+    """After which chunks a person decides."""
+
+    EACH = "each"
+    FIRST = "first"
+    NONE = "none"
+
+
+HELD, OPEN, FREE, APPROVED, REJECTED = ChunkState
+EACH, FIRST, NONE = GATES = tuple(Gate)
 SPANS = ("day", "week", "month")
 UNDATED = "undated"
-UNFINISHED = ("inbox", "waiting", "active", "in_progress", "merging")
 
 
 class Chunk(NamedTuple):
@@ -27,7 +44,7 @@ class Chunk(NamedTuple):
     batch: str
     number: int
     name: str
-    state: str
+    state: ChunkState
     note: str | None
     actor: str | None
     decided_at: int | None
@@ -56,7 +73,7 @@ class Chunk(NamedTuple):
         return self.state == OPEN and not self.unfinished and bool(self.tasks)
 
 
-def first_state(gate: str, before: Iterable[str], is_last: bool) -> str:
+def first_state(gate: str, before: Iterable[str], is_last: bool) -> ChunkState:
     """Whether a new chunk may run at once, by the states of those before it. With the gate
     `first`, an only one asks for no decision: there is nothing to hold. If others come later,
     the first of them asks."""

@@ -1,4 +1,4 @@
-"""What people read of a chunk while it proceeds: a summary for programs, details for eyes."""
+"""The files of a chunk: a summary in JSON, and details in Markdown for people."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hypervisor.agents.budget import money
 from hypervisor.batches.checkpoint import Checkpoint, checkpoint
 from hypervisor.batches.chunk import Chunk, file_stem
+from hypervisor.core.text import amount_text
 from hypervisor.queue.context import Context
 from hypervisor.queue.result import actions_in, category_of, items_in, text_of
 from hypervisor.queue.task import Batch
@@ -23,19 +23,19 @@ def write_chunk(
 ) -> list[str]:
     """Write both files of a chunk, one of `every`; returns their paths."""
     reports = hv.store.read(runs_sql.report_chunk, batch.id, chunk.number, hv.at(now))
-    found = checkpoint(batch, chunk, reports, every)
+    reviewed = checkpoint(batch, chunk, reports, every)
     stem = file_stem(chunk.number)
-    summary = json.dumps(summary_of(found), ensure_ascii=False, indent=2) + "\n"
+    summary = json.dumps(summary_of(reviewed), ensure_ascii=False, indent=2) + "\n"
     return [
         hv.batch_files.write(batch.name, f"{stem}-summary.json", summary),
-        hv.batch_files.write(batch.name, f"{stem}-details.md", details(found, reports)),
+        hv.batch_files.write(batch.name, f"{stem}-details.md", details(reviewed, reports)),
     ]
 
 
-def summary_of(found: Checkpoint) -> dict[str, Any]:
-    chunk = found.chunk
+def summary_of(reviewed: Checkpoint) -> dict[str, Any]:
+    chunk = reviewed.chunk
     return {
-        "batch": found.batch,
+        "batch": reviewed.batch,
         "chunk": chunk.number,
         "name": chunk.name,
         "state": chunk.state,
@@ -43,28 +43,28 @@ def summary_of(found: Checkpoint) -> dict[str, Any]:
         "processed": sum(chunk.tasks.get(state, 0) for state in ENDED),
         "total": chunk.total,
         "states": chunk.tasks,
-        "categories": found.categories,
-        "proposals": found.proposals,
+        "categories": reviewed.categories,
+        "proposals": reviewed.proposals,
         "failures": [
-            {"task": each.id, "title": each.title, "state": each.state, "reason": each.reason}
-            for each in found.failures
+            {"task": task.id, "title": task.title, "state": task.state, "reason": task.reason}
+            for task in reviewed.failures
         ],
-        "seconds": found.seconds,
-        "tokens": found.tokens,
-        "cost": found.cost,
-        "estimated": found.estimated,
+        "seconds": reviewed.seconds,
+        "tokens": reviewed.tokens,
+        "cost": reviewed.cost,
+        "estimated": reviewed.estimated,
         "note": chunk.note,
         "decided_by": chunk.actor,
         "decided_at": chunk.decided_at,
     }
 
 
-def details(found: Checkpoint, reports: list[TaskReport]) -> str:
+def details(reviewed: Checkpoint, reports: list[TaskReport]) -> str:
     """Every item with its category and rationale, as Markdown."""
-    chunk = found.chunk
-    counts = ", ".join(f"{count} {name}" for name, count in found.categories.items())
+    chunk = reviewed.chunk
+    counts = ", ".join(f"{count} {name}" for name, count in reviewed.categories.items())
     lines = [
-        f"# {_inline(found.batch)}: {_inline(chunk.label)}",
+        f"# {_inline(reviewed.batch)}: {_inline(chunk.label)}",
         "",
         f"{chunk.total - chunk.unfinished} of {chunk.total} processed"
         + (f": {_inline(counts)}." if counts else "."),
@@ -104,7 +104,7 @@ def _section(title: str, result: Any, report: TaskReport) -> list[str]:
 def _spent(report: TaskReport) -> str:
     if not report.tokens and report.cost_micros is None:
         return ""
-    cost = "" if report.cost_micros is None else f", cost {money(report.cost_micros)}"
+    cost = "" if report.cost_micros is None else f", cost {amount_text(report.cost_micros)}"
     return f", {report.tokens:,} tokens{cost}{' (an estimate)' if report.estimated else ''}"
 
 

@@ -1,7 +1,7 @@
-"""The folder of a batch, `batches/<name>/` beside the store: what people read of it.
+"""The folder of a batch, `batches/<name>/` beside the store: the files that people read.
 
-Everything in it can be made anew from the store. A file is replaced at one
-stroke, so that nobody ever reads half of one.
+All of them can be rebuilt from the store. A file is replaced atomically, so nobody ever
+reads half of one.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ class BatchFiles:
         self._root = os.path.join(data, "batches")
 
     def folder(self, batch: str) -> str:
-        """Its path; nothing is made. Names that differ have folders that differ."""
+        """Its path; nothing is created. Different names have different folders."""
         return os.path.join(self._root, safe_name(batch))
 
     def append(self, batch: str, name: str, text: str) -> None:
-        """Add to a file that nobody sees before it is finished."""
-        path = os.path.join(self._made(batch), f"{name}.{os.getpid()}.new")
+        """Append to a file that is not visible before `finish`."""
+        path = os.path.join(self._create_folder(batch), f"{name}.{os.getpid()}.new")
         with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), "wb") as file:
             file.write(text.encode("utf-8", "surrogatepass"))
 
     def finish(self, batch: str, name: str) -> str:
-        """Let the file be seen; returns its path."""
+        """Make the file visible; returns its path."""
         path = os.path.join(self.folder(batch), name)
         os.rename(f"{path}.{os.getpid()}.new", path)
         return path
 
     def write(self, batch: str, name: str, text: str) -> str:
-        path = os.path.join(self._made(batch), name)
+        path = os.path.join(self._create_folder(batch), name)
         fresh = f"{path}.{os.getpid()}.new"
         handle = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
         try:
@@ -48,7 +48,7 @@ class BatchFiles:
             raise
         return path
 
-    def _made(self, batch: str) -> str:
+    def _create_folder(self, batch: str) -> str:
         folder = self.folder(batch)
         make_private_folders(folder)
         if os.stat(self._root).st_mode & 0o077:  # as earlier versions have left it

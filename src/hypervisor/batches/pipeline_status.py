@@ -1,16 +1,19 @@
-"""A whole, as it is seen: how far its stages are, what came of the reduce, and whether all of it
-has succeeded. Whoever names the first batch means the whole, whoever names a later part that part
-alone."""
+"""How far the stages of a pipeline are, what the reduce returned, and whether all succeeded.
+
+The name of the first batch stands for the whole pipeline, that of a later one for itself.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from hypervisor.batches.pipeline import Pattern, pattern_of, whole_of
+from hypervisor.batches.pipeline import batches_from
 from hypervisor.batches.reduce_input import printed
+from hypervisor.batches.sql import pipelines
+from hypervisor.batches.sql.pipelines import Pipeline
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
 from hypervisor.inputs.items import item_of
@@ -27,8 +30,8 @@ PLACEHOLDER = re.compile(r"'(\{[\w./#-]*\})'")  # that stands alone, in quotes i
 
 
 def has_succeeded(hv: Context, batch: str, states: Mapping[str, int]) -> bool:
-    """Whether all of a batch is done: in these states its own tasks, and all that follows on it."""
-    later = (part for part in whole_of(hv, batch) if part != batch)
+    """Whether all tasks of a batch (counted by state) and of what follows on it are done."""
+    later = (part for part in batches_from(hv, batch) if part != batch)
     return all_done(states) and all(
         all_done(hv.store.read(queries.stats, part, hv.now(), False).states) for part in later
     )
@@ -40,7 +43,7 @@ class Stage(NamedTuple):
     batch: str
     what: str  # the command, function or agent
     states: dict[str, int]
-    stuck: int = 0  # tasks that wait in vain: their stage before did not succeed
+    stuck: int = 0  # tasks whose previous stage did not succeed
 
     @property
     def total(self) -> int:
@@ -57,7 +60,7 @@ class Stage(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """The reduce and what came of it."""
+    """The reduce task and its result."""
 
     id: str
     batch: str
@@ -70,7 +73,7 @@ class Reduced(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """A whole, part by part."""
+    """A pipeline, part by part."""
 
     stages: tuple[Stage, ...]
     reduce: Reduced | None = None
@@ -78,34 +81,33 @@ class Overview(NamedTuple):
     @property
     def unsuccessful(self) -> list[str]:
         """The parts in which something did not succeed, each with a few words on it."""
-        found = [f"stage {n} ({s.bad:,} of {s.total:,})" for n, s in self._numbered() if s.bad]
+        stages = enumerate(self.stages, 1)
+        parts = [f"stage {n} ({s.bad:,} of {s.total:,})" for n, s in stages if s.bad]
         last = self.reduce
         if last and last.state in BAD:
-            found.append(f"reduce ({(last.reason or last.state)[:LONGEST_REASON]})")
-        return found
+            parts.append(f"reduce ({(last.reason or last.state)[:LONGEST_REASON]})")
+        return parts
 
     @property
     def unfinished(self) -> list[str]:
         """The parts that have not ended yet, each with a few words on it."""
-        found = [f"stage {n} ({s.left:,} of {s.total:,})" for n, s in self._numbered() if s.left]
+        stages = enumerate(self.stages, 1)
+        parts = [f"stage {n} ({s.left:,} of {s.total:,})" for n, s in stages if s.left]
         last = self.reduce
         if last and last.state not in (lifecycle.DONE, *BAD):
-            found.append(f"reduce ({last.state.replace('_', ' ')})")
-        return found
-
-    def _numbered(self) -> Iterator[tuple[int, Stage]]:
-        return enumerate(self.stages, 1)
+            parts.append(f"reduce ({last.state.replace('_', ' ')})")
+        return parts
 
 
 def pattern(hv: Context, batch: str) -> Overview | None:
     """Show the stages that follow on a batch, how far each is, and what came of the reduce."""
     meant = hv.store.read(queries.batch, validate.text("the batch", batch)).id
-    found = pattern_of(hv, meant)
-    if found is None or found.stages[0] != meant:
+    pipeline = hv.store.read(pipelines.of_batch, meant)
+    if pipeline is None or pipeline.stages[0] != meant:
         return None  # whoever names a later part means that part alone
-    stuck = hv.store.read(runs_sql.stuck, found.stages)
-    stages = tuple(_stage(hv, each, stuck.get(each, 0)) for each in found.stages)
-    return Overview(stages, _reduced(hv, found) if found.reduce else None)
+    stuck = hv.store.read(runs_sql.stuck, pipeline.stages)
+    stages = tuple(_stage(hv, batch, stuck.get(batch, 0)) for batch in pipeline.stages)
+    return Overview(stages, _reduced(hv, pipeline) if pipeline.reduce_task else None)
 
 
 def _stage(hv: Context, batch: str, stuck: int) -> Stage:
@@ -114,23 +116,16 @@ def _stage(hv: Context, batch: str, stuck: int) -> Stage:
     return Stage(meant.name, what_of(meant), {s: n for s, n in states.items() if n}, stuck)
 
 
-def _reduced(hv: Context, found: Pattern) -> Reduced | None:
+def _reduced(hv: Context, pipeline: Pipeline) -> Reduced | None:
     try:
-        task = hv.store.read(queries.task, found.reduce)
+        task = hv.store.read(queries.task, pipeline.reduce_task)
     except NotFound:
         return None
-    meant = hv.store.read(queries.batch, found.reduce_batch)
+    meant = hv.store.read(queries.batch, pipeline.reduce_batch)
     output = printed(hv, task.id, task.attempts) if task.state == lifecycle.DONE else ""
-    return Reduced(
-        task.id,
-        meant.name,
-        what_of(meant),
-        task.state,
-        task.reason,
-        task.result,
-        output,
-        item_of(task).text,
-    )
+    batch = (meant.name, what_of(meant))
+    ended = (task.state, task.reason, task.result)
+    return Reduced(task.id, *batch, *ended, output, item_of(task).text)
 
 
 def what_of(batch: Batch) -> str:

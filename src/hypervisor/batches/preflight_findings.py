@@ -6,9 +6,11 @@ What stands `in_the_way` would keep tasks from being done; the rest is good to k
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 
+from hypervisor.core.text import pluralize
 from hypervisor.resources.limits import size_text, span_text
 
 TRIED_AGAIN = ("failed", "cancelled", "blocked")  # what running the same batch again takes up
@@ -24,9 +26,21 @@ STATUSES = {
     "in_progress": CLAIMED,
     "claimed": CLAIMED,
 }
-DIRECT, WORKERS, BATCH, SEQUENTIAL, NOTHING = "direct", "workers", "batch", "sequential", "nothing"
 FEW = 4
 MOST_CYCLES = 20
+
+
+class Strategy(StrEnum):
+    """How best to run items."""
+
+    DIRECT = "direct"
+    WORKERS = "workers"
+    BATCH = "batch"
+    SEQUENTIAL = "sequential"
+    NOTHING = "nothing"
+
+
+DIRECT, WORKERS, BATCH, SEQUENTIAL, NOTHING = Strategy
 
 
 class Finding(NamedTuple):
@@ -68,10 +82,29 @@ class Preflight(NamedTuple):
     linked: int  # items that wait for others
     steps: int  # the longest chain of those
     advice: str
-    strategy: str
+    strategy: Strategy
     order: tuple[str, ...]
     findings: tuple[Finding, ...]
     estimate: Estimate
+
+
+# What the survey of items may find: whether it stands in the way, one of them, several.
+KINDS: dict[str, tuple[bool, str, str]] = {
+    "unreadable": (True, "1 file is missing or unreadable", "files are missing or unreadable"),
+    "unknown": (True, "1 unknown dependency", "unknown dependencies"),
+    "cycle": (True, "1 dependency cycle", "dependency cycles"),
+    "assignee": (True, "1 is assigned to somebody unknown", "are assigned to somebody unknown"),
+    "claimed": (
+        False,
+        "1 is claimed, as its file says, and left alone",
+        "are claimed, as their files say, and left alone",
+    ),
+    "duplicate": (
+        False,
+        "1 is given more than once, and run as often",
+        "are given more than once, and run as often",
+    ),
+}
 
 
 class Chains(NamedTuple):
@@ -86,12 +119,14 @@ def standing(columns: Mapping[str, Any] | None) -> str:
     status = (columns or {}).get("status")
     if not isinstance(status, str):
         return ""
-    found = STATUSES.get(status.strip().lower().replace(" ", "_").replace("-", "_"), "")
-    return "" if found == CLAIMED and not _assignee(columns or {}) else found
+    known = STATUSES.get(status.strip().lower().replace(" ", "_").replace("-", "_"), "")
+    return "" if known == CLAIMED and not assignee(columns or {}) else known
 
 
-def assignee(columns: Mapping[str, Any] | None) -> str:
-    return _assignee(columns or {})
+def assignee(columns: Mapping[str, Any]) -> str:
+    value = columns.get("assignee")
+    text = value.strip() if isinstance(value, str) else ""
+    return "" if text.lower() in ("none", "nobody", "unassigned", "-") else text
 
 
 def chains(graph: Mapping[str, Collection[str]]) -> Chains:
@@ -115,7 +150,7 @@ def chains(graph: Mapping[str, Collection[str]]) -> Chains:
     return Chains(steps, tuple(_cycles(waits)))
 
 
-def advice(to_do: int, linked: int, steps: int, conflicts_all: bool) -> tuple[str, str]:
+def advice(to_do: int, linked: int, steps: int, conflicts_all: bool) -> tuple[Strategy, str]:
     """How best to run so many items: the name of the way, and a sentence."""
     if to_do == 0:
         return NOTHING, "Nothing is left to do."
@@ -131,23 +166,17 @@ def advice(to_do: int, linked: int, steps: int, conflicts_all: bool) -> tuple[st
 
 def headline(found: Preflight) -> str:
     """One line that says it all."""
-    skipped = found.complete + found.called_off
-    why = " and ".join(
-        word
-        for word, count in (("already complete", found.complete), ("cancelled", found.called_off))
-        if count
-    )
+    skipped = {"already complete": found.complete, "cancelled": found.called_off}
     parts = [f"{found.to_do:,} to do"]
-    if skipped:
-        parts.append(f"{skipped:,} skipped ({why})")
+    if any(skipped.values()):
+        why = " and ".join(reason for reason, count in skipped.items() if count)
+        parts.append(f"{sum(skipped.values()):,} skipped ({why})")
     if found.claimed:
         parts.append(f"{found.claimed:,} claimed by somebody else")
     if found.conflicts and found.to_do > 1:
-        noun = "conflict" if found.conflicts == 1 else "conflicts"
-        parts.append(f"{found.conflicts:,} {noun} will run one after the other")
-    blocking = sum(each.total for each in found.findings if each.in_the_way)
-    if blocking:
-        parts.append(f"{blocking:,} {'problem' if blocking == 1 else 'problems'}")
+        parts.append(f"{pluralize(found.conflicts, 'conflict')} will run one after the other")
+    if blocking := sum(finding.total for finding in found.findings if finding.in_the_way):
+        parts.append(pluralize(blocking, "problem"))
     return ", ".join(parts)
 
 
@@ -157,41 +186,53 @@ def order(found: Preflight, sharing: int) -> tuple[str, ...]:
         return ()
     workers = found.estimate.workers
     at_once = f"up to {workers} at once" if workers > 1 else "one at a time"
-    said = []
+    sentences = []
     free = max(found.to_do - found.linked - sharing, 0)
     if free:
-        said.append(f"{free:,} run in any order, {at_once}.")
+        sentences.append(f"{free:,} run in any order, {at_once}.")
     if sharing:
-        said.append(f"{sharing:,} share files: those with the same file run one after the other.")
+        sentences.append(
+            f"{sharing:,} share files: those with the same file run one after the other."
+        )
     if found.linked and found.steps:
-        said.append(
+        sentences.append(
             f"{found.linked:,} wait for others: in dependency order, {found.steps} steps deep."
         )
-    return tuple(said)
+    return tuple(sentences)
+
+
+def survey_finding(kind: str, count: int, examples: Sequence[str]) -> Finding:
+    in_the_way, one, several = KINDS[kind]
+    text = one if count == 1 else f"{count:,} {several}"
+    return Finding(kind, count, text, tuple(examples), in_the_way)
+
+
+def excess(estimate: Estimate) -> Iterator[Finding]:
+    """What the host has too little of."""
+    output, disk = estimate.output_all, estimate.disk_free
+    if output and disk is not None and output > disk:
+        yield Finding("disk", 1, "the outputs will not fit on the disk", (), True)
+    memory, host = estimate.memory_each, estimate.memory_host
+    if memory and host and memory > host:
+        yield Finding("memory", 1, "one attempt needs more memory than this host has", (), True)
 
 
 def costs(estimate: Estimate) -> list[str]:
     """What it will take, in sentences."""
-    said = []
+    sentences = []
     if estimate.memory_each is not None:
         whole = size_text(estimate.memory_each * estimate.workers)
-        each = f"{estimate.workers} × {size_text(estimate.memory_each)}"
+        factors = f"{estimate.workers} × {size_text(estimate.memory_each)}"
         of = f" of {size_text(estimate.memory_host)}" if estimate.memory_host else ""
-        said.append(f"Memory: up to {whole}{of} ({each}, the peak seen so far).")
+        sentences.append(f"Memory: up to {whole}{of} ({factors}, the peak seen so far).")
     if estimate.output_all is not None:
         of = f" of {size_text(estimate.disk_free)} free" if estimate.disk_free is not None else ""
-        said.append(f"Kept outputs: about {size_text(estimate.output_all)}{of}.")
+        sentences.append(f"Kept outputs: about {size_text(estimate.output_all)}{of}.")
     if estimate.milliseconds is not None:
-        said.append(f"Time: about {span_text(estimate.milliseconds)}, as it went before.")
+        sentences.append(f"Time: about {span_text(estimate.milliseconds)}, as it went before.")
     if estimate.cost_micros is not None:
-        said.append(f"Cost: about {estimate.cost_micros / 1e6:.2f}, as it went before.")
-    return said
-
-
-def _assignee(columns: Mapping[str, Any]) -> str:
-    value = columns.get("assignee")
-    text = value.strip() if isinstance(value, str) else ""
-    return "" if text.lower() in ("none", "nobody", "unassigned", "-") else text
+        sentences.append(f"Cost: about {estimate.cost_micros / 1e6:.2f}, as it went before.")
+    return sentences
 
 
 def _cycles(waits: dict[str, set[str]]) -> Iterable[tuple[str, ...]]:
@@ -211,5 +252,5 @@ def _cycles(waits: dict[str, set[str]]) -> Iterable[tuple[str, ...]]:
             circle = path[seen[task] :]
             first = circle.index(min(circle))
             yield (*circle[first:], *circle[:first])
-        for each in path:
-            left.pop(each, None)
+        for visited in path:
+            left.pop(visited, None)

@@ -14,10 +14,10 @@ from hypervisor.batches.chunk import Chunk
 from hypervisor.batches.pipeline_status import Overview, has_succeeded, pattern, what_of
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.batches.sql import report as report_sql
-from hypervisor.batches.timeline import Bin, Timeline, Tries, gather
+from hypervisor.batches.timeline import Attempts, Bin, Timeline, read_attempts
 from hypervisor.core import validate
-from hypervisor.core.errors import InvalidInput
 from hypervisor.learning.learn import Learned, learned_about
+from hypervisor.learning.record import Work
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.receipt import Receipt
@@ -26,7 +26,7 @@ from hypervisor.queue.sql import queries
 from hypervisor.queue.sql import receipts as receipts_sql
 from hypervisor.queue.task import Batch
 from hypervisor.runs.run import BAD, latest_output, reports
-from hypervisor.runs.spec import TaskReport, spec_from
+from hypervisor.runs.spec import TaskReport
 
 SMALL = 2_000  # tasks: up to so many are all held and listed
 MOST_ROWS = 500
@@ -110,54 +110,56 @@ class BatchReport(NamedTuple):
 
 def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
     """Gather what a report of a batch shows: timeline, durations, failures, receipts."""
-    meant = hv.store.read(queries.batch, validate.text("the batch", batch))
+    found = hv.store.read(queries.batch, validate.text("the batch", batch))
     at = hv.now() if now is None else now
-    seen = _Seen(reports(hv, meant.id, at))
-    tries = gather(hv, meant.id, at)
-    names = {each.id: each.title for each in seen.held}
-    total = sum(seen.states.values())
-    rows = _rows(seen, tries)
-    receipts_total, receipts = hv.store.read(report_sql.last_receipts, meant.id, MOST_RECEIPTS)
-    spent = hv.store.read(sessions.spent, meant.id)
+    tally = _Tally(reports(hv, found.id, at))
+    attempts = read_attempts(hv, found.id, at)
+    rows = _rows(tally, attempts)
+    receipts_total, receipts = hv.store.read(report_sql.last_receipts, found.id, MOST_RECEIPTS)
     return BatchReport(
-        meant.name,
-        meant.id,
+        found.name,
+        found.id,
         at,
-        what_of(meant),
-        seen.states,
-        total,
-        has_succeeded(hv, meant.id, seen.states),
-        tries.begun,
-        tries.ended,
-        len(tries),
-        round(tries.cpu_ms / 1000, 3),
-        tries.peak_kb * 1024,
-        tries.timeline(names),
-        tries.histogram(),
-        tries.median(),
-        tuple(_slowest(hv, seen, tries)),
-        _categories(seen),
-        dict(seen.proposals),
-        _chunks(hv, meant.id),
-        _common(seen.reasons),
-        tuple(_failure(hv, each, tries) for each in seen.bad[:MOST_FAILURES]),
-        seen.bad_count,
+        what_of(found),
+        tally.states,
+        sum(tally.states.values()),
+        has_succeeded(hv, found.id, tally.states),
+        attempts.begun,
+        attempts.ended,
+        len(attempts),
+        round(attempts.cpu_ms / 1000, 3),
+        attempts.peak_kb * 1024,
+        attempts.timeline({task.id: task.title for task in tally.held}),
+        attempts.histogram(),
+        attempts.median(),
+        tuple(_slowest(hv, tally, attempts)),
+        _categories(tally),
+        tally.proposals,
+        _chunks(hv, found.id),
+        _most_common(tally.reasons),
+        tuple(_failure(hv, task, attempts) for task in tally.bad[:MOST_FAILURES]),
+        tally.bad_count,
         tuple(map(_cut, receipts)),
         receipts_total,
-        _problem(hv, meant.id, receipts_total),
+        _problem(hv, found.id, receipts_total),
         rows,
-        spent.tokens,
-        spent.cost_micros / 1e6 if spent.cost_micros else None,
-        spent.estimated,
-        pattern(hv, meant.id),
-        _learned(hv, meant, rows),
+        *_spent(hv, found.id),
+        pattern(hv, found.id),
+        _learned(hv, found, rows),
     )
 
 
-class _Seen:
+def _spent(hv: Context, batch: str) -> tuple[int, float | None, bool]:
+    """Tokens, cost, and whether that is an estimate."""
+    spent = hv.store.read(sessions.spent, batch)
+    cost = spent.cost_micros / 1e6 if spent.cost_micros else None
+    return spent.tokens, cost, spent.estimated
+
+
+class _Tally:
     """What one pass over the tasks of a batch tells."""
 
-    def __init__(self, found: Iterable[TaskReport]) -> None:
+    def __init__(self, tasks: Iterable[TaskReport]) -> None:
         self.states: dict[str, int] = {}
         self.categories: dict[str, list[Any]] = {}
         self.proposals: dict[str, int] = {}
@@ -166,7 +168,7 @@ class _Seen:
         self.bad_count = 0
         self.held: list[TaskReport] = []
         self.too_many = False
-        for task in found:
+        for task in tasks:
             self._add(task)
 
     def _add(self, task: TaskReport) -> None:
@@ -200,7 +202,7 @@ class _Seen:
                 self.proposals[kind[:40]] = self.proposals.get(kind[:40], 0) + 1
 
 
-def _line(task: TaskReport, tries: Tries) -> TaskLine:
+def _line(task: TaskReport, attempts: Attempts) -> TaskLine:
     category = category_of(task.result) if task.result is not None else NO_CATEGORY
     return TaskLine(
         task.id,
@@ -208,42 +210,33 @@ def _line(task: TaskReport, tries: Tries) -> TaskLine:
         task.state,
         "" if category == NO_CATEGORY else category,
         task.attempts,
-        tries.took(task.id),
+        attempts.took(task.id),
         task.cpu_seconds,
         task.peak_bytes,
         (task.reason or text_of(task.result, "summary"))[:300],
     )
 
 
-def _rows(seen: _Seen, tries: Tries) -> tuple[TaskLine, ...]:
+def _rows(tally: _Tally, attempts: Attempts) -> tuple[TaskLine, ...]:
     """All tasks of a small batch; of a big one what went wrong. What went wrong comes first."""
-    rest = [task for task in seen.held if task.state not in BAD]
-    chosen = [*seen.bad, *rest][:MOST_ROWS]
-    return tuple(_line(task, tries) for task in chosen)
+    rest = [task for task in tally.held if task.state not in BAD]
+    chosen = [*tally.bad, *rest][:MOST_ROWS]
+    return tuple(_line(task, attempts) for task in chosen)
 
 
-def _slowest(hv: Context, seen: _Seen, tries: Tries) -> Iterable[TaskLine]:
-    held = {task.id: task for task in seen.held}
-    for task_id, took in tries.slowest(SLOWEST):
+def _slowest(hv: Context, tally: _Tally, attempts: Attempts) -> Iterable[TaskLine]:
+    held = {task.id: task for task in tally.held}
+    for task_id, took in attempts.slowest(SLOWEST):
         if task_id in held:
-            yield _line(held[task_id], tries)._replace(milliseconds=took)
+            yield _line(held[task_id], attempts)._replace(milliseconds=took)
         else:
             task = hv.store.read(queries.task, task_id)
-            yield TaskLine(
-                task.id,
-                task.title[:300],
-                task.state,
-                "",
-                task.attempts,
-                took,
-                0.0,
-                0,
-                (task.reason or "")[:300],
-            )
+            texts = (task.id, task.title[:300], task.state, "")
+            yield TaskLine(*texts, task.attempts, took, 0.0, 0, (task.reason or "")[:300])
 
 
-def _failure(hv: Context, task: TaskReport, tries: Tries) -> Failure:
-    return Failure(_line(task, tries), task.exit_code, _tail(hv, task))
+def _failure(hv: Context, task: TaskReport, attempts: Attempts) -> Failure:
+    return Failure(_line(task, attempts), task.exit_code, _tail(hv, task))
 
 
 def _tail(hv: Context, task: TaskReport) -> tuple[str, ...]:
@@ -260,34 +253,31 @@ def _tail(hv: Context, task: TaskReport) -> tuple[str, ...]:
     )
 
 
-def _categories(seen: _Seen) -> tuple[Category, ...]:
+def _categories(tally: _Tally) -> tuple[Category, ...]:
     """The most frequent first; none at all if no worker named any."""
-    if set(seen.categories) <= {NO_CATEGORY}:
+    if set(tally.categories) <= {NO_CATEGORY}:
         return ()
-    found = [
-        Category(name, count, tuple(samples)) for name, (count, *samples) in seen.categories.items()
+    categories = [
+        Category(name, count, tuple(samples))
+        for name, (count, *samples) in tally.categories.items()
     ]
-    return tuple(sorted(found, key=lambda each: (-each.items, each.name))[:MOST_CATEGORIES])
+    return tuple(sorted(categories, key=lambda c: (-c.items, c.name))[:MOST_CATEGORIES])
 
 
 def _chunks(hv: Context, batch: str) -> tuple[Chunk, ...]:
-    found = hv.store.read(chunks_sql.every, batch)[:MOST_CHUNKS]
-    return tuple(each._replace(note=(each.note or "")[:LONGEST_TEXT] or None) for each in found)
+    chunks = hv.store.read(chunks_sql.every, batch)[:MOST_CHUNKS]
+    return tuple(chunk._replace(note=(chunk.note or "")[:LONGEST_TEXT] or None) for chunk in chunks)
 
 
 def _learned(hv: Context, batch: Batch, rows: tuple[TaskLine, ...]) -> tuple[Learned, ...]:
-    if batch.spec is None:
-        return ()
-    try:
-        spec = spec_from(batch.spec)
-    except InvalidInput:  # another version declared it
+    if not isinstance(batch.spec, dict):
         return ()
     types = {hv.store.read(queries.task, row.id).type for row in (*rows[:TYPED], *rows[-TYPED:])}
-    return learned_about(hv, spec, types)
+    return learned_about(hv, Work.of_batch(batch.spec), types)
 
 
-def _common(reasons: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    ranked = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+def _most_common(reasons: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    ranked = sorted(reasons.items(), key=lambda reason: (-reason[1], reason[0]))
     return tuple(ranked[:MOST_REASONS])
 
 

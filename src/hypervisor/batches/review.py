@@ -1,7 +1,7 @@
 """Checkpoints: what a person sees after a chunk, and what they may decide.
 
-A decision is durable the moment it is made, whoever runs or does not run just
-then; the next chunk goes on by itself if its supervisor can be started here.
+A decision is durable the moment it is made, whether or not anything runs; the next chunk
+starts by itself if a supervisor can be started here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hypervisor.batches.checkpoint import Checkpoint, checkpoint
-from hypervisor.batches.chunk import APPROVED, EACH, HELD, REJECTED, Chunk
+from hypervisor.batches.chunk import APPROVED, EACH, HELD, OPEN, REJECTED, Chunk, ChunkState
 from hypervisor.batches.chunk_files import write_chunk
-from hypervisor.batches.pipeline import release_reduce
+from hypervisor.batches.reduce import release_reduce
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
@@ -58,11 +58,11 @@ def awaiting(hv: Context, batch: str | None = None) -> tuple[tuple[Batch, Chunk]
 
 def review(hv: Context, batch: str, chunk: int | None = None, now: int | None = None) -> Checkpoint:
     """Show what came of a chunk: counts, unusual samples, failures, and what happens next."""
-    meant = _batch(hv, batch)
-    found = _chunk(hv, meant, chunk)
-    reports = hv.store.read(runs_sql.report_chunk, meant.id, found.number, hv.at(now))
-    _bring_up_to_date(hv, meant, found.number)
-    return checkpoint(meant, found, reports, hv.store.read(chunks_sql.every, meant.id))
+    reviewed = _batch(hv, batch)
+    shown = _chunk(hv, reviewed, chunk)
+    reports = hv.store.read(runs_sql.report_chunk, reviewed.id, shown.number, hv.at(now))
+    _write_files(hv, reviewed, shown.number)
+    return checkpoint(reviewed, shown, reports, hv.store.read(chunks_sql.every, reviewed.id))
 
 
 def decide(
@@ -71,6 +71,7 @@ def decide(
     decision: str,
     chunk: int | None = None,
     note: str = "",
+    *,
     rest: bool = False,
     now: int | None = None,
 ) -> Decided:
@@ -78,25 +79,24 @@ def decide(
     if decision not in (APPROVED, REJECTED):
         raise InvalidInput(f"a chunk is {APPROVED} or {REJECTED}, not {decision[:40]!r}.")
     validate.text("the note", note, LONGEST_NOTE)
-    meant = _batch(hv, batch)
-    found = _chunk(hv, meant, chunk)
-    if chunk is None and found.is_decided:
-        raise WrongState(f"no chunk of {meant.name} waits for a decision. Nothing was changed.")
-    last_gate = rest or spec_from(meant.spec).gate != EACH
+    reviewed = _batch(hv, batch)
+    decided = _chunk(hv, reviewed, chunk)
+    if chunk is None and decided.is_decided:
+        raise WrongState(f"no chunk of {reviewed.name} waits for a decision. Nothing was changed.")
     opened = hv.store.write(
         chunks_sql.decide,
-        meant.id,
-        found.number,
-        decision,
-        note,
-        last_gate,
-        chunk is not None,
-        hv.actor,
-        hv.at(now),
+        reviewed.id,
+        decided.number,
+        ChunkState(decision),
+        note=note,
+        in_advance=rest or spec_from(reviewed.spec).gate != EACH,
+        may_change=chunk is not None,
+        actor=hv.actor,
+        now=hv.at(now),
     )
-    _bring_up_to_date(hv, meant, found.number)
-    _go_on(hv, meant, bool(opened) or release_reduce(hv, meant.id))
-    return Decided(meant.name, found.number, decision, tuple(opened), 0)
+    _write_files(hv, reviewed, decided.number)
+    _continue_run(hv, reviewed, bool(opened) or release_reduce(hv, reviewed.id))
+    return Decided(reviewed.name, decided.number, decision, tuple(opened), 0)
 
 
 def retry_chunk(
@@ -105,44 +105,45 @@ def retry_chunk(
     note: str,
     chunk: int | None = None,
     tasks: Sequence[str] = (),
+    *,
     now: int | None = None,
 ) -> Decided:
     """Work on a chunk again, or on some of its tasks, with a note that reaches the worker."""
     validate.text("the note", note, LONGEST_NOTE)
-    meant = _batch(hv, batch)
-    found = _chunk(hv, meant, chunk)
-    every = [task.id for task in hv.store.read(chunks_sql.chunk_tasks, meant.id, found.number)]
-    wanted = [hv.resolve(task) for task in tasks] or every
-    if strangers := sorted(set(wanted) - set(every)):
-        raise NotFound(f"{strangers[0]} is not in chunk {found.number}. Nothing was changed.")
+    reviewed = _batch(hv, batch)
+    number = _chunk(hv, reviewed, chunk).number
+    own = [task.id for task in hv.store.read(chunks_sql.chunk_tasks, reviewed.id, number)]
+    wanted = [hv.resolve(task) for task in tasks] or own
+    if strangers := sorted(set(wanted) - set(own)):
+        raise NotFound(f"{strangers[0]} is not in chunk {number}. Nothing was changed.")
     count = hv.store.write(
-        chunks_sql.retry, meant.id, found.number, wanted, note, hv.actor, hv.at(now)
+        chunks_sql.retry, reviewed.id, number, wanted, note, actor=hv.actor, now=hv.at(now)
     )
-    _go_on(hv, meant, bool(count))
-    return Decided(meant.name, found.number, "retry", (), count)
+    _continue_run(hv, reviewed, bool(count))
+    return Decided(reviewed.name, number, "retry", (), count)
 
 
 def amend(hv: Context, task: str, changes: dict[str, Any], now: int | None = None) -> Any:
     """Correct what a worker said came of a task, such as its category; returns the new result."""
-    found = hv.resolve(task)
+    task_id = hv.resolve(task)
     if not changes:
         raise InvalidInput("nothing to correct: name a field and its value, as in category=task.")
     validate.json_value("the correction", changes)
-    result = hv.store.write(chunks_sql.amend, found, changes, hv.actor, hv.at(now))
-    write_back(hv, found)  # its receipt; the correction is for the review, not for the file
+    result = hv.store.write(chunks_sql.amend, task_id, changes, hv.actor, hv.at(now))
+    write_back(hv, task_id)  # its receipt; the correction is for the review, not for the file
     return result
 
 
-def _bring_up_to_date(hv: Context, batch: Batch, number: int) -> None:
-    """The files of a chunk, whoever was killed before they could be written."""
-    every = hv.store.read(chunks_sql.every, batch.id)
-    for chunk in every:
+def _write_files(hv: Context, batch: Batch, number: int) -> None:
+    """The files of a chunk: a supervisor may have been killed before it wrote them."""
+    chunks = hv.store.read(chunks_sql.every, batch.id)
+    for chunk in chunks:
         if chunk.number == number and chunk.state != HELD and hv.is_equipped:
-            with suppress(OSError):  # what was decided holds all the same
-                write_chunk(hv, batch, chunk, every)
+            with suppress(OSError):  # the decision holds all the same
+                write_chunk(hv, batch, chunk, chunks)
 
 
-def _go_on(hv: Context, batch: Batch, more: bool) -> None:
+def _continue_run(hv: Context, batch: Batch, more: bool) -> None:
     if more and hv.is_equipped:
         with hv.launcher.submitting():
             hv.launcher.keep_environment(batch.id)
@@ -154,14 +155,14 @@ def _batch(hv: Context, text: str) -> Batch:
 
 
 def _chunk(hv: Context, batch: Batch, number: int | None) -> Chunk:
-    found = hv.store.read(chunks_sql.every, batch.id)
-    if not found:
+    chunks = hv.store.read(chunks_sql.every, batch.id)
+    if not chunks:
         raise NotFound(f"{batch.name} was not cut into chunks.")
     if number is not None:
-        for each in found:
-            if each.number == number:
-                return each
-        raise NotFound(f"{batch.name} has no chunk {number}: it has {len(found)}.")
-    waiting = [each for each in found if each.awaits_decision]
-    running = [each for each in found if each.state == "open"]
-    return (waiting or running or found[-1:])[0]
+        for chunk in chunks:
+            if chunk.number == number:
+                return chunk
+        raise NotFound(f"{batch.name} has no chunk {number}: it has {len(chunks)}.")
+    waiting = [chunk for chunk in chunks if chunk.awaits_decision]
+    running = [chunk for chunk in chunks if chunk.state == OPEN]
+    return (waiting or running or chunks[-1:])[0]

@@ -21,7 +21,7 @@ class Sample(NamedTuple):
     why: str  # why this one is shown
 
 
-class _Seen(NamedTuple):
+class _Candidate(NamedTuple):
     task: str
     title: str
     result: Any
@@ -33,13 +33,13 @@ class _Seen(NamedTuple):
         return len(text_of(self.result, "rationale")) + len(self.title)
 
 
-def chosen(reports: Sequence[TaskReport]) -> tuple[Sample, ...]:
+def choose_samples(reports: Sequence[TaskReport]) -> tuple[Sample, ...]:
     """Up to three of each category: the first, and those that stand out most."""
-    by_category: dict[str, list[_Seen]] = {}
+    by_category: dict[str, list[_Candidate]] = {}
     for report in reports:
         if report.state == "done":
-            for seen in _seen(report):
-                by_category.setdefault(category_of(seen.result), []).append(seen)
+            for candidate in _candidates(report):
+                by_category.setdefault(category_of(candidate.result), []).append(candidate)
     rare_first = sorted(by_category, key=lambda name: (len(by_category[name]), name))
     return tuple(
         Sample(
@@ -50,30 +50,30 @@ def chosen(reports: Sequence[TaskReport]) -> tuple[Sample, ...]:
     )
 
 
-def _seen(report: TaskReport) -> list[_Seen]:
+def _candidates(report: TaskReport) -> list[_Candidate]:
     parts = list(items_in(report.result))
     if not parts:
-        return [_Seen(report.id, report.title, report.result, report.seconds, report.attempts)]
+        return [_Candidate(report.id, report.title, report.result, report.seconds, report.attempts)]
     return [
-        _Seen(report.id, text_of(part, "item") or report.title, part, 0.0, report.attempts)
+        _Candidate(report.id, text_of(part, "item") or report.title, part, 0.0, report.attempts)
         for part in parts
     ]
 
 
-def _of_category(found: list[_Seen]) -> list[tuple[_Seen, str]]:
+def _of_category(candidates: list[_Candidate]) -> list[tuple[_Candidate, str]]:
     """A longer or shorter text than usual, more time or more attempts make one stand out."""
     from statistics import median  # takes as long to load as ten short commands
 
-    usual_time = median(each.seconds for each in found)
-    usual_length = median(each.length for each in found)
+    usual_time = median(each.seconds for each in candidates)
+    usual_length = median(each.length for each in candidates)
 
-    def oddity(each: _Seen) -> tuple[float, str]:
+    def oddity(each: _Candidate) -> tuple[float, str]:
         slow = (each.seconds + 0.01) / (usual_time + 0.01)
         wordy = max(each.length + 10, usual_length + 10) / min(each.length + 10, usual_length + 10)
         tried = float(each.attempts)
         reasons = ((tried, f"{each.attempts} attempts"), (slow, "slowest"), (wordy, "unusual text"))
         return max(reasons)
 
-    ranked = sorted(found[1:], key=lambda each: -oddity(each)[0])[: PER_CATEGORY - 1]
+    ranked = sorted(candidates[1:], key=lambda each: -oddity(each)[0])[: PER_CATEGORY - 1]
     unusual = [(each, oddity(each)[1] if oddity(each)[0] > 1.2 else "another") for each in ranked]
-    return [(found[0], "the first"), *unusual]
+    return [(candidates[0], "the first"), *unusual]

@@ -65,7 +65,7 @@ class Bin(NamedTuple):
     bad: int
 
 
-class Tries:
+class Attempts:
     """All attempts of a batch, column by column."""
 
     def __init__(self, now: int) -> None:
@@ -94,7 +94,7 @@ class Tries:
         self.cpu_ms += line.cpu_ms or 0
         self.peak_kb = max(self.peak_kb, line.peak_kb or 0)
 
-    def sharpen(self) -> None:
+    def separate(self) -> None:
         """Let each attempt begin when the one before it on the same worker has ended. Those
         whose ends were written down together share the time evenly."""
         free: dict[int, int] = {}
@@ -159,13 +159,12 @@ class Tries:
         span = sum(end - start for start, end in stretches)
         worked = sum(self._length(index) for index in range(len(self)))
         packed = packed_lanes(lanes)
-        return Timeline(
-            stretches, packed, len(self.names), single, round(worked / span, 2) if span else 0.0
-        )
+        at_once = round(worked / span, 2) if span else 0.0
+        return Timeline(stretches, packed, len(self.names), single, at_once)
 
     def _ended(self) -> Iterator[int]:
         """What was given back or still runs says nothing about how long a task takes."""
-        return (i for i in range(len(self)) if OUTCOMES[self.outcomes[i]] not in UNTOLD)
+        return (i for i in range(len(self)) if OUTCOMES[self.outcomes[i]] not in UNDECIDED)
 
     def _length(self, index: int) -> int:
         return max(self.ends[index] - self.starts[index], 0)
@@ -207,7 +206,7 @@ class Tries:
         lanes: list[dict[int, _Cell]] = [{} for _ in self.names]
         for index in range(len(self)):
             start, end = self.starts[index], self.ends[index]
-            is_bad = OUTCOMES[self.outcomes[index]] not in (DONE, *UNTOLD)
+            is_bad = OUTCOMES[self.outcomes[index]] not in (DONE, *UNDECIDED)
             cells = lanes[self.workers[index]]
             for place in range(start // cell, end // cell + 1):
                 worked = min(end, (place + 1) * cell) - max(start, place * cell)
@@ -223,7 +222,7 @@ class Tries:
         ]
 
 
-UNTOLD = (RUNNING, RELEASED)
+UNDECIDED = (RUNNING, RELEASED)
 
 
 class _Cell(NamedTuple):
@@ -237,16 +236,16 @@ class _Cell(NamedTuple):
 EMPTY = _Cell(0, 0, 0)
 
 
-def gather(hv: Context, batch: str, now: int) -> Tries:
+def read_attempts(hv: Context, batch: str, now: int) -> Attempts:
     """All attempts of a batch."""
-    tries = Tries(now)
+    attempts = Attempts(now)
     after, lines = hv.store.read(report.attempts, batch, "", PAGE)
     while after:
         for line in lines:
-            tries.add(line)
+            attempts.add(line)
         after, lines = hv.store.read(report.attempts, batch, after, PAGE)
-    tries.sharpen()
-    return tries
+    attempts.separate()
+    return attempts
 
 
 def packed_lanes(lanes: Iterable[Lane]) -> tuple[Lane, ...]:

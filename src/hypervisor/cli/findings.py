@@ -5,7 +5,7 @@ import os
 import sys
 
 from hypervisor.cli.output import columns_here, cut, one_line
-from hypervisor.hive.checkout import branch_here
+from hypervisor.hive.branch import branch_here
 from hypervisor.hive.finding import Doubt, Known
 from hypervisor.queue.context import Context
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypervisor.agents.running_status import live_sessions
-from hypervisor.batches.pipeline import PipelineRun, is_tended, release_reduce, whole_of
+from hypervisor.batches.pipeline import PipelineRun, batches_from
 from hypervisor.batches.pipeline_status import pattern
+from hypervisor.batches.reduce import has_pending_reduce, release_reduce
 from hypervisor.cli import result
 from hypervisor.cli.output import (
     Line,
@@ -74,7 +75,7 @@ def follow(hv: Context, run: PipelineRun, as_json: bool, quiet: bool, left_out: 
 
 def watch(hv: Context, batch: str | None, view: View) -> None:
     """Show a batch, with what follows on it, until it has ended, or everything until Ctrl-C."""
-    batches = None if batch is None else whole_of(hv, hv.store.read(queries.batch, batch).id)
+    batches = None if batch is None else batches_from(hv, hv.store.read(queries.batch, batch).id)
     target = _target(hv, batches, hv.now())
     on_failure = view.failed if view.shows_details else None
     for snapshot in Monitor(hv, target, on_failure, eager=view.is_live).watch():
@@ -83,10 +84,10 @@ def watch(hv: Context, batch: str | None, view: View) -> None:
 
 def has_ended(hv: Context, batch: str) -> bool:
     """Whether nothing of a batch, and of what follows on it, will run any more by itself."""
-    batches = whole_of(hv, hv.store.read(queries.batch, batch).id)
-    tended = is_tended(hv, batches[0])  # first: a release between the two looks is seen
+    batches = batches_from(hv, hv.store.read(queries.batch, batch).id)
+    pending = has_pending_reduce(hv, batches[0])  # first: a release between the looks is seen
     status = combine([standing(hv, part) for part in batches])
-    return tended and open_tasks(status) <= stuck_tasks(hv, batches, status)
+    return not pending and open_tasks(status) <= stuck_tasks(hv, batches, status)
 
 
 def _target(hv: Context, batches: Sequence[str] | None, since: int) -> Target:
@@ -95,7 +96,7 @@ def _target(hv: Context, batches: Sequence[str] | None, since: int) -> Target:
     return Target(
         tuple(batches),
         since,
-        is_reduce_released=lambda: is_tended(hv, batches[0]),
+        is_reduce_released=lambda: not has_pending_reduce(hv, batches[0]),
         release_reduce=lambda: release_reduce(hv, batches[0]),
     )
 

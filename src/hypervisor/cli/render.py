@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from hypervisor.agents.budget import money
 from hypervisor.agents.cooldown import Cooldown, cooldown_text
 from hypervisor.agents.session import Spent
 from hypervisor.batches.pipeline import reduce_name
@@ -27,6 +26,7 @@ from hypervisor.cli.output import (
     length,
     one_line,
 )
+from hypervisor.core.text import amount_text
 from hypervisor.resources.limits import UNITS
 from hypervisor.runs.monitor import Snapshot
 from hypervisor.runs.progress import Counts, count
@@ -221,7 +221,7 @@ def spent_text(spent: Spent) -> str:
 def money_text(micros: int, estimated: bool) -> str:
     """`0.30`; `≈0.30` where a table of prices says so and not the provider."""
     about = ("≈" if glyphs() is PRETTY else "~") if estimated else ""
-    return about + money(micros)
+    return about + amount_text(micros)
 
 
 def tokens_text(count: int) -> str:

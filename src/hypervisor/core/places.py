@@ -22,6 +22,9 @@ from hypervisor.core.errors import StoreUnavailable
 from hypervisor.core.mounts import read_mounts
 
 DATA = ".hypervisor"
+STORE = "HYPERVISOR_STORE"  # the environment variable that names the store …
+# … and those that hold secrets of a PostgreSQL store.
+STORE_SECRETS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
 IN_MEMORY = ("tmpfs", "ramfs")
 
 

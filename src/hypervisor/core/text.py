@@ -13,3 +13,9 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in JOINERS else repr(c)[1:-1] for c in text)
+
+
+def amount_text(micros: int) -> str:
+    """An amount for people: 1.00, 0.0042."""
+    text = f"{micros / 1_000_000:.4f}"
+    return text[:-2] if text.endswith("00") else text

@@ -13,22 +13,12 @@ from typing import NamedTuple
 from hypervisor.core.ids import decode
 
 LONGEST_FINDING = 20_000
-MOST_ANCESTORS = 50
 MOST_SEARCHED = 12  # words of a query
 RARE = 300  # a word with fewer findings than this is searched through, else the newest are seen
 MOST_WEIGHED = 60  # candidates whose texts are read, unless more are asked for
 MOST_WORDINGS = 3  # that are shown beside the first
 OFTEN = 0.5  # what it is worth, in rare words, that another source says the same
 NEAR = 0.25  # … that it is of the branch itself and not of an ancestor
-
-
-class Branch(NamedTuple):
-    """A named context. `git` is the git branch it is tied to, if any."""
-
-    name: str
-    parent: str = ""
-    git: str = ""
-    created_at: int = 0
 
 
 class NewFinding(NamedTuple):
@@ -86,7 +76,7 @@ class Remembered(NamedTuple):
     known: Known
 
 
-class Wanted(NamedTuple):
+class Query(NamedTuple):
     """Which findings: `branches` from the nearest to the farthest, None for all there are."""
 
     words: tuple[str, ...] = ()
@@ -94,44 +84,6 @@ class Wanted(NamedTuple):
     topic: str = ""
     kind: str = ""
     task: str = ""
-
-
-class BranchReport(NamedTuple):
-    """What a branch knows, added up. `agents` counts sources, `shared` what two or more say."""
-
-    branch: Branch
-    agents: int = 0
-    findings: int = 0
-    distinct: int = 0
-    shared: int = 0
-    doubtful: int = 0
-    topics: Mapping[str, int] = {}
-    known: tuple[Known, ...] = ()
-
-
-def ancestors(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
-    """The branch, its parent, and so on."""
-    found = [name]
-    while (up := parents.get(found[-1], "")) and up not in found and len(found) <= MOST_ANCESTORS:
-        found.append(up)
-    return tuple(found)
-
-
-def descendants(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
-    """The branch and all below it, parents first."""
-    return tuple(each for level in levels(name, parents) for each in level)
-
-
-def levels(name: str, parents: Mapping[str, str]) -> list[list[str]]:
-    """The branch, its children, their children, and so on."""
-    children: dict[str, list[str]] = {}
-    for child in sorted(parents):
-        children.setdefault(parents[child], []).append(child)
-    found, seen = [[name]], {name}
-    while below := [c for up in found[-1] for c in children.get(up, ()) if c not in seen]:
-        found.append(below)
-        seen.update(below)
-    return found
 
 
 def weight(findings: int) -> float:
@@ -144,17 +96,15 @@ def shortlist(
 ) -> list[int]:
     """The most promising of the findings that each word, or all of them together, led to."""
     scores: dict[int, float] = {}
-    for found in by_word.values():
-        worth = weight(len(found))
-        for number in found:
-            scores[number] = scores.get(number, 0.0) + worth
-    total = sum(weight(len(found)) for found in by_word.values())
-    scores |= dict.fromkeys(every, total)
+    for numbers in by_word.values():
+        for number in numbers:
+            scores[number] = scores.get(number, 0.0) + weight(len(numbers))
+    scores |= dict.fromkeys(every, sum(weight(len(numbers)) for numbers in by_word.values()))
     best = sorted(scores, key=lambda number: (-scores[number], -number))
     return best[: max(MOST_WEIGHED, wanted)]
 
 
-def ranked(
+def rank(
     known: Sequence[Known],
     weights: Mapping[str, float],
     branches: Sequence[str] | None,
@@ -164,45 +114,36 @@ def ranked(
     one of another wording; then only the index led to it."""
     from hypervisor.hive.similarity import words  # most who name a branch compare no texts
 
-    def score(each: Known) -> tuple[float, str]:
-        there = set(words(f"{each.finding.topic} {each.finding.text}"))
-        number = decode(each.finding.id)
-        found = sum(
-            worth for word, worth in weights.items() if word in there or number in by_word[word]
+    def score(candidate: Known) -> tuple[float, str]:
+        finding = candidate.finding
+        own_words = set(words(f"{finding.topic} {finding.text}"))
+        number = decode(finding.id)
+        matched = sum(
+            w for word, w in weights.items() if word in own_words or number in by_word[word]
         )
-        often = OFTEN * log(each.sources)
-        near = NEAR if branches and each.finding.branch == branches[0] else 0.0
-        return found + often + near, each.finding.id
+        often = OFTEN * log(candidate.sources)
+        near = NEAR if branches and finding.branch == branches[0] else 0.0
+        return matched + often + near, finding.id
 
     return sorted(known, key=score, reverse=True)
 
 
-def further(text: str, others: Sequence[str]) -> tuple[str, ...]:
+def other_wordings(text: str, others: Sequence[str]) -> tuple[str, ...]:
     """Those of the other wordings that have telling words which none before has."""
     from hypervisor.hive.similarity import MOST_WORDS, search_words
 
-    found: list[str] = []
-    there = set(search_words(text, MOST_WORDS))
+    wordings: list[str] = []
+    known_words = set(search_words(text, MOST_WORDS))
     for other in others:
-        if len(found) == MOST_WORDINGS:
+        if len(wordings) == MOST_WORDINGS:
             break
-        if more := set(search_words(other, MOST_WORDS)) - there:
-            found.append(other)
-            there |= more
-    return tuple(found)
+        if new_words := set(search_words(other, MOST_WORDS)) - known_words:
+            wordings.append(other)
+            known_words |= new_words
+    return tuple(wordings)
 
 
-def headline(report: BranchReport) -> str:
-    """`security-audit: 3 agents, 14 findings, 2 seen by two agents`"""
-    parts = [_counted(report.agents, "agent"), _counted(report.findings, "finding")]
-    if report.shared:
-        parts.append(f"{report.shared} seen by two agents or more")
-    if report.doubtful:
-        parts.append(f"{report.doubtful} in doubt")
-    return f"{report.branch.name or '(no branch)'}: {', '.join(parts)}"
-
-
-def told(known: Known, longest: int = LONGEST_FINDING) -> str:
+def one_line(known: Known, longest: int = LONGEST_FINDING) -> str:
     """A finding on one line, for a prompt."""
     finding = known.finding
     also = f" (also: {'; '.join(known.also)})" if known.also else ""
@@ -214,7 +155,3 @@ def told(known: Known, longest: int = LONGEST_FINDING) -> str:
         f" (in doubt, {known.doubts[0].why}: see {known.doubts[0].other})" if known.doubts else ""
     )
     return f"- [{finding.id}; {about}] {text}{by}{doubt}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -103,7 +103,7 @@ def search_words(text: str, most: int) -> list[str]:
     return (telling or found)[:most]
 
 
-def gist(text: str) -> TextSignature:
+def digest_text(text: str) -> TextSignature:
     all_words = words(text)
     content = frozenset(word for word in all_words if word not in STOP_WORDS)
     # Without a telling word, nothing but the same text is like it.

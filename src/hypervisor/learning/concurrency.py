@@ -1,4 +1,4 @@
-"""How many attempts ran at once, told from the event log.
+"""How many attempts ran at once, by the event log.
 
 A worker runs one attempt at a time, also when it has claimed several: the next
 begins when the last has ended. Several that end in the same moment were too short

@@ -1,6 +1,6 @@
-"""What is known about running a type of task in parallel: learned here, and said by somebody.
+"""What is known about running a type of task in parallel: learned here, or claimed by a person.
 
-What was said counts as a few samples would; evidence overrides it. Both are shown.
+A claim counts as a few samples; evidence overrides it. Both are shown.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound
-from hypervisor.learning.estimator import Belief, Claimed, Range, believed
 from hypervisor.learning.policy import Choice, choose, levels
+from hypervisor.learning.posterior import Claim, Posterior, Range, posterior
 from hypervisor.learning.record import (
     PLAIN,
     Quantiles,
     Record,
+    Work,
     bottleneck,
     cpu_alone,
     kind_of,
@@ -25,7 +26,6 @@ from hypervisor.learning.record import (
     success,
 )
 from hypervisor.queue.context import Context
-from hypervisor.runs.spec import RunSpec
 from hypervisor.store import settings
 
 PRIOR = "parallel prior "  # and a type, in the settings
@@ -72,23 +72,23 @@ def learnings(hv: Context, task_type: str | None = None, workers: int = 8) -> tu
     """What has been learned about running each type of task in parallel, and what follows."""
     validate.number("the number of workers", workers, 1, 256)
     known = records(hv, hv.probe.host())
-    said = hv.store.read(settings.settings_like, PRIOR)
-    for name in said:
+    priors = hv.store.read(settings.settings_like, PRIOR)
+    for name in priors:
         kind = name.removeprefix(PRIOR)
         if not any(record.type == kind for record in known.values()):
             known[kind] = Record(kind)
-    found = {
+    wanted = {
         kind: record
         for kind, record in known.items()
         if task_type is None or task_type in (kind, record.type)
     }
-    if task_type is not None and not found:
+    if task_type is not None and not wanted:
         raise NotFound(
             f"nothing is known about the type {task_type!r} yet. `hv learn` lists what is."
         )
     return tuple(
-        _told(kind, found[kind], said.get(PRIOR + found[kind].type), workers)
-        for kind in sorted(found)
+        _learned(kind, wanted[kind], priors.get(PRIOR + wanted[kind].type), workers)
+        for kind in sorted(wanted)
     )
 
 
@@ -100,18 +100,18 @@ def gain_of_skill(hv: Context, name: str, workers: int = 8) -> Learned | None:
     if not found:
         return None
     kind = max(found, key=lambda each: found[each].done + found[each].failed)
-    return _told(
+    return _learned(
         kind, found[kind], hv.store.read(settings.setting, PRIOR + found[kind].type), workers
     )
 
 
-def learned_about(hv: Context, spec: RunSpec, types: Iterable[str]) -> tuple[Learned, ...]:
+def learned_about(hv: Context, work: Work, types: Iterable[str]) -> tuple[Learned, ...]:
     """What has been learned on this host about the tasks of these types in a batch."""
     known, wanted = records(hv, hv.probe.host()), set(types)
     return tuple(
-        _told(kind, record, hv.store.read(settings.setting, PRIOR + record.type), MOST_SHOWN)
+        _learned(kind, record, hv.store.read(settings.setting, PRIOR + record.type), MOST_SHOWN)
         for kind, record in sorted(known.items())
-        if record.type in wanted and kind == kind_of(record.type, spec, record.agent)
+        if record.type in wanted and kind == kind_of(record.type, work, record.agent)
     )[:MOST_KINDS]
 
 
@@ -148,8 +148,8 @@ def prior_of(hv: Context, task_type: str) -> dict[str, Any] | None:
     return json.loads(text) if text else None
 
 
-def claimed(hv: Context, task_type: str) -> Claimed | None:
-    """The same, as a belief can use it."""
+def claim_of(hv: Context, task_type: str) -> Claim | None:
+    """The same, as a posterior can use it."""
     return _claim(prior_of(hv, task_type))
 
 
@@ -179,13 +179,13 @@ def seen_up_to(hv: Context, host: str) -> int | None:
     return None if text is None else int(text)
 
 
-def _told(kind: str, record: Record, prior: str | None, workers: int) -> Learned:
-    said = json.loads(prior) if prior else None
-    belief = believed(record.evidence, _claim(said))
+def _learned(kind: str, record: Record, prior: str | None, workers: int) -> Learned:
+    claim = json.loads(prior) if prior else None
+    believed = posterior(record.evidence, _claim(claim))
     recent = record.recent
     costs = [each.cost_micros for each in recent if each.cost_micros is not None]
     peaks = [1024.0 * each.peak_kb for each in recent if each.peak_kb is not None]
-    top = min(levels(workers), key=lambda n: (belief.time(n), n))
+    top = min(levels(workers), key=lambda n: (believed.time(n), n))
     return Learned(
         kind,
         record.type or PLAIN,
@@ -198,20 +198,20 @@ def _told(kind: str, record: Record, prior: str | None, workers: int) -> Learned
         cpu_alone(record),
         sum(each.tokens for each in recent) // len(recent) if recent else 0,
         sum(costs) // len(costs) if costs else None,
-        bottleneck(record, belief),
-        belief.benefit(max(top, min(2, workers))),
-        _gains(belief, workers),
-        choose(belief, workers),
+        bottleneck(record, believed),
+        believed.benefit(max(top, min(2, workers))),
+        _gains(believed, workers),
+        choose(believed, workers),
         record.evidence.changes,
-        said,
+        claim,
         record.skill,
     )
 
 
-def _gains(belief: Belief, workers: int) -> tuple[Gain, ...]:
+def _gains(believed: Posterior, workers: int) -> tuple[Gain, ...]:
     shown = sorted({*(n for n in SHOWN if n <= workers), *levels(workers)})
-    return tuple(Gain(n, belief.throughput(n), belief.benefit(n)) for n in shown)
+    return tuple(Gain(n, believed.throughput(n), believed.benefit(n)) for n in shown)
 
 
-def _claim(prior: dict[str, Any] | None) -> Claimed | None:
-    return None if prior is None else Claimed(float(prior["benefit"]))
+def _claim(prior: dict[str, Any] | None) -> Claim | None:
+    return None if prior is None else Claim(float(prior["benefit"]))

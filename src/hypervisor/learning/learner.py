@@ -12,16 +12,14 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hypervisor.core.errors import InvalidInput, StoreError
+from hypervisor.core.errors import StoreError
 from hypervisor.learning import sql
 from hypervisor.learning.concurrency import ConcurrencyTracker, Ran
-from hypervisor.learning.estimator import believed
-from hypervisor.learning.learn import claimed, records, seen_up_to, where_kept
+from hypervisor.learning.learn import claim_of, records, seen_up_to, where_kept
 from hypervisor.learning.policy import Choice, choose
-from hypervisor.learning.record import Record, Sample, kind_of, learned, record_data
-from hypervisor.notifications.wait import end_of_log
+from hypervisor.learning.posterior import posterior
+from hypervisor.learning.record import Record, Sample, Work, add_to_record, kind_of, record_data
 from hypervisor.queue.sql import queries
-from hypervisor.runs.spec import RunSpec, spec_from
 from hypervisor.store import settings
 
 if TYPE_CHECKING:
@@ -42,13 +40,13 @@ FORGETFUL = 5_000  # so many events without a sample may have to be looked at ag
 class Learner:
     def __init__(self, hv: Context, cores: int = 0) -> None:
         self._hv, self._cores = hv, cores
-        self._at_once = ConcurrencyTracker()
+        self._tracker = ConcurrencyTracker()
         self._records: dict[str, Record] = {}
         self._seen = self._kept = 0
         self._is_ready = self._is_asked = False
         self._look_at: int | None = None
         self._full = 0  # pages in a row that were
-        self._specs: dict[str, RunSpec | None] = {}
+        self._work: dict[str, Work | None] = {}  # by batch
         self._chosen: dict[tuple[str, int, int, int], Choice] = {}
 
     # Learning
@@ -81,12 +79,12 @@ class Learner:
         host = self._hv.probe.host()
         self._records = records(self._hv, host)
         kept = seen_up_to(self._hv, host)
-        self._seen = self._kept = end_of_log(self._hv) if kept is None else kept
+        self._seen = self._kept = queries.end_of_log(self._hv.store) if kept is None else kept
         self._warm_up()
         self._is_ready = True
 
     def _warm_up(self) -> None:
-        self._at_once = ConcurrencyTracker()
+        self._tracker = ConcurrencyTracker()
         number = max(self._seen - WARM_UP, 0)
         while number < self._seen:
             events = [
@@ -94,19 +92,19 @@ class Learner:
             ]
             if not events:
                 break
-            self._at_once.follow(events)
+            self._tracker.follow(events)
             number = events[-1].seq
 
     def _catch_up(self, now: int) -> None:
         self._full = 0
-        end = end_of_log(self._hv)
+        end = queries.end_of_log(self._hv.store)
         if end - self._seen > BEHIND:
             self._seen = max(end - PAGE, self._seen)
             self._warm_up()
             self._look_at = now + REST_MS
 
     def _take_in(self, events: list[Event]) -> None:
-        ran = self._at_once.follow(events)
+        ran = self._tracker.follow(events)
         self._seen = events[-1].seq
         few = ran[:: -(-len(ran) // MOST_SAMPLES)] if ran else []
         changed = self._learn({(each.task, each.attempt): each for each in few})
@@ -126,29 +124,26 @@ class Learner:
         changed = set()
         for key, each in ran.items():
             ended = found.get(key)
-            spec = self._spec(each.batch) if ended else None
-            if ended is None or spec is None:
+            work = self._work_of(each.batch) if ended else None
+            if ended is None or work is None:
                 continue
-            kind = kind_of(ended.type, spec, ended.agent)
-            record = self._records.get(kind) or Record(ended.type, ended.agent, skill=spec.skill)
-            self._records[kind] = learned(record, _sample(each, ended), self._cores)
+            kind = kind_of(ended.type, work, ended.agent)
+            record = self._records.get(kind) or Record(ended.type, ended.agent, skill=work.skill)
+            self._records[kind] = add_to_record(record, _sample(each, ended), self._cores)
             changed.add(kind)
         return changed
 
     def _ended(self, ran: dict[tuple[str, int], Ran]) -> list[EndedAttempt]:
         host = self._hv.probe.host()
-        every = self._hv.store.read(sql.ended, list(ran)) if ran else []
-        return [each for each in every if each.host == host]
+        attempts = self._hv.store.read(sql.ended, list(ran)) if ran else []
+        return [attempt for attempt in attempts if attempt.host == host]
 
-    def _spec(self, batch: str) -> RunSpec | None:
-        """None for a batch that nobody declared how to run, or that another version did."""
-        if batch not in self._specs:
-            try:
-                spec = self._hv.store.read(queries.batch, batch).spec
-                self._specs[batch] = spec_from(spec) if spec is not None else None
-            except InvalidInput:
-                self._specs[batch] = None
-        return self._specs[batch]
+    def _work_of(self, batch: str) -> Work | None:
+        """None for a batch that nobody declared how to run."""
+        if batch not in self._work:
+            spec = self._hv.store.read(queries.batch, batch).spec
+            self._work[batch] = Work.of_batch(spec) if isinstance(spec, dict) else None
+        return self._work[batch]
 
     # Choosing
 
@@ -158,8 +153,8 @@ class Learner:
         key = kind, limit, first, now
         if key not in self._chosen:
             record = self._records.get(kind) or Record(task_type)
-            belief = believed(record.evidence, claimed(self._hv, task_type))
-            self._chosen[key] = choose(belief, limit, first, now)
+            believed = posterior(record.evidence, claim_of(self._hv, task_type))
+            self._chosen[key] = choose(believed, limit, first, now)
         return self._chosen[key]
 
 

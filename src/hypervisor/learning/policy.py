@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypervisor.learning.estimator import MANY, Belief, Range, is_in_doubt
+from hypervisor.learning.evidence import MANY, is_in_doubt
+from hypervisor.learning.posterior import Posterior, Range
 
 WORTH = 0.15  # of the time saved: for less, one after the other is as good and disturbs nobody
 EACH = 0.06  # the power of the number of workers in the toll
@@ -48,23 +49,25 @@ class Choice(NamedTuple):
     best: int = 1
 
 
-def choose(belief: Belief, limit: int, first: int = 0, now: int = 0) -> Choice:
+def choose(posterior: Posterior, limit: int, first: int = 0, now: int = 0) -> Choice:
     """How many workers the next attempts shall have, of at most `limit`; `first` (half of
     them) while nothing is known. The number there is `now` stays until it has told something."""
     if limit <= 1:
         return Choice(1, True, "one is the limit")
-    if not belief.levels:
-        return _unseen(belief, limit, first or (limit + 1) // 2, now)
-    return _Chooser(belief, limit, now).choice()
+    if not posterior.levels:
+        return _unseen(posterior, limit, first or (limit + 1) // 2, now)
+    return _Chooser(posterior, limit, now).choice()
 
 
-def favourite(belief: Belief, limit: int, now: int = 0) -> int:
+def favourite(posterior: Posterior, limit: int, now: int = 0) -> int:
     """The number that costs least; the one there is `now`, if it is as good."""
     steps = levels(limit)
-    best = min(steps, key=lambda n: belief.time(n) * toll(n))
+    best = min(steps, key=lambda n: posterior.time(n) * toll(n))
     if min(now, best) <= 1 or now not in steps:
         return best
-    return now if belief.time(now) * toll(now) <= SAME * belief.time(best) * toll(best) else best
+    return (
+        now if posterior.time(now) * toll(now) <= SAME * posterior.time(best) * toll(best) else best
+    )
 
 
 def toll(n: int) -> float:
@@ -76,15 +79,15 @@ def levels(limit: int) -> list[int]:
     return [n for n in STEPS if n < limit] + [limit]
 
 
-def explained(belief: Belief, chosen: int, limit: int) -> str:
+def explained(posterior: Posterior, chosen: int, limit: int) -> str:
     """Why so many, in a sentence with its figures."""
     steps = levels(limit)
     if chosen > 1:
-        said = f"{chosen} at once save {_range(belief.benefit(chosen))} of the time"
+        said = f"{chosen} at once save {_range(posterior.benefit(chosen))} of the time"
         more = [n for n in steps if n > chosen]
         return f"{said}; more would do hardly more" if more else said
-    top = min(steps, key=lambda n: (belief.time(n), n))
-    saved = belief.benefit(top if top > 1 else min(2, limit))
+    top = min(steps, key=lambda n: (posterior.time(n), n))
+    saved = posterior.benefit(top if top > 1 else min(2, limit))
     if saved.mean <= 0.02:
         return f"one after the other: nothing is gained in parallel ({_range(saved)})"
     return (
@@ -96,12 +99,12 @@ def explained(belief: Belief, chosen: int, limit: int) -> str:
 class _Chooser:
     """One choice, rule by rule: the first that has something to say decides."""
 
-    def __init__(self, belief: Belief, limit: int, now: int) -> None:
-        self.belief, self.limit, self.now = belief, limit, now
+    def __init__(self, posterior: Posterior, limit: int, now: int) -> None:
+        self.posterior, self.limit, self.now = posterior, limit, now
         self.steps = levels(limit)
-        self.best = favourite(belief, limit)
-        self.costs = {n: _scaled(belief.times(n), toll(n)) for n in self.steps}
-        seen = [n for n, level in belief.levels.items() if level.weight > HALF]
+        self.best = favourite(posterior, limit)
+        self.costs = {n: [toll(n) * time for time in posterior.times(n)] for n in self.steps}
+        seen = [n for n, level in posterior.levels.items() if level.weight > HALF]
         most, fewest = max(seen, default=1), min(seen, default=1)
         self.near = [n for n in self.steps if fewest / BELOW <= n <= max(most + 2, 1.5 * most)]
 
@@ -117,7 +120,7 @@ class _Chooser:
         )
 
     def _not_told_yet(self) -> Choice | None:
-        evidence = self.belief.evidence
+        evidence = self.posterior.evidence
         is_odd = is_in_doubt(evidence)
         if not 0 < self.now <= self.limit:
             return None
@@ -129,8 +132,8 @@ class _Chooser:
     def _second(self) -> Choice | None:
         """One number alone says nothing: with more the difference shows, and where there is none
         nothing is lost."""
-        evidence = self.belief.evidence
-        seen = [n for n in self.belief.levels if self.belief.weight(n) >= LEFT]
+        evidence = self.posterior.evidence
+        seen = [n for n in self.posterior.levels if self.posterior.weight(n) >= LEFT]
         more = self.near[-1] if self.near else 0
         if len(seen) != 1 or evidence.samples - evidence.changed > EARLY or seen[0] >= more:
             return None
@@ -138,16 +141,16 @@ class _Chooser:
 
     def _look(self) -> Choice | None:
         """What seems best first; then where it pays most, more workers before fewer."""
-        if self.best in self.near and self.belief.weight(self.best) < LEFT:
-            if favourite(self.belief, self.limit, self.now) == self.best:
+        if self.best in self.near and self.posterior.weight(self.best) < LEFT:
+            if favourite(self.posterior, self.limit, self.now) == self.best:
                 return None  # it goes there anyway
             return self._to_learn(self.best, f"{self.best} seem best and were hardly seen")
-        known = max(HALF * self.belief.weight(self.best), FEW)
-        other = [n for n in self.near if n != self.best and self.belief.weight(n) <= known]
+        known = max(HALF * self.posterior.weight(self.best), FEW)
+        other = [n for n in self.near if n != self.best and self.posterior.weight(n) <= known]
         worth = {n: self._worth(n) for n in other}
         above = [n for n in other if n > self.best and worth[n] > 0]
         n = max(above or other, key=lambda n: worth[n], default=0)
-        if not n or worth[n] <= SURPLUS * self.belief.mean(self.costs[self.best]):
+        if not n or worth[n] <= SURPLUS * self.posterior.mean(self.costs[self.best]):
             return None
         if n < self.best:
             n = min(m for m in other if worth[m] >= NEARLY * worth[n])
@@ -158,26 +161,26 @@ class _Chooser:
     def _chance(self, n: int, other: int) -> float:
         """How likely n cost less than the other."""
         both = zip(self.costs[n], self.costs[other], strict=True)
-        return self.belief.mean(float(here < there) for here, there in both)
+        return self.posterior.mean(float(here < there) for here, there in both)
 
     def _worth(self, n: int) -> float:
         """What a look at n may bring in the attempts to come, less what it may cost."""
         best, there = self.costs[self.best], self.costs[n]
         behind = [m for m in self.steps if (m <= n if n < self.best else m >= n)]
         far = map(min, *(self.costs[m] for m in behind)) if len(behind) > 1 else iter(there)
-        gain = self.belief.mean(
+        gain = self.posterior.mean(
             (1 - BEYOND) * max(b - t, 0.0) + BEYOND * max(b - f, 0.0)
             for b, t, f in zip(best, there, far, strict=True)
         )
-        loss = self.belief.mean(max(t - b, 0.0) for b, t in zip(best, there, strict=True))
+        loss = self.posterior.mean(max(t - b, 0.0) for b, t in zip(best, there, strict=True))
         return HORIZON * gain - LOOK * (n + 1) * loss
 
     def _in_the_dark(self) -> Choice | None:
         """Many hinder each other, and what few would do is only concluded from that."""
-        few = self.belief.weight(1) + self.belief.weight(2)
-        if self.best <= 2 or few >= LEFT or self.belief.weight(self.best) < WELL:
+        few = self.posterior.weight(1) + self.posterior.weight(2)
+        if self.best <= 2 or few >= LEFT or self.posterior.weight(self.best) < WELL:
             return None
-        if self.belief.chance(lambda p: p.ratio(self.best) > HINDERED) <= SURE:
+        if self.posterior.chance(lambda p: p.ratio(self.best) > HINDERED) <= SURE:
             return None
         n = next((each for each in self.near if each >= 2), self.best)
         said = f"{self.best} hinder each other, fewer were hardly seen"
@@ -194,8 +197,8 @@ class _Chooser:
     def _again(self) -> Choice | None:
         """The world may have changed: after a while look whether more pay by now. At as many as
         the look is worth: that a lock is gone shows best among four, who cost nothing there."""
-        home = favourite(self.belief, self.limit, self.now)
-        evidence = self.belief.evidence
+        home = favourite(self.posterior, self.limit, self.now)
+        evidence = self.posterior.evidence
         lasted = evidence.samples - evidence.changed
         if not self._is_at(home) or evidence.run < max(AGAIN, LASTING * lasted):
             return None
@@ -207,33 +210,29 @@ class _Chooser:
 
     def _price(self, n: int, home: int) -> float:
         """What a look at n may cost, in attempts as they are at home."""
-        here, there = self.belief.times(home), self.belief.times(n)
-        slower = self.belief.mean(max(t - h, 0.0) for h, t in zip(here, there, strict=True))
-        return LOOK * (n + 1) * slower / self.belief.time(home)
+        here, there = self.posterior.times(home), self.posterior.times(n)
+        slower = self.posterior.mean(max(t - h, 0.0) for h, t in zip(here, there, strict=True))
+        return LOOK * (n + 1) * slower / self.posterior.time(home)
 
     def _settled(self) -> Choice:
-        n = favourite(self.belief, self.limit, self.now)
-        return Choice(n, True, explained(self.belief, n, self.limit), n)
+        n = favourite(self.posterior, self.limit, self.now)
+        return Choice(n, True, explained(self.posterior, n, self.limit), n)
 
     def _is_at(self, n: int) -> bool:
-        level = self.belief.evidence.level
+        level = self.posterior.evidence.level
         return level == n or (min(level, n) >= MANY and abs(level - n) <= 1)
 
     def _to_learn(self, n: int, why: str) -> Choice:
         return Choice(n, False, f"to learn: {why}", self.best)
 
 
-def _unseen(belief: Belief, limit: int, first: int, now: int) -> Choice:
+def _unseen(posterior: Posterior, limit: int, first: int, now: int) -> Choice:
     """No sample yet, or none of the world as it is: what somebody claimed, or the first guess."""
-    if not belief.is_claimed:
+    if not posterior.is_claimed:
         n = min(now or first, limit)
         return Choice(n, False, "nothing is known yet", n)
-    best = favourite(belief, limit)
-    return Choice(best, False, f"as was claimed: {explained(belief, best, limit)}", best)
-
-
-def _scaled(values: list[float], factor: float) -> list[float]:
-    return [factor * each for each in values]
+    best = favourite(posterior, limit)
+    return Choice(best, False, f"as was claimed: {explained(posterior, best, limit)}", best)
 
 
 def _range(saved: Range) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hypervisor.learning.estimator import Belief, Evidence, Level, followed
-from hypervisor.runs.spec import RunSpec
+from hypervisor.learning.evidence import Evidence, Level, add_attempt
+from hypervisor.learning.posterior import Posterior
+from hypervisor.queue.task import Json
 
 PLAIN = "run"  # the type of tasks that were given none
 LONGEST = 60
@@ -49,26 +50,40 @@ class Quantiles(NamedTuple):
     most: float  # nine of ten are below
 
 
-def kind_of(kind: str, spec: RunSpec, agent: str = "") -> str:
+class Work(NamedTuple):
+    """What runs the tasks of a batch, as far as that tells kinds of work apart."""
+
+    program: str = ""  # the command line or function
+    skill: str = ""
+
+    @classmethod
+    def of_batch(cls, spec: Json) -> Work:
+        """By the spec of the batch as the store keeps it."""
+        command, function = spec.get("command") or (), spec.get("function") or ""
+        return cls(" ".join(command) or function, spec.get("skill") or "")
+
+
+def kind_of(task_type: str, work: Work, agent: str = "") -> str:
     """What is learned together: a type, told apart by the skill and the agent. Tasks that were
     given no type are told apart by what runs them."""
-    if spec.skill:
-        kind = (
-            f"skill {spec.skill}" if kind in (PLAIN, spec.skill) else f"skill {spec.skill}: {kind}"
-        )
+    kind = task_type
+    if work.skill:
+        kind = f"skill {work.skill}"
+        if task_type not in (PLAIN, work.skill):
+            kind = f"{kind}: {task_type}"
     elif kind == PLAIN and not agent:
-        kind = f"{PLAIN}: {' '.join(spec.command) or spec.function or ''}"[:LONGEST]
+        kind = f"{PLAIN}: {work.program}"[:LONGEST]
     return f"{kind} ({agent})" if agent else kind
 
 
-def learned(record: Record, sample: Sample, cores: int = 0) -> Record:
+def add_to_record(record: Record, sample: Sample, cores: int = 0) -> Record:
     """The record with one more sample, from a host with so many cores (0: unknown). How long a
     failure took says nothing about the work."""
     done = sample.outcome == "done"
     evidence = record.evidence
     if done:
         busy = (sample.cpu_seconds or 0.0) / cores if cores else 0.0
-        evidence = followed(evidence, sample.at_once, sample.seconds, busy, sample.at_first)
+        evidence = add_attempt(evidence, sample.at_once, sample.seconds, busy, sample.at_first)
     return record._replace(
         evidence=evidence,
         done=record.done + done,
@@ -101,7 +116,7 @@ def cpu_alone(record: Record) -> float | None:
     return min(sum(s.cpu_seconds or 0 for s in few) / sum(s.seconds for s in few), 1.0)
 
 
-def bottleneck(record: Record, belief: Belief) -> str:
+def bottleneck(record: Record, posterior: Posterior) -> str:
     """What keeps more workers from doing more: cpu, memory, lock, quota; "wait" if nothing does
     and attempts mostly wait; "" while that cannot be told."""
     recent = record.recent
@@ -112,13 +127,13 @@ def bottleneck(record: Record, belief: Belief) -> str:
         return ""
     if share > BUSY:
         return "cpu"
-    if belief.chance(lambda p: p.served <= 1.25 or p.wait >= 0.6) > BUSY:
+    if posterior.chance(lambda p: p.served <= 1.25 or p.wait >= 0.6) > BUSY:
         return "lock"
     peaks = quantiles([s.peak_kb for s in recent if s.peak_kb is not None])
-    if belief.chance(lambda p: p.cost >= 0.03) > BUSY:
+    if posterior.chance(lambda p: p.cost >= 0.03) > BUSY:
         return "memory" if peaks and peaks.median > BIG else "lock"
     tried = max(record.evidence.levels, default=1)
-    if belief.chance(lambda p: p.served < 0.9 * tried) > BUSY:
+    if posterior.chance(lambda p: p.served < 0.9 * tried) > BUSY:
         return "quota"
     return "wait"
 
@@ -153,13 +168,6 @@ def record_from(data: dict[str, Any]) -> Record:
         data["level"],
         data["run"],
     )
-    recent = tuple(Sample(*each) for each in data["recent"])
-    return Record(
-        data["type"],
-        data["agent"],
-        evidence,
-        data["done"],
-        data["failed"],
-        recent,
-        data.get("skill", ""),
-    )
+    recent = tuple(Sample(*sample) for sample in data["recent"])
+    counts = (data["done"], data["failed"])
+    return Record(data["type"], data["agent"], evidence, *counts, recent, data.get("skill", ""))

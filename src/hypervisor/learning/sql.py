@@ -1,4 +1,4 @@
-"""What the learner needs of the ledger: what ended attempts took, and a place for what it knows."""
+"""What ended attempts took, as the learner needs it."""
 
 from __future__ import annotations
 

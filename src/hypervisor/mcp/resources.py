@@ -14,14 +14,14 @@ from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 
 from hypervisor.core.errors import HypervisorError
-from hypervisor.hive import memory
+from hypervisor.hive.recall import recall
 from hypervisor.mcp.answers import without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tools.hive import shown
 from hypervisor.mcp.tools.tasks import whole
-from hypervisor.notifications import wait
 from hypervisor.queue import look
 from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
 from hypervisor.runs import run
 from hypervisor.skills import skills
 
@@ -48,7 +48,7 @@ class Followed(InMemorySubscriptionBus):
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         if not self._listeners:
             with suppress(HypervisorError):
-                self._last = wait.end_of_log(self._hv)
+                self._last = queries.end_of_log(self._hv.store)
         return super().subscribe(listener)
 
     @asynccontextmanager
@@ -104,7 +104,7 @@ def add_resources(server: MCPServer[Any], registry: ClaimRegistry) -> None:
     @server.resource(FINDINGS, name="findings", mime_type=JSON)
     def findings(branch: str) -> str:
         """The newest that a branch knows."""
-        found = _told(lambda: memory.recall(hv, branch=branch, limit=MOST_FINDINGS))
+        found = _told(lambda: recall(hv, branch=branch, limit=MOST_FINDINGS))
         return json.dumps([shown(known) for known in found], ensure_ascii=False)
 
     @server.resource(OUTPUT, name="task output", mime_type=TEXT)

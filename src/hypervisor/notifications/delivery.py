@@ -1,4 +1,4 @@
-"""Takes notices to their receivers: a command, a webhook, or anything apprise knows.
+"""Delivers notices: to a command, a webhook, or anything apprise knows.
 
 An address may hold a secret, so it is kept in a file of its own beside the store,
 readable by its owner only, and appears in no message, argument or log.
@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.places import STORE, STORE_SECRETS
 from hypervisor.notifications.notice import Notice, Rule
-from hypervisor.runs.processes.environment import STORE, STORE_SECRETS
 
 FOLDER = "notify"
 PATIENCE = 60.0  # seconds that a command may take
@@ -48,10 +48,10 @@ class Courier:
 
     # Delivery
 
-    def deliver(self, rule: Rule, notice: Notice, heard: bool = False) -> str | None:
+    def deliver(self, rule: Rule, notice: Notice, show_output: bool = False) -> str | None:
         """Why it did not arrive, None if it did."""
         if rule.command:
-            return _run(rule, notice, heard)
+            return _run(rule, notice, show_output)
         try:
             address = self._address(rule.name)
         except (OSError, InvalidInput) as error:
@@ -71,11 +71,11 @@ class Courier:
         return os.path.join(self._folder, rule)
 
 
-def _run(rule: Rule, notice: Notice, heard: bool) -> str | None:
+def _run(rule: Rule, notice: Notice, show_output: bool) -> str | None:
     """The event is on its standard input and in its environment, never on a command line."""
     import subprocess
 
-    out = None if heard else subprocess.DEVNULL
+    out = None if show_output else subprocess.DEVNULL
     try:
         process = subprocess.Popen(
             rule.command,
@@ -107,7 +107,7 @@ def _environment(notice: Notice) -> dict[str, str]:
         for name in (STORE, *STORE_SECRETS):
             env.pop(name, None)
     data = notice.data
-    told = {
+    variables = {
         "HV_EVENT": notice.what,
         "HV_EVENT_NUMBER": notice.number,
         "HV_EVENT_RULE": notice.rule,
@@ -115,7 +115,7 @@ def _environment(notice: Notice) -> dict[str, str]:
         "HV_EVENT_TASK": data.get("task"),
         "HV_EVENT_BATCH": data.get("batch"),
     }
-    return {**env, **{name: _value(value) for name, value in told.items()}}
+    return {**env, **{name: _value(value) for name, value in variables.items()}}
 
 
 def _value(value: Any) -> str:
@@ -151,11 +151,11 @@ def _post(address: str, notice: Notice) -> str | None:
     except HTTPError as error:
         return f"the receiver answered HTTP {error.code}"
     except URLError as error:
-        return f"the receiver cannot be reached: {_cause(error.reason, address)}"
+        return f"the receiver cannot be reached: {_without(str(error.reason), address)}"
     except TimeoutError:
         return "the receiver took too long"
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"the receiver cannot be reached: {_cause(error, address)}"
+        return f"the receiver cannot be reached: {_without(str(error), address)}"
 
 
 def _through_apprise(address: str, notice: Notice) -> str | None:
@@ -171,7 +171,7 @@ def _through_apprise(address: str, notice: Notice) -> str | None:
     logging.getLogger("apprise").addHandler(logging.NullHandler())
     logging.getLogger("apprise").propagate = False
     kind = apprise.NotifyType.WARNING if notice.what != "done" else apprise.NotifyType.SUCCESS
-    with apprise.LogCapture(level=logging.WARNING) as heard:  # type: ignore[no-untyped-call]
+    with apprise.LogCapture(level=logging.WARNING) as log:  # type: ignore[no-untyped-call]
         receiver = apprise.Apprise()
         if not receiver.add(address):
             return "apprise does not understand the address"
@@ -181,15 +181,11 @@ def _through_apprise(address: str, notice: Notice) -> str | None:
             notify_type=kind,
             body_format=apprise.NotifyFormat.TEXT,
         )
-        said = heard.getvalue()
+        lines = log.getvalue().strip().splitlines()
     if arrived:
         return None
-    last = said.strip().splitlines()[-1] if said.strip() else ""
+    last = lines[-1] if lines else ""
     return f"apprise could not deliver it. {_without(last, address)}".strip()
-
-
-def _cause(reason: object, address: str) -> str:
-    return _without(str(reason), address)
 
 
 def _without(text: str, address: str) -> str:

@@ -1,10 +1,9 @@
-"""Which notices follow from the events since the last look."""
+"""Making notices of the events that rules ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hypervisor.batches.sql import chunks
 from hypervisor.notifications.notice import (
     CHECKPOINT,
     FINISHED,
@@ -88,14 +87,10 @@ def _of_endings(hv: Context, rules: list[Rule], events: list[Event]) -> Iterable
 
 
 def _of_chunks(hv: Context, rule: Rule, event: Event, name: str) -> Iterable[Notice]:
-    for chunk in hv.store.read(chunks.every, event.batch):
-        ending = (
-            hv.store.read(notices.ending, event.batch, chunk.number)
-            if chunk.awaits_decision
-            else None
-        )
+    for chunk in hv.store.read(notices.open_chunks, event.batch):
+        ending = hv.store.read(notices.ending, event.batch, chunk[0])
         if ending is not None:
-            yield of_checkpoint(rule, event, chunk, ending.mark, name)
+            yield of_checkpoint(rule, event, chunk, ending, name)
 
 
 def _is_run(hv: Context, batch: str) -> bool:

@@ -1,4 +1,4 @@
-"""Rules say of which events somebody wants to be told; a notice is one such message.
+"""Rules say which events to notify about; a notice is one such message.
 
 Pure: which word an event answers to, whether a rule asks for it, what the
 message says, and how long to wait after a receiver did not take it.
@@ -6,6 +6,7 @@ message says, and how long to wait after a receiver did not take it.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.queue import lifecycle
@@ -13,30 +14,34 @@ from hypervisor.queue import lifecycle
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hypervisor.batches.chunk import Chunk
     from hypervisor.queue.event import Event
     from hypervisor.queue.task import Task
 
 FINISHED, CHECKPOINT = "finished", "checkpoint"
 WORDS = {
     "done": "a task is done",
-    "failed": "a task was given up",
-    "blocked": "a worker cannot go on without help",
+    "failed": "a task failed",
+    "blocked": "a worker is blocked and needs help",
     CHECKPOINT: "a chunk waits for a person's decision",
-    "budget": "a budget is nearly or wholly used up",
-    "brake": "an agent's account rests",
-    FINISHED: "a batch that is run has nothing left to be worked on",
+    "budget": "a budget is nearly or fully used up",
+    "brake": "an agent's account is rate-limited",
+    FINISHED: "nothing of a batch is left to run",
 }
 OF_TASKS = (lifecycle.DONE, lifecycle.FAILED, lifecycle.BLOCKED)
 # After an event that leaves a task so, its batch or chunk may have come to its end.
 SETTLED = (*lifecycle.TERMINAL, lifecycle.BLOCKED, lifecycle.REVIEW)
 
-PENDING, SENT, FAILED = "pending", "sent", "failed"
 MOST_TRIES = 10
 FIRST_WAIT = 1_000
 LONGEST_WAIT = 600_000
 LONGEST_SAID = 1_000
 MOST_DATA = 8_000
+
+
+class NoticeState(StrEnum):
+    PENDING = "pending"
+    SENT = "sent"
+    FAILED = "failed"  # a dead letter
 
 
 class Rule(NamedTuple):
@@ -65,7 +70,7 @@ class Notice(NamedTuple):
     mark: str
     at: int
     data: dict[str, Any]
-    state: str = PENDING
+    state: NoticeState = NoticeState.PENDING
     tries: int = 0
     said: str = ""  # why it could not be delivered
 
@@ -98,9 +103,10 @@ def asks_for(rule: Rule, word: str, event: Event, kind: str) -> bool:
 
 def of_event(rule: Rule, word: str, event: Event, task: Task | None, batch: str) -> Notice:
     """`batch` is the name of the event's batch."""
-    why = str(_part(event, "said") or _part(event, "reason") or "")
+    fields = event.data if isinstance(event.data, dict) else {}
+    why = str(fields.get("said") or fields.get("reason") or "")
     subject = task.title if task is not None else ""
-    said = ": ".join(part for part in (word if subject else "", subject, why) if part) or word
+    text = ": ".join(part for part in (word if subject else "", subject, why) if part) or word
     more = {
         "kind": event.kind,
         "task": event.task,
@@ -111,19 +117,25 @@ def of_event(rule: Rule, word: str, event: Event, task: Task | None, batch: str)
         "actor": event.actor,
         "data": event.data if len(str(event.data)) <= MOST_DATA else None,
     }
-    return _notice(rule, word, event, batch, said, "", more)
+    return _notice(rule, word, event, text=text, batch=batch, more=more)
 
 
 def of_ending(rule: Rule, event: Event, ending: Ending, batch: str) -> Notice:
     counts = ", ".join(f"{count} {state}" for state, count in sorted(ending.states.items()))
-    said = f"batch {batch} finished: {counts}"
-    return _notice(rule, FINISHED, event, batch, said, ending.mark, {"states": ending.states})
+    text = f"batch {batch} finished: {counts}"
+    more = {"states": ending.states}
+    return _notice(rule, FINISHED, event, text=text, batch=batch, more=more, mark=ending.mark)
 
 
-def of_checkpoint(rule: Rule, event: Event, chunk: Chunk, mark: str, batch: str) -> Notice:
-    said = f"{chunk.label} of batch {batch} waits for your decision: hv review {batch}"
-    more = {"chunk": chunk.number, "states": chunk.tasks}
-    return _notice(rule, CHECKPOINT, event, batch, said, mark, more)
+def of_checkpoint(
+    rule: Rule, event: Event, chunk: tuple[int, str], ending: Ending, batch: str
+) -> Notice:
+    """`chunk` is the number and the name of the chunk that has ended."""
+    number, name = chunk
+    label = f"chunk {number}" if name == str(number) else f"chunk {number} ({name})"
+    text = f"{label} of batch {batch} waits for your decision: hv review {batch}"
+    more = {"chunk": number, "states": ending.states}
+    return _notice(rule, CHECKPOINT, event, text=text, batch=batch, more=more, mark=ending.mark)
 
 
 def trial(rule: Rule, at: int) -> Notice:
@@ -145,11 +157,18 @@ def is_due(due_at: int, now: int) -> bool:
 
 
 def _notice(
-    rule: Rule, word: str, event: Event, batch: str, said: str, mark: str, more: Mapping[str, Any]
+    rule: Rule,
+    word: str,
+    event: Event,
+    *,
+    text: str,
+    batch: str,
+    more: Mapping[str, Any],
+    mark: str = "",
 ) -> Notice:
     data = {
         "what": word,
-        "said": said[:LONGEST_SAID],
+        "said": text[:LONGEST_SAID],
         "rule": rule.name,
         "number": event.seq,
         "at": event.at,
@@ -157,7 +176,3 @@ def _notice(
         **more,
     }
     return Notice(rule.name, event.seq, word, mark, event.at, data)
-
-
-def _part(event: Event, name: str) -> object:
-    return event.data.get(name) if isinstance(event.data, dict) else None

@@ -8,26 +8,24 @@ rule in the order of the events.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.notifications.matching import collect
-from hypervisor.notifications.notice import FAILED, MOST_TRIES, PENDING, WORDS, Notice, Rule, trial
+from hypervisor.notifications.notice import MOST_TRIES, WORDS, Notice, NoticeState, Rule, trial
 from hypervisor.notifications.sql import notices
-from hypervisor.notifications.wait import end_of_log
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.sql import queries
+
+if TYPE_CHECKING:
+    pass
 
 LEASE = 120_000  # another host takes over after so long without a word
 LONGEST_ADDRESS = 4_000
 MOST_WORDS = 200
-
-logger = logging.getLogger("hypervisor.notifications")
-logger.addHandler(logging.NullHandler())  # `hv notify send` reports by itself
 
 
 class RuleStatus(NamedTuple):
@@ -55,6 +53,7 @@ def add_rule(
     on: Sequence[str],
     command: Sequence[str] = (),
     address: str | None = None,
+    *,
     batch: str | None = None,
     type: str = "",
     tries: int = MOST_TRIES,
@@ -64,7 +63,7 @@ def add_rule(
     _check_name(name)
     if bool(command) == bool(address):
         raise InvalidInput("a rule needs a command or an address, one of the two.")
-    words = [validate.text("the command", word) for word in command]
+    words = tuple(validate.text("the command", word) for word in command)
     if len(words) > MOST_WORDS:
         raise InvalidInput(f"the command has {len(words)} words, at most {MOST_WORDS}.")
     rule = Rule(
@@ -72,29 +71,27 @@ def add_rule(
         _words(on),
         batch_id(hv, batch) or "",
         validate.name("the type", type, empty=True),
-        tuple(words),
+        words,
         os.getcwd(),
         validate.number("the tries", tries, 1, 1_000),
-        end_of_log(hv),
+        queries.end_of_log(hv.store),
     )
-    if any(each.name == name for each in hv.store.read(notices.rules)):
-        raise WrongState(
-            f"there is a rule {name!r} already. Nothing was changed; `hv notify rm {name}` "
-            "removes it."
-        )
-    checked = _address(address) if address else ""
-    hv.store.write(
-        notices.add_rule, rule, hv.actor, hv.at(now)
-    )  # first: whoever comes second overwrites no address
-    if checked:
-        try:
-            hv.courier.keep(name, checked)
-        except OSError as error:
-            hv.store.write(notices.remove_rule, name, hv.actor, hv.at(now))
-            raise WrongState(
-                f"the address cannot be kept ({error.strerror}). Nothing was changed."
-            ) from None
+    if address:
+        _check_address(address)
+    hv.store.write(notices.add_rule, rule, hv.actor, hv.at(now))  # first: no address is overwritten
+    if address:
+        _keep_address(hv, name, address, hv.at(now))
     return rule
+
+
+def _keep_address(hv: Context, name: str, address: str, now: int) -> None:
+    try:
+        hv.courier.keep(name, address)
+    except OSError as error:
+        hv.store.write(notices.remove_rule, name, hv.actor, now)
+        raise WrongState(
+            f"the address cannot be kept ({error.strerror}). Nothing was changed."
+        ) from None
 
 
 def remove_rule(hv: Context, name: str, now: int | None = None) -> None:
@@ -109,7 +106,9 @@ def remove_rule(hv: Context, name: str, now: int | None = None) -> None:
 def rules(hv: Context) -> tuple[RuleStatus, ...]:
     """List the rules with how many notices wait and how many could not be delivered."""
     waiting = hv.store.read(notices.waiting)
-    failed = [notice.rule for notice in hv.store.read(notices.listed, FAILED, "", 10_000)]
+    failed = [
+        notice.rule for notice in hv.store.read(notices.listed, NoticeState.FAILED, "", 10_000)
+    ]
     names = {batch.id: batch.name for batch in hv.store.read(queries.batches, 100_000)}
     return tuple(
         RuleStatus(
@@ -126,7 +125,7 @@ def rules(hv: Context) -> tuple[RuleStatus, ...]:
 def try_rule(hv: Context, name: str, now: int | None = None) -> None:
     """Send a test message by a rule, at once, and say whether it arrived."""
     rule = _rule(hv, name)
-    why = hv.courier.deliver(rule, trial(rule, hv.now() if now is None else now), heard=True)
+    why = hv.courier.deliver(rule, trial(rule, hv.now() if now is None else now), show_output=True)
     if why is not None:
         raise WrongState(f"the test did not arrive: {why}. Nothing was changed.")
 
@@ -134,7 +133,7 @@ def try_rule(hv: Context, name: str, now: int | None = None) -> None:
 def dead_letters(hv: Context, rule: str | None = None, limit: int = 100) -> tuple[Notice, ...]:
     """List the notices that could not be delivered, with the last reason."""
     validate.number("the limit", limit, 1, 100_000)
-    return tuple(hv.store.read(notices.listed, FAILED, _named(hv, rule), limit))
+    return tuple(hv.store.read(notices.listed, NoticeState.FAILED, _named(hv, rule), limit))
 
 
 def retry_notices(hv: Context, rule: str | None = None) -> int:
@@ -154,12 +153,12 @@ def send_notices(hv: Context) -> Delivered:
         raise WrongState("another process delivers notices here already. Nothing was changed.")
     try:
         collect(hv)
-        each = [deliver(hv, rule) for rule in hv.store.read(notices.rules)]
+        done = [deliver(hv, rule) for rule in hv.store.read(notices.rules)]
         left = sum(count for count, _ in hv.store.read(notices.waiting).values())
         return Delivered(
-            sum(done.sent for done in each),
-            sum(done.missed for done in each),
-            sum(done.given_up for done in each),
+            sum(delivered.sent for delivered in done),
+            sum(delivered.missed for delivered in done),
+            sum(delivered.given_up for delivered in done),
             left,
         )
     finally:
@@ -186,19 +185,20 @@ def deliver(
             break
         why = courier.deliver(rule, notice)
         if why is not None:
-            logger.warning("a notice by rule %s was not delivered: %s", rule.name, why)
             state = hv.store.write(notices.missed, notice, why[:500], hv.at(now))
-            return Delivered(sent, int(state == PENDING), int(state == FAILED))
+            return Delivered(
+                sent, int(state == NoticeState.PENDING), int(state == NoticeState.FAILED)
+            )
         hv.store.write_unsynced(notices.sent, notice)
         sent += 1
     return Delivered(sent)
 
 
 def _rule(hv: Context, name: str) -> Rule:
-    found = next((each for each in hv.store.read(notices.rules) if each.name == name), None)
-    if found is None:
-        raise _unknown(name)
-    return found
+    for rule in hv.store.read(notices.rules):
+        if rule.name == name:
+            return rule
+    raise _unknown(name)
 
 
 def _named(hv: Context, name: str | None) -> str:
@@ -224,8 +224,7 @@ def _words(on: Sequence[str]) -> tuple[str, ...]:
     return tuple(word for word in WORDS if word in on)
 
 
-def _address(text: str) -> str:
+def _check_address(text: str) -> None:
     """Never quoted in a message: it may hold a secret."""
     if len(text) > LONGEST_ADDRESS or not text.isprintable() or "://" not in text or " " in text:
         raise InvalidInput("the address must be one URL, as in https://… or mailto://…")
-    return text

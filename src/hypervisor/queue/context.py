@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hypervisor.agents.programs import LocalAgents
     from hypervisor.agents.session import AgentSession
     from hypervisor.batches.files import BatchFiles
-    from hypervisor.batches.plans.files import ActionFiles
     from hypervisor.inputs.task_files.files import TaskFiles
     from hypervisor.notifications.delivery import Courier
     from hypervisor.queue.lease import Worker
@@ -51,7 +50,6 @@ class Context:
     launcher: LocalLauncher
     task_files: TaskFiles
     batch_files: BatchFiles
-    action_files: Callable[[str, str], ActionFiles]  # by root and batch folder
     homes: AgentHomes
     agent_programs: LocalAgents
     clean_up_agent: Callable[[Worker, AgentSession], None]  # that died with its worker

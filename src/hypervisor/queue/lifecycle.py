@@ -34,6 +34,7 @@ STATES = {
     CANCELLED: "called off",
 }
 TERMINAL = frozenset({DONE, FAILED, CANCELLED})
+UNFINISHED = (INBOX, WAITING, ACTIVE, IN_PROGRESS, MERGING)  # left to be worked on
 
 EVENTS = {
     "add": "a task enters the store",

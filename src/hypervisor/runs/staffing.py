@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypervisor.learning.pools import PER_CORE, AdaptivePools
 from hypervisor.queue.pool import Pool
 from hypervisor.resources.admission import Footprint
 from hypervisor.resources.allocation import Demand, assign_workers
 from hypervisor.resources.governor import Decision, RunningAttempt
 from hypervisor.runs import sql
+from hypervisor.runs.adaptive_pools import PER_CORE, AdaptivePools
 from hypervisor.runs.worker_processes import LiveWorkers, WorkerProcesses, pool_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class Staffing:
         )
         types = more.types if more else tuple(running)[:1]
         is_set = pool.agent or self.specs.requested_workers(pool.batch) is not None
-        return self.adaptive.most(now, pool, spec, types, limit, 0 if is_set else self.cores)
+        return self.adaptive.most(
+            now, pool, spec, types, limit=limit, first=0 if is_set else self.cores
+        )
 
     def _limit_of(self, batch: str) -> int:
         spec = self.specs.spec(batch)

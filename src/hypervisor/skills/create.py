@@ -2,7 +2,7 @@
 
 How the batch was run is kept with it; its tasks tell what they have in common, and how it was
 cut into chunks, as far as that can be seen. Nothing that is there is ever overwritten, and the
-folder appears as a whole or not at all.
+folder appears as a pipeline or not at all.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypervisor.agents.prompt import INSTRUCTIONS
-from hypervisor.batches.pipeline import pattern_of
 from hypervisor.batches.sql import chunks as chunks_sql
+from hypervisor.batches.sql import pipelines
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
 from hypervisor.core.gitignore import unignore_skills
@@ -53,7 +53,7 @@ SAMPLE = 1_000  # tasks that are looked at
 LARGEST_FILE = 1 << 20  # of a script that goes along
 LABEL = "agent:"  # says which agent a task is for
 PLAIN = "run"  # the type of tasks that were given none
-OF_CHUNK = {"chunk", "count", "items"}  # the columns of a task for a whole chunk
+OF_CHUNK = {"chunk", "count", "items"}  # the columns of a task for a pipeline chunk
 SHAPES = {
     "day": re.compile(r"\d{4}-\d\d-\d\d\Z"),
     "week": re.compile(r"\d{4}-W\d\d\Z"),
@@ -243,7 +243,7 @@ class _SkillBuilder:
     # What follows on the items
 
     def _following(self) -> Fields:
-        pipeline = pattern_of(self._hv, self._batch.id)
+        pipeline = self._hv.store.read(pipelines.of_batch, self._batch.id)
         if pipeline is None:
             return {}
         if pipeline.stages[0] != self._batch.id:
@@ -317,7 +317,7 @@ def _is_item(task: Task) -> bool:
 
 
 def _is_chunk(task: Task) -> bool:
-    """Whether the task stands for a whole chunk: its item is a list."""
+    """Whether the task stands for a pipeline chunk: its item is a list."""
     columns = item_of(task).columns if _is_item(task) else None
     return (task.key or "").startswith("chunk ") and set(columns or ()) == OF_CHUNK
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hypervisor.agents.sql import sessions
-from hypervisor.batches.pipeline import parts_of
+from hypervisor.batches.pipeline import batches_of
 from hypervisor.batches.sql import summary
 from hypervisor.learning.learn import Learned, gain_of_skill
 from hypervisor.queue import lifecycle
@@ -87,7 +87,7 @@ def record_of(hv: Context, batches: Iterable[Batch]) -> SkillRecord:
     """What came of these batches, newest first, and of what follows on them."""
     record, ended = SkillRecord(), 0
     for batch in batches:
-        parts = parts_of(hv, batch.id)
+        parts = batches_of(hv, batch.id)
         for part in parts:
             record, ended = _with_part(hv, record, ended, part)
         sums = [
@@ -126,7 +126,7 @@ def _batches(hv: Context) -> dict[str, list[Batch]]:
     found: dict[str, list[Batch]] = {}
     for batch in hv.store.read(queries.batches, MOST_BATCHES) if hv.has_store else ():
         name = batch.spec.get("skill") if isinstance(batch.spec, dict) else None
-        if isinstance(name, str) and name and parts_of(hv, batch.id)[0] == batch.id:
+        if isinstance(name, str) and name and batches_of(hv, batch.id)[0] == batch.id:
             found.setdefault(name, []).append(batch)
     return found
 

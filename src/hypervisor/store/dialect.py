@@ -22,6 +22,26 @@ STATE_IS_ONE = " OR ".join(
     )
 )
 
+# The settings of a pipeline: `pattern BATCH` is [[STAGE, …], REDUCE BATCH, REDUCE TASK, FAIL FAST],
+# the same for every batch of it, and `untended BATCH` says that its reduce is pending. What the
+# first batch has counts: an earlier submission may have left other batches behind.
+OLD_PIPELINE = "CASE WHEN substr(name, 1, 8) = 'pattern ' THEN settings.value ELSE '[[]]' END"
+MOVE_PIPELINES = """
+    INSERT INTO pipelines (id, reduce_batch, reduce_task, fail_fast, submissions)
+    SELECT substr(name, 9), coalesce({reduce_batch}, ''), coalesce({reduce_task}, ''),
+        coalesce({fail_fast}, 0),
+        (SELECT count(*) FROM settings u WHERE u.name = 'untended ' || substr(settings.name, 9))
+    FROM settings WHERE substr(name, 1, 8) = 'pattern ' AND {first} = substr(name, 9);
+    INSERT INTO pipeline_batches (batch, pipeline, position)
+    SELECT {stage}, substr(name, 9), {position} FROM settings, {stages}
+    WHERE substr(name, 1, 8) = 'pattern ' AND {first} = substr(name, 9)
+    ON CONFLICT (batch) DO NOTHING;
+    INSERT INTO pipeline_batches (batch, pipeline, position)
+    SELECT reduce_batch, id, (SELECT count(*) + 1 FROM pipeline_batches WHERE pipeline = id)
+    FROM pipelines WHERE reduce_batch <> ''
+    ON CONFLICT (batch) DO NOTHING
+"""
+
 
 def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
@@ -44,6 +64,15 @@ SQLITE_WORDS = {
         WHERE type = 'table' AND name = 'tasks';
         PRAGMA writable_schema = RESET
     """,
+    "move_pipelines": MOVE_PIPELINES.format(
+        first=f"json_extract({OLD_PIPELINE}, '$[0][0]')",
+        reduce_batch=f"json_extract({OLD_PIPELINE}, '$[1]')",
+        reduce_task=f"json_extract({OLD_PIPELINE}, '$[2]')",
+        fail_fast=f"json_extract({OLD_PIPELINE}, '$[3]')",
+        stages=f"json_each({OLD_PIPELINE}, '$[0]') AS stage",
+        stage="stage.value",
+        position="stage.key + 1",
+    ),
 }
 # Ids compare byte by byte on both. PostgreSQL hands out `id` before the commit,
 # so readers number events in `seq` once they are visible (see postgres.py).
@@ -76,6 +105,16 @@ POSTGRES_WORDS = {
     # Events have no number until they are read: as long, they need not be in its index.
     "cheaper": "ALTER TABLE events DROP CONSTRAINT IF EXISTS events_seq_key; "
     "CREATE UNIQUE INDEX events_numbered ON events (seq) WHERE seq IS NOT NULL",
+    "move_pipelines": MOVE_PIPELINES.format(
+        first=f"(({OLD_PIPELINE})::json -> 0 ->> 0)",
+        reduce_batch=f"(({OLD_PIPELINE})::json ->> 1)",
+        reduce_task=f"(({OLD_PIPELINE})::json ->> 2)",
+        fail_fast=f"(({OLD_PIPELINE})::json ->> 3)::boolean::int",
+        stages=f"json_array_elements_text(({OLD_PIPELINE})::json -> 0) "
+        "WITH ORDINALITY AS stage(batch, place)",
+        stage="stage.batch",
+        position="stage.place",
+    ),
 }
 
 # SQLite looks at one lane after the other; PostgreSQL, asked once, at all, each from a rank on.

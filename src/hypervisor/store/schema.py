@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 APPLICATION_ID = 0x48565231  # "HVR1", marks an SQLite file as ours
-VERSION = 13  # the last migration; opening a store that has it reads none of the files
+VERSION = 14  # the last migration; opening a store that has it reads none of the files
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "migrations")
 
 # What is inserted as whole rows, and the types of the columns.

@@ -15,7 +15,6 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 SET_OTHER = SET + "WHERE settings.value <> excluded.value RETURNING name"
 UNSET = "DELETE FROM settings WHERE name = ?"
-UNSET_SAME = "DELETE FROM settings WHERE name = ? AND value = ? RETURNING name"
 
 
 def setting(session: Session, name: str) -> str | None:
@@ -41,11 +40,6 @@ def set_settings(session: Session, values: Mapping[str, str]) -> None:
 def change_setting(session: Session, name: str, value: str) -> bool:
     """Set it. False if it had that value already."""
     return bool(session.rows(SET_OTHER, (name, value)))
-
-
-def unset_same(session: Session, name: str, value: str) -> bool:
-    """Remove a setting unless it has been changed. Says whether it was removed."""
-    return bool(session.rows(UNSET_SAME, (name, value)))
 
 
 def identity(store: Database) -> str:

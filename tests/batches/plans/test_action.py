@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from hypervisor.batches.plans.action import (
     DONE,
-    MOVE,
     NEITHER,
     NOT_YET,
     PLACE,
     REMOVE,
     REPLACE,
     Step,
+    StepKind,
     checked,
     evidence,
     fingerprint,
@@ -30,7 +30,7 @@ from hypervisor.core.errors import HypervisorError, InvalidInput
 
 A, B = "a" * 64, "b" * 64
 STEPS = {
-    MOVE: Step(MOVE, "x", "y", A),
+    StepKind.MOVE: Step(StepKind.MOVE, "x", "y", A),
     REPLACE: Step(REPLACE, "x", "", A, B, 0o600, 0o600),
     PLACE: Step(PLACE, "x", "", "", B),
     REMOVE: Step(REMOVE, "x", "", A, "", None, 0o640),
@@ -130,19 +130,19 @@ class TestStep:
         assert standing(step, step.before).how == NOT_YET
 
     def test_is_made_once_everything_is_as_after(self, step):
-        after = ("", step.before) if step.kind == MOVE else (step.after, "")
+        after = ("", step.before) if step.kind == StepKind.MOVE else (step.after, "")
         assert standing(step, *after).how == DONE
 
     @pytest.mark.parametrize("found", ["c" * 64, None])
     def test_is_neither_when_somebody_else_was_there(self, step, found):
         seen = standing(step, found)
         assert seen.how == NEITHER
-        assert "x" in seen.found
+        assert "x" in seen.problem
 
     def test_is_not_made_once_its_inverse_is(self, step):
         back = inverse(step)
         assert inverse(back) == step
-        undone = ("", back.before) if step.kind == MOVE else (back.after, "")
+        undone = ("", back.before) if step.kind == StepKind.MOVE else (back.after, "")
         assert standing(back, *undone).how == DONE
         assert standing(step, step.before).how == NOT_YET
 
@@ -151,13 +151,13 @@ class TestStep:
 
 
 def test_a_move_does_not_count_as_made_while_both_files_are_there():
-    found = standing(STEPS[MOVE], A, A)
+    found = standing(STEPS[StepKind.MOVE], A, A)
     assert found.how == NEITHER
-    assert found.found == "y is there already"
+    assert found.problem == "y is there already"
 
 
 def test_evidence_tells_the_contents():
-    assert evidence(STEPS[MOVE]) == "sha256 " + "a" * 16
+    assert evidence(STEPS[StepKind.MOVE]) == "sha256 " + "a" * 16
     assert evidence(STEPS[PLACE]) == "sha256 none → " + "b" * 16
 
 

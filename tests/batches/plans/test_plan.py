@@ -302,9 +302,10 @@ class TestApproval:
             hv.complete(lease.token, result=result(delete(f"in/{lease.task.title}.md")))
         assert [each.what for each in hv.plan(BATCH).to_do] == ["delete in/a.md"]
         assert hv.plan(BATCH).held_back == {"open": 2}
-        hv.store.write(chunks.decide, batch, 1, "approved", "", False, True, "me", hv.now())
+        by_me = {"note": "", "in_advance": False, "may_change": True, "actor": "me", "now": 1}
+        hv.store.write(chunks.decide, batch, 1, "approved", **by_me)
         assert len(hv.plan(BATCH).to_do) == 3
-        hv.store.write(chunks.decide, batch, 1, "rejected", "", False, True, "me", hv.now())
+        hv.store.write(chunks.decide, batch, 1, "rejected", **by_me)
         assert len(hv.plan(BATCH).to_do) == 1
 
     def test_a_plan_that_another_host_approves_at_the_same_time_is_carried_out_once(
@@ -313,9 +314,9 @@ class TestApproval:
         """The lock of a plan is a file: it keeps out others on the same host only."""
         given([{"do": "task", "title": "look again"}])
 
-        def later(approve, *args):
-            approve(*args)
-            return approve(*args)
+        def later(approve, *args, **options):
+            approve(*args, **options)
+            return approve(*args, **options)
 
         intercept(monkeypatch, hv.store, actions.approve, later)
         with pytest.raises(PlanChanged, match="somebody else"):
@@ -327,7 +328,7 @@ class TestApproval:
         plan = hv.plan(BATCH)
         new = [(each.task, each.kind, each.data) for each in plan.to_do]
         hv.store.write(
-            actions.approve, plan.id, new, "approved", "ann", hv.now()
+            actions.approve, plan.id, new, "approved", actor="ann", now=hv.now()
         )  # and then a crash
         hv.retry(one)
         done = hv.apply(BATCH)

@@ -8,22 +8,54 @@ crash anyone can see whether it was made, and `inverse` takes it back exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
 from hypervisor.queue.result import category_of, items_in
 
-MOVE, EDIT, WRITE, CREATE, DELETE, TASK = "move", "edit", "write", "create", "delete", "task"
-KINDS = (MOVE, EDIT, WRITE, CREATE, DELETE, TASK)
 
-PLANNED, APPLYING, APPLIED, FAILED = "planned", "applying", "applied", "failed"
-DROPPED, UNDOING, UNDONE = "dropped", "undoing", "undone"
+class ActionKind(StrEnum):
+    MOVE = "move"
+    EDIT = "edit"
+    WRITE = "write"
+    CREATE = "create"
+    DELETE = "delete"
+    TASK = "task"
+
+
+class ActionState(StrEnum):
+    PLANNED = "planned"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    FAILED = "failed"
+    DROPPED = "dropped"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+class StepKind(StrEnum):
+    MOVE = "move"
+    REPLACE = "replace"
+    PLACE = "place"
+    REMOVE = "remove"
+
+
+class Progress(StrEnum):
+    """Whether a step was made."""
+
+    NOT_YET = "not yet"
+    DONE = "done"
+    NEITHER = "neither"  # the file is neither as before nor as after
+
+
+MOVE, EDIT, WRITE, CREATE, DELETE, TASK = ActionKind
+PLANNED, APPLYING, APPLIED, FAILED, DROPPED, UNDOING, UNDONE = ActionState
+REPLACE, PLACE, REMOVE = StepKind.REPLACE, StepKind.PLACE, StepKind.REMOVE
+NOT_YET, DONE, NEITHER = Progress
 UNFINISHED = (PLANNED, APPLYING)
 SETTLED = (*UNFINISHED, APPLIED, UNDOING)  # what such an action asks for is not planned again
-
-REPLACE, PLACE, REMOVE = "replace", "place", "remove"  # beside MOVE, what a step can do
-NOT_YET, DONE, NEITHER = "not yet", "done", "neither"
 
 MAIL_PARTS = ("cur", "new", "tmp")
 LONGEST_PATH = 4_000
@@ -69,7 +101,7 @@ class Proposals(NamedTuple):
 class Step(NamedTuple):
     """One change of one file. Hashes are SHA-256 in hex, empty where there is no file."""
 
-    kind: str
+    kind: StepKind
     path: str
     to: str = ""
     before: str = ""
@@ -81,10 +113,10 @@ class Step(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Whether a step was made, and if that cannot be told, what was found instead."""
+    """Whether a step was made, and if neither, what is wrong."""
 
-    how: str
-    found: str = ""
+    how: Progress
+    problem: str = ""
 
 
 class Action(NamedTuple):
@@ -95,7 +127,7 @@ class Action(NamedTuple):
     task: str
     kind: str
     data: dict[str, Any]
-    state: str
+    state: ActionState
     reason: str | None
     at: int
 
@@ -105,8 +137,8 @@ def checked(proposal: object) -> dict[str, Any]:
     if not isinstance(proposal, dict):
         raise InvalidInput("a proposal must be an object.")
     kind = proposal.get("do")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidInput(f"unknown action {str(kind)[:60]!r}: there are {', '.join(KINDS)}.")
+    if not isinstance(kind, str) or kind not in tuple(ActionKind):
+        raise InvalidInput(f"unknown action {str(kind)[:60]!r}: there are {', '.join(ActionKind)}.")
     found: dict[str, Any] = {"do": kind}
     for name in _TEXTS[kind]:
         if name not in proposal:
@@ -154,7 +186,7 @@ def digest(*values: object) -> str:
 
 def inverse(step: Step) -> Step:
     """The step that takes this one back."""
-    if step.kind == MOVE:
+    if step.kind == StepKind.MOVE:
         return step._replace(path=step.to, to=step.path)
     kind = {REPLACE: REPLACE, PLACE: REMOVE, REMOVE: PLACE}[step.kind]
     return step._replace(
@@ -170,7 +202,7 @@ def standing(step: Step, at_path: str | None, at_target: str | None = "") -> Sta
     """Compares hashes found at the step's places with what is there before and after it.
     None stands for something that is no plain file."""
     before, after = (step.before, ""), (step.after, "")
-    if step.kind == MOVE:
+    if step.kind == StepKind.MOVE:
         after = ("", step.before)
     now = (at_path, at_target)
     if now == before:
@@ -185,7 +217,8 @@ def step_data(step: Step) -> dict[str, Any]:
 
 
 def step_from(data: Mapping[str, Any]) -> Step:
-    return Step(**data["step"])
+    fields = dict(data["step"])
+    return Step(StepKind(fields.pop("kind")), **fields)
 
 
 def wording(kind: str, data: Mapping[str, Any]) -> str:
@@ -203,7 +236,7 @@ def wording(kind: str, data: Mapping[str, Any]) -> str:
 def evidence(step: Step) -> str:
     """What a receipt says of the contents before and after."""
     short = [each[:SHOWN_HASH] for each in (step.before, step.after)]
-    if step.kind == MOVE:
+    if step.kind == StepKind.MOVE:
         return f"sha256 {short[0]}"
     return f"sha256 {short[0] or 'none'} → {short[1] or 'none'}"
 
@@ -216,7 +249,7 @@ def visible(text: str) -> str:
 
 
 def _difference(step: Step, at_path: str | None, at_target: str | None) -> str:
-    if step.kind == MOVE and at_path == step.before:
+    if step.kind == StepKind.MOVE and at_path == step.before:
         return f"{visible(step.to)} is there already"
     if at_path is None:
         return f"{visible(step.path)} is no plain file any more"

@@ -18,13 +18,13 @@ from contextlib import contextmanager, suppress
 
 from hypervisor.batches.plans.action import (
     MAIL_PARTS,
-    MOVE,
     PLACE,
     REMOVE,
     REPLACE,
     Changed,
     Standing,
     Step,
+    StepKind,
     mail_parts,
     standing,
     visible,
@@ -133,7 +133,7 @@ class ActionFiles:
 
     def look(self, step: Step) -> Standing:
         """Whether the step was made."""
-        at_target = self._hash(step.to) if step.kind == MOVE else ""
+        at_target = self._hash(step.to) if step.kind == StepKind.MOVE else ""
         return standing(step, self._hash(step.path), at_target)
 
     # Keeping
@@ -162,9 +162,12 @@ class ActionFiles:
     def carry_out(self, step: Step, tag: str, content: bytes = b"") -> None:
         """Make the step, whose files must be as `look` found them. Changed: they were not."""
         try:
-            {MOVE: self._move, REPLACE: self._replace, PLACE: self._place, REMOVE: self._remove}[
-                step.kind
-            ](step, tag, content)
+            {
+                StepKind.MOVE: self._move,
+                REPLACE: self._replace,
+                PLACE: self._place,
+                REMOVE: self._remove,
+            }[step.kind](step, tag, content)
         except FileBusy:
             raise Changed(f"{visible(step.path)} is being written by another program") from None
         except FileExistsError:
@@ -176,7 +179,7 @@ class ActionFiles:
 
     def recover(self, step: Step, tag: str) -> None:
         """Clean up behind somebody who died in the middle of a step."""
-        if step.kind == MOVE:
+        if step.kind == StepKind.MOVE:
             return self._finish_move(step)
         with suppress(FileNotFoundError), self._parent(step.path) as (folder, name):
             replacement = _replacement(folder, name, step, tag)

@@ -59,26 +59,26 @@ class Plan(NamedTuple):
 
 def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
     """Show what the done tasks of a batch propose: what would be done, with diffs, and what not."""
-    meant = hv.store.read(queries.batch, validate.text("the batch", batch))
-    rows = hv.store.read(actions_sql.every, meant.id)
+    planned = hv.store.read(queries.batch, validate.text("the batch", batch))
+    rows = hv.store.read(actions_sql.every, planned.id)
     settled = {row.data["print"] for row in rows if row.state in actions.SETTLED}
-    root = root_of(meant)
-    draft = _Draft(files_of(hv, meant, root) if root else None, diffs)
-    for task, category, index, proposal in proposals(hv, meant):
+    root = root_of(planned)
+    draft = _Draft(files_of(hv, planned, root) if root else None, diffs)
+    for task, category, index, proposal in proposals(hv, planned):
         draft.take(task, category, index, proposal, settled)
     to_do = tuple(draft.to_do)
     return Plan(
-        meant.name,
-        meant.id,
+        planned.name,
+        planned.id,
         root,
-        actions.digest([(each.task, each.data) for each in to_do]),
+        actions.digest([(action.task, action.data) for action in to_do]),
         to_do,
         tuple(draft.refused),
         tuple(draft.unchanged),
-        _counts([each.kind for each in to_do]),
-        _counts([each.category for each in to_do]),
+        _counts([action.kind for action in to_do]),
+        _counts([action.category for action in to_do]),
         _counts([row.state for row in rows]),
-        hv.store.read(actions_sql.held_back, meant.id),
+        hv.store.read(actions_sql.held_back, planned.id),
     )
 
 
@@ -118,7 +118,9 @@ def root_of(batch: Batch) -> str:
 
 
 def files_of(hv: Context, batch: Batch, root: str) -> ActionFiles:
-    return hv.action_files(root, hv.batch_files.folder(batch.name))
+    from hypervisor.batches.plans.files import ActionFiles
+
+    return ActionFiles(root, hv.batch_files.folder(batch.name))
 
 
 def new_task(batch: str, task: str, fingerprint: str, proposal: dict[str, Any]) -> NewTask:
@@ -263,7 +265,7 @@ class _Draft:
         self._refuse_taken(to, self._file(to))
         self._seen[path] = _File(by=task)
         self._seen[to] = here._replace(by=task)
-        return Step(actions.MOVE, path, to, here.hash)
+        return Step(actions.StepKind.MOVE, path, to, here.hash)
 
     def _replace(
         self, task: str, path: str, here: _File, proposal: dict[str, Any]

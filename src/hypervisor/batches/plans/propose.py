@@ -1,4 +1,4 @@
-"""Proposals made while work goes on: kept with the claim, part of the result in the end."""
+"""Proposals made during an attempt: kept with its claim, then part of the result."""
 
 from __future__ import annotations
 

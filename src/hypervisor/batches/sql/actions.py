@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hypervisor.batches.plans.action import APPLIED, PLANNED, UNDONE, Action, PlanChanged, Proposals
+from hypervisor.batches.plans.action import (
+    APPLIED,
+    PLANNED,
+    UNDONE,
+    Action,
+    ActionState,
+    PlanChanged,
+    Proposals,
+)
 from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.queue import lifecycle
 from hypervisor.queue.sql import event_log, insert, receipts, steer
@@ -62,6 +70,7 @@ def approve(
     batch: str,
     new: Sequence[tuple[str, str, dict[str, Any]]],
     text: str,
+    *,
     actor: str,
     now: int,
     after: int | None = None,
@@ -78,17 +87,18 @@ def approve(
     ]
     session.run_many(ADD, [(*a[:4], event_log.dump(a.data), *a[5:]) for a in added])
     receipts.append_to_batch(session, batch, actor, [text], now)
-    data = event_log.dump({"said": text, "actions": [last + 1, last + len(added)] if added else []})
-    event_log.write(session, now, [event_log.Line("plan", "", batch, None, None, actor, data)])
+    data = {"said": text, "actions": [last + 1, last + len(added)] if added else []}
+    event_log.note(session, "plan", data, actor, now, batch=batch)
     return added
 
 
 def move(
     session: Session,
     action: Action,
-    state: str,
-    reason: str | None,
-    receipt: str,
+    state: ActionState,
+    *,
+    reason: str | None = None,
+    receipt: str = "",
     actor: str,
     now: int,
 ) -> Action:
@@ -104,20 +114,12 @@ def move(
         text = f"{receipt}, proposed by {action.task}"
         receipts.append_to_batch(session, action.batch, actor, [text], now)
     data = {"action": action.number, "now": state, **({"reason": reason} if reason else {})}
-    line = event_log.Line(
-        "action", action.task, action.batch, None, None, actor, event_log.dump(data)
-    )
-    event_log.write(session, now, [line])
+    event_log.note(session, "action", data, actor, now, task=action.task, batch=action.batch)
     return moved
 
 
 def add_task(
-    session: Session,
-    action: Action,
-    new: NewTask,
-    receipt: str,
-    actor: str,
-    now: int,
+    session: Session, action: Action, new: NewTask, receipt: str, *, actor: str, now: int
 ) -> Action:
     """Add the task that an action asks for and say that it was applied."""
     session.lock("keys")  # before any row is locked, as in a claim
@@ -127,9 +129,9 @@ def add_task(
         task, is_ours = added.ids[0], True
     else:
         task, is_ours = _take_over(session, action, added.duplicates[0].task, actor, now)
-    said = receipt if is_ours else f"{receipt}, which was there already"
+    receipt = f"{receipt}: {task}" if is_ours else f"{receipt}, which was there already: {task}"
     made = action._replace(data={**action.data, "made": task, "is_ours": is_ours})
-    return move(session, made, APPLIED, None, f"{said}: {task}", actor, now)
+    return move(session, made, APPLIED, receipt=receipt, actor=actor, now=now)
 
 
 def cancel_task(session: Session, action: Action, receipt: str, actor: str, now: int) -> Action:
@@ -143,7 +145,8 @@ def cancel_task(session: Session, action: Action, receipt: str, actor: str, now:
         if attempts or state not in (lifecycle.INBOX, lifecycle.WAITING, lifecycle.ACTIVE):
             raise WrongState(f"the task {task} was started and is {state}")
         steer.cancel(session, task, "the plan was undone", actor, now)
-    return move(session, action, UNDONE, None, f"{receipt}: {task}", actor, now)
+    receipt = f"{receipt}: {task}"
+    return move(session, action, UNDONE, receipt=receipt, actor=actor, now=now)
 
 
 def _take_over(
@@ -172,4 +175,5 @@ def _still(session: Session, action: Action) -> None:
 
 
 def _action(row: Row) -> Action:
-    return Action._make((*row[:4], event_log.load(row[4]), *row[5:]))
+    batch, number, task, kind, data, state, *rest = row
+    return Action(batch, number, task, kind, event_log.load(data), ActionState(state), *rest)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hypervisor.batches.chunk import FREE, HELD, OPEN, UNFINISHED, Chunk, first_state
+from hypervisor.batches.chunk import FREE, HELD, OPEN, Chunk, ChunkState, first_state
 from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.queue import lifecycle
+from hypervisor.queue.lifecycle import UNFINISHED
 from hypervisor.queue.result import corrected
 from hypervisor.queue.sql import event_log, holds, queries, readiness, receipts, steer
 from hypervisor.queue.sql.settlement import SET_RESULT
@@ -52,7 +53,7 @@ def declare(session: Session, batch: str, names: Sequence[str], gate: str) -> li
     holds.lock(session, batch)
     found = session.rows(ALL, (batch,))
     known = {row[1] for row in found}
-    states = [row[2] for row in found]
+    states = [ChunkState(row[2]) for row in found]
     new = [name for name in dict.fromkeys(names) if name not in known]
     for number, name in enumerate(new, max((row[0] for row in found), default=0) + 1):
         states.append(first_state(gate, states, is_last=name == new[-1]))
@@ -65,7 +66,7 @@ def every(session: Session, batch: str) -> list[Chunk]:
     for number, state, count in session.rows(COUNTS, (batch,)):
         counts.setdefault(number, {})[state] = count
     return [
-        Chunk(batch, number, name, state, note, actor, at, counts.get(number, {}))
+        Chunk(batch, number, name, ChunkState(state), note, actor, at, counts.get(number, {}))
         for number, name, state, note, actor, at in session.rows(ALL, (batch,))
     ]
 
@@ -88,9 +89,9 @@ def amend(session: Session, task: str, changes: dict[str, Any], actor: str, now:
     if state != lifecycle.DONE:
         raise WrongState(f"{task} is {state}: there is no result to correct yet.")
     before = event_log.load(session.rows(RESULT, (task,))[0][0])  # once the task is locked
-    result, said = corrected(before, changes)
+    result, receipt = corrected(before, changes)
     session.run(SET_RESULT, (event_log.dump(result), task))
-    receipts.append(session, task, actor, [said], now)
+    receipts.append(session, task, actor, [receipt], now)
     return result
 
 
@@ -98,7 +99,8 @@ def decide(
     session: Session,
     batch: str,
     number: int,
-    decision: str,
+    decision: ChunkState,
+    *,
     note: str,
     in_advance: bool,
     may_change: bool,
@@ -118,11 +120,12 @@ def decide(
     if chunk.is_decided and not may_change:
         raise WrongState(f"chunk {number} is {chunk.state} by now. Nothing was changed.")
     session.run(DECIDE, (decision, note or None, actor, now, batch, number))
-    held = [each.number for each in every(session, batch) if each.state == HELD]
+    held = [other.number for other in every(session, batch) if other.state == HELD]
     further = (held if in_advance else held[:1]) if chunk.state == OPEN else []
     how = (FREE, f"freed with chunk {number}", actor) if in_advance else (OPEN, None, None)
     opened = [other for other in further if _open(session, batch, other, how, now)]
-    _tell(session, chunk, decision, note, actor, now, {"opened": opened, "all": in_advance})
+    more: dict[str, object] = {"opened": opened, "all": in_advance}
+    _log(session, chunk, decision, note, actor=actor, now=now, more=more)
     return opened
 
 
@@ -132,6 +135,7 @@ def retry(
     number: int,
     wanted: Sequence[str],
     note: str,
+    *,
     actor: str,
     now: int,
 ) -> int:
@@ -142,20 +146,20 @@ def retry(
     if chunk.state == HELD:
         raise WrongState(f"chunk {number} has not run yet. Nothing was changed.")
     own = set(_task_ids(session, batch, number))
-    again = [task for task in wanted if task in own and _is_over(session, task)]
+    again = [task for task in wanted if task in own and _has_ended(session, task)]
     for task in again:
-        _leave_note(session, task, note)
+        _set_note(session, task, note)
         steer.requeue(session, task, "reopen", note, actor, now=now)
     session.run(REOPEN, (note or None, actor, batch, number))
-    _tell(session, chunk, "retry", note, actor, now, {"tasks": len(again)})
+    _log(session, chunk, "retry", note, actor=actor, now=now, more={"tasks": len(again)})
     return len(again)
 
 
-def _is_over(session: Session, task: str) -> bool:
+def _has_ended(session: Session, task: str) -> bool:
     return session.rows(STATE + session.for_update, (task,))[0][0] not in UNFINISHED
 
 
-def _leave_note(session: Session, task: str, note: str) -> None:
+def _set_note(session: Session, task: str, note: str) -> None:
     data = event_log.load(session.rows(DATA, (task,))[0][0])
     if isinstance(data, dict):
         kept = {name: value for name, value in data.items() if name != "note"}
@@ -177,28 +181,24 @@ def _open(
 
 
 def _find(session: Session, batch: str, number: int) -> Chunk:
-    found = next((each for each in every(session, batch) if each.number == number), None)
-    if found is None:
-        raise NotFound(f"this batch has no chunk {number}.")
-    return found
+    for chunk in every(session, batch):
+        if chunk.number == number:
+            return chunk
+    raise NotFound(f"this batch has no chunk {number}.")
 
 
-def _tell(
+def _log(
     session: Session,
     chunk: Chunk,
     decision: str,
     note: str,
+    *,
     actor: str,
     now: int,
     more: dict[str, object],
 ) -> None:
     what = "to be tried again" if decision == "retry" else decision
-    said = f"{chunk.label} {what}"
-    text = f"{said}: {note}" if note else said
+    text = f"{chunk.label} {what}: {note}" if note else f"{chunk.label} {what}"
     receipts.append_to_batch(session, chunk.batch, actor, [text], now)
     data = {"chunk": chunk.number, "decision": decision, "said": text, **more}
-    event_log.write(
-        session,
-        now,
-        [event_log.Line("checkpoint", "", chunk.batch, None, None, actor, event_log.dump(data))],
-    )
+    event_log.note(session, "checkpoint", data, actor, now, batch=chunk.batch)

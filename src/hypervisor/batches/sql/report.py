@@ -1,4 +1,4 @@
-"""What pre-flight and the report read of the ledger; nothing here changes anything."""
+"""Queries for pre-flight and for the report of a batch. Read only."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def states_of_keys(session: Session, batch: str, digests: Sequence[str]) -> dict
 
 
 def attempts(session: Session, batch: str, after: str, tasks: int) -> tuple[str, list[AttemptLine]]:
-    """The attempts of so many tasks of a batch from the one after `after` on, and the last
-    task that was looked at: "" if there is none."""
+    """The attempts of a page of tasks behind `after`, and the last task of the page, "" if there
+    are none."""
     last = session.rows(PAGE_END, (batch, after, tasks))[0][0]
     if last is None:
         return "", []

@@ -1,6 +1,6 @@
-"""What those who follow a batch ask: whether anything runs, and at the end what it all took.
+"""Queries of those who follow a batch: whether anything runs, and what it all took.
 
-The database adds it up: nobody has to hold the tasks."""
+The database adds it up, so that no process has to hold the tasks."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def totals(session: Session, batch: str, now: int) -> Totals:
 
 
 def results(session: Session, batch: str, after: str, limit: int) -> list[tuple[str, Json]]:
-    """What came of done tasks that brought something, in the order of their ids."""
+    """The results of done tasks that have one, in the order of their ids."""
     rows = session.rows(RESULTS, (batch, after, limit))
     return [(task, event_log.load(text)) for task, text in rows]

@@ -8,7 +8,7 @@ from hypervisor.cli import arguments
 from hypervisor.cli.output import one_line, respond
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.hive.checkout import branch_here
+from hypervisor.hive.branch import branch_here
 from hypervisor.queue.add import add, check_task
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask

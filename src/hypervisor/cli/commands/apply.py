@@ -4,8 +4,9 @@ import argparse
 import sys
 
 from hypervisor.batches.plans.action import UNFINISHED, PlanChanged
-from hypervisor.batches.plans.apply import Applied, Outcome, apply
+from hypervisor.batches.plans.apply import Applied, apply
 from hypervisor.batches.plans.plan import Plan, plan
+from hypervisor.batches.plans.work import Outcome
 from hypervisor.cli.commands.plan import describe
 from hypervisor.cli.output import one_line, print_json
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
@@ -31,7 +32,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.dry_run:
         return _rehearse(plan(hv, args.batch), args)
     on_problem = None if args.json else print_problem
-    done = apply(hv, args.batch, None, args.fail_fast, on_problem)  # what was left
+    done = apply(hv, args.batch, None, args.fail_fast, tell=on_problem)  # what was left
     for round in range(1, MOST_ROUNDS + 1):
         proposed = plan(hv, args.batch)
         if not proposed.to_do or (args.fail_fast and done.failed):
@@ -42,7 +43,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             print("Nothing was changed.")
             return _code(done)
         try:
-            fresh = apply(hv, args.batch, proposed.hash, args.fail_fast, on_problem)
+            fresh = apply(hv, args.batch, proposed.hash, args.fail_fast, tell=on_problem)
         except PlanChanged as error:
             if round == MOST_ROUNDS:
                 raise

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from hypervisor.cli.output import one_line, respond
 from hypervisor.core.errors import InvalidInput
-from hypervisor.hive.finding import Branch
-from hypervisor.hive.memory import branch, branches
+from hypervisor.hive.branch import Branch, branch, branches
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv branch

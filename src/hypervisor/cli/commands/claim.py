@@ -95,10 +95,10 @@ def with_results(hv: Context, leases: Iterable[Lease]) -> list[Lease]:
         if not isinstance(lease.task.data, dict) or "gather" not in lease.task.data:
             complete.append(lease)
             continue
-        from hypervisor.batches.reduce_input import gather  # hardly ever needed here
+        from hypervisor.batches.reduce_input import write_reduce_input  # hardly ever needed here
 
         try:
-            complete.append(gather(hv, lease))
+            complete.append(write_reduce_input(hv, lease))
         except (OSError, HypervisorError) as error:
             if not _gave_back(hv, lease, error):
                 complete.append(lease)

@@ -4,8 +4,7 @@ import argparse
 
 from hypervisor.cli.findings import show
 from hypervisor.cli.output import one_line, respond
-from hypervisor.hive.finding import BranchReport, headline
-from hypervisor.hive.memory import HiveReport, hive_report
+from hypervisor.hive.branch_report import BranchReport, HiveReport, headline, hive_report
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv hive

@@ -6,8 +6,8 @@ from hypervisor.cli.output import duration, one_line, respond
 from hypervisor.cli.render import money_text
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
-from hypervisor.learning.estimator import Range
 from hypervisor.learning.learn import Gain, Learned, learn_parallelization, learnings
+from hypervisor.learning.posterior import Range
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
 

@@ -103,7 +103,14 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 def _add(hv: Context, args: argparse.Namespace) -> int:
     on = [word.strip() for word in args.on.split(",") if word.strip()]
     made = add_rule(
-        hv, args.name, on, args.command, args.address, args.batch, args.type, args.tries
+        hv,
+        args.name,
+        on,
+        args.command,
+        args.address,
+        batch=args.batch,
+        type=args.type,
+        tries=args.tries,
     )
     text = one_line(f"rule {made.name} added; `hv notify test {made.name}` tries it")
     return respond(args, made, text)

@@ -5,7 +5,7 @@ import argparse
 from hypervisor.cli.findings import branch_meant, show
 from hypervisor.cli.output import block, clock, one_line, respond
 from hypervisor.core.errors import InvalidInput
-from hypervisor.hive.memory import joined, recall
+from hypervisor.hive.recall import joined, recall
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv recall sql injection --branch security-audit
@@ -43,7 +43,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return _joined(hv, args)
     branch = None if args.all else branch_meant(hv, args)
     query = " ".join(args.query)
-    found = recall(hv, query, branch, args.topic, args.kind, args.task, args.limit)
+    found = recall(
+        hv, query, branch, topic=args.topic, kind=args.kind, task=args.task, limit=args.limit
+    )
     return respond(args, found, lambda: show(found))
 
 

@@ -7,8 +7,8 @@ from hypervisor.cli.arguments import body
 from hypervisor.cli.findings import TASK, branch_meant
 from hypervisor.cli.output import respond
 from hypervisor.core.errors import InvalidInput
-from hypervisor.hive.checkout import task_here
-from hypervisor.hive.memory import checked, forget, remember
+from hypervisor.hive.branch import task_here
+from hypervisor.hive.remember import check_finding, forget, remember
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv remember 'login.py:40 builds SQL from user input' --branch audit --topic sql
@@ -47,7 +47,7 @@ def prepare(args: argparse.Namespace) -> None:
     args.only_looks = args.forget is not None
     if args.text is not None:
         args.text = body(args.text)
-        checked(args.text, args.branch or "", args.topic, args.kind)
+        check_finding(args.text, args.branch or "", args.topic, args.kind)
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -58,7 +58,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if not claim and args.branch is None:  # the task we run for
         claim = task_here(hv, os.environ.get(TASK, ""))
     branch = args.branch if claim else branch_meant(hv, args)
-    kept = remember(hv, args.text, branch or "", args.topic, args.kind, claim or "")
+    kept = remember(
+        hv, args.text, branch or "", topic=args.topic, kind=args.kind, claim=claim or ""
+    )
     known = kept.known
     lines = [f"{kept.id} joins {known.finding.id}" if kept.joined else kept.id]
     lines += [f"may contradict {doubt.other} ({doubt.why}); both stay" for doubt in known.doubts]

@@ -70,7 +70,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 def _decide(hv: Context, args: argparse.Namespace) -> Decided | None:
     if args.approve or args.approve_rest:
-        return decide(hv, args.batch, APPROVED, args.chunk, args.note, args.approve_rest)
+        return decide(hv, args.batch, APPROVED, args.chunk, args.note, rest=args.approve_rest)
     if args.reject:
         return decide(hv, args.batch, REJECTED, args.chunk, args.note)
     if args.retry:

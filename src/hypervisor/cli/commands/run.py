@@ -75,8 +75,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         items.tasks(hv, prepared.batch_name, after),
         prepared.batch_name,
         prepared.stages.then,
-        prepared.stages.reduce,
-        items.numbering.names if items.numbering else (),
+        reduce=prepared.stages.reduce,
+        chunks=items.numbering.names if items.numbering else (),
         together=preflight is not None and preflight.linked > 0,
     )
     items.close()
@@ -124,7 +124,7 @@ def _ask(hv: Context, whole: PipelineRun) -> int:
         if done is None:
             break
         print(checkpoint.decision_text(done))
-        if not (done.opened or done.tasks or whole.pattern):
+        if not (done.opened or done.tasks or whole.pipeline):
             return EXIT_UNSUCCESSFUL if running.unsuccessful(hv, *whole.parts) else EXIT_OK
         code = follow.follow(hv, whole, False, False)
     return code

@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 
-from hypervisor.batches.pipeline import whole_of
+from hypervisor.batches.pipeline import batches_from
 from hypervisor.batches.pipeline_status import pattern
 from hypervisor.cli import follow
 from hypervisor.cli.commands.top import print_attempts
@@ -67,7 +67,7 @@ def _status(hv: Context, batch: str | None) -> Status:
     """Of a batch that others follow on, how all of them stand."""
     if batch is None:
         return status(hv)
-    return combine([status(hv, part) for part in whole_of(hv, batch_id(hv, batch) or "")])
+    return combine([status(hv, part) for part in batches_from(hv, batch_id(hv, batch) or "")])
 
 
 def _print(hv: Context, batch: str | None) -> None:

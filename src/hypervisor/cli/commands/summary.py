@@ -3,7 +3,6 @@
 import argparse
 import sys
 
-from hypervisor.agents.budget import money
 from hypervisor.batches.pipeline_status import Overview, pattern
 from hypervisor.cli.output import (
     colour,
@@ -18,7 +17,7 @@ from hypervisor.cli.output import (
 )
 from hypervisor.cli.render import WIDE
 from hypervisor.cli.stages import stage_lines
-from hypervisor.core.text import pluralize
+from hypervisor.core.text import amount_text, pluralize
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
 from hypervisor.runs.run import Summary, summary
@@ -74,7 +73,7 @@ def _head(result: Summary) -> list[str]:
     about = " (an estimate)" if result.estimated else ""
     spent = [
         f"{result.tokens:,} tokens" if result.tokens is not None else "",
-        "" if result.cost is None else f"cost {money(round(result.cost * 1e6))}{about}",
+        "" if result.cost is None else f"cost {amount_text(round(result.cost * 1e6))}{about}",
     ]
     return [
         f"batch {one_line(result.batch)} ({result.id}): {pluralize(result.total, 'task')}",

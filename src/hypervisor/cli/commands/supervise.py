@@ -11,6 +11,7 @@ from hypervisor.core.errors import EXIT_OK, WrongState
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
 from hypervisor.queue.look import batches, events
+from hypervisor.queue.sql import queries
 from hypervisor.runs.processes.log_file import configure as configure_logging
 from hypervisor.runs.status import status
 from hypervisor.runs.supervise import supervise
@@ -69,7 +70,7 @@ class DecisionLog:
 
     def __init__(self, hv: Context, as_json: bool) -> None:
         self._hv, self._as_json = hv, as_json
-        self._last = end_of_log(hv)
+        self._last = queries.end_of_log(hv.store)
         self._asked = ""
         self.has_begun = False
 
@@ -115,18 +116,3 @@ def sentence(event: Event, names: Mapping[str, str]) -> str:
     if event.kind == "gc":
         return f"{data.get('outputs', 0)} old outputs deleted"
     return f"{about}{data.get('said', event.kind)}"
-
-
-def end_of_log(hv: Context) -> int:
-    """The number of the last event, found by halving: there may be millions before it."""
-    high = 1
-    while events(hv, high, 1):
-        high *= 2
-    low = high // 2
-    while low < high:
-        middle = (low + high) // 2
-        if events(hv, middle, 1):
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -3,7 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from hypervisor.batches.plans.apply import Outcome, Undone, undo
+from hypervisor.batches.plans.undo import Undone, undo
+from hypervisor.batches.plans.work import Outcome
 from hypervisor.cli.commands.apply import confirmed, print_problem
 from hypervisor.cli.commands.apply import prepare as prepare
 from hypervisor.cli.output import one_line, respond

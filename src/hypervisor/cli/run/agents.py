@@ -9,7 +9,6 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.agents import agents as choosing
-from hypervisor.agents.budget import money
 from hypervisor.agents.installed import Preview
 from hypervisor.agents.preflight import AgentSurvey
 from hypervisor.agents.profile import MODES
@@ -18,7 +17,7 @@ from hypervisor.cli import arguments
 from hypervisor.cli.output import block, one_line, print_json
 from hypervisor.cli.run.request import AgentOptions, RunRequest
 from hypervisor.core.errors import InvalidInput
-from hypervisor.core.text import pluralize
+from hypervisor.core.text import amount_text, pluralize
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
@@ -262,7 +261,7 @@ def opening(spec: RunSpec, survey: AgentSurvey) -> str:
         who if spec.agent == AUTO else spec.agent,
         spec.permissions + (f" + {', '.join(spec.allow)}" if spec.allow else ""),
         "in scratch copies" if spec.workspace == "scratch" else "",
-        f"budget {money(spec.budget)}" if spec.budget is not None else "",
+        f"budget {amount_text(spec.budget)}" if spec.budget is not None else "",
         f"at most {spec.tokens:,} tokens" if spec.tokens is not None else "",
     ]
     return one_line(" · ".join(part for part in parts if part))

@@ -15,7 +15,7 @@ from hypervisor.cli.run.request import ChunkOptions, RunRequest, Words
 from hypervisor.cli.run.sources import Source
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
-from hypervisor.hive.checkout import branch_here
+from hypervisor.hive.branch import branch_here
 from hypervisor.inputs import items as reading
 from hypervisor.inputs.duplicates import DuplicateFinder
 from hypervisor.inputs.items import task_for

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from hypervisor.agents import agents as choosing
 from hypervisor.batches.chunk import NONE
-from hypervisor.batches.reduce_input import GIVEN
 from hypervisor.cli.output import one_line
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run.request import PipelineOptions, RunRequest
@@ -110,7 +109,7 @@ def stages_of(request: RunRequest, spec: RunSpec) -> Stages:
 def check_item(templates: Sequence[Template], item: Item) -> None:
     """Refuse an item that lacks what a later stage names."""
     for each in templates:
-        each.check({"item", *(item.columns or ()), *GIVEN})
+        each.check({"item", *(item.columns or ()), "result", "output"})
 
 
 def _words(option: str, line: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.hive.finding import MOST_ANCESTORS, Branch, ancestors, levels
+from hypervisor.hive.branch import MOST_ANCESTORS, Branch, ancestors, levels
 from hypervisor.queue.sql import event_log
 from hypervisor.store.database import Session
 
@@ -32,31 +32,31 @@ def parents(session: Session) -> dict[str, str]:
     return dict(session.rows(PARENTS))
 
 
-def seen(session: Session, name: str, now: int) -> None:
+def add_if_new(session: Session, name: str, now: int) -> None:
     if name:
         session.run(SEEN, (name, now))
 
 
 def set_branch(
-    session: Session, name: str, parent: str | None, git: str | None, actor: str, now: int
+    session: Session, name: str, parent: str | None, git: str | None, *, actor: str, now: int
 ) -> Branch:
     """Make a branch or change what is given. A git branch is tied to one branch at most."""
     session.lock("branches")
-    seen(session, name, now)
-    seen(session, parent or "", now)
-    was = Branch(*session.rows(ONE, (name,))[0])
-    found = was._replace(
-        parent=was.parent if parent is None else parent, git=was.git if git is None else git
+    add_if_new(session, name, now)
+    add_if_new(session, parent or "", now)
+    before = Branch(*session.rows(ONE, (name,))[0])
+    branch = before._replace(
+        parent=before.parent if parent is None else parent, git=before.git if git is None else git
     )
     if parent:
         _refuse_circle_or_depth(name, parent, parents(session))
-    session.run(SET, (found.parent, found.git, name))
-    if found.git:
-        session.run(UNTIE, (found.git, name))
-    if found != was or was.created_at == now:
-        data = event_log.dump({"name": name, "parent": found.parent, "git": found.git})
-        event_log.write(session, now, [event_log.Line("branch", "", "", None, None, actor, data)])
-    return found
+    session.run(SET, (branch.parent, branch.git, name))
+    if branch.git:
+        session.run(UNTIE, (branch.git, name))
+    if branch != before or before.created_at == now:
+        data = {"name": name, "parent": branch.parent, "git": branch.git}
+        event_log.note(session, "branch", data, actor, now)
+    return branch
 
 
 def _refuse_circle_or_depth(name: str, parent: str, known: dict[str, str]) -> None:

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hypervisor.core import randomness
 from hypervisor.core.errors import InvalidInput, NotFound
 from hypervisor.core.ids import decode, encode, new_numbers
-from hypervisor.hive.finding import Finding, NewFinding, Remembered, ancestors
-from hypervisor.hive.similarity import TextSignature, contradiction, gist, same, signature, words
+from hypervisor.hive.branch import ancestors
+from hypervisor.hive.finding import Finding, NewFinding, Remembered
+from hypervisor.hive.similarity import (
+    TextSignature,
+    contradiction,
+    digest_text,
+    same,
+    signature,
+    words,
+)
 from hypervisor.hive.sql import branches, search
 from hypervisor.hive.sql.index_words import branch_mark, indexed, kind_mark, topic_mark
 from hypervisor.queue.lease import Token
@@ -61,50 +69,52 @@ class Prepared(NamedTuple):
     """A finding with all about its text that can be worked out before the store is locked."""
 
     new: NewFinding
-    gist: TextSignature
+    text: TextSignature
     signature: list[str]
+
+
+class OfTask(NamedTuple):
+    """A finding that belongs to a task, without a claim."""
+
+    task: str
+    actor: str
+
+
+Source = Token | OfTask | str  # a claim, a task, or just the actor
 
 
 class Origin(NamedTuple):
     branch: str
-    batch: str
+    batch: str = ""
     task: str = ""
     attempt: int = 0
     agent: str = ""
     actor: str = ""
 
 
-def prepared(new: NewFinding) -> Prepared:
-    found = gist(new.text)
-    return Prepared(new, found, [f"s:{mark}" for mark in signature(found)])
+def prepare(new: NewFinding) -> Prepared:
+    text = digest_text(new.text)
+    return Prepared(new, text, [f"s:{mark}" for mark in signature(text)])
 
 
-def remember(
-    session: Session, ready: Prepared, actor: str, token: Token | None, task: str, now: int
-) -> Remembered:
+def remember(session: Session, prepared: Prepared, source: Source, now: int) -> Remembered:
     session.lock("hive")
-    origin = _origin(session, ready.new.branch, actor, token, task)
-    branches.seen(session, origin.branch, now)
-    like = _like(session, ready, origin.branch)
-    first = next((f for f, other in like if _joins(ready, origin, f, other)), None)
-    made = _add(session, ready.new, origin, first.id if first else "", now)
+    origin = _origin(session, prepared.new.branch, source)
+    branches.add_if_new(session, origin.branch, now)
+    similar = _similar(session, prepared, origin.branch)
+    first = next((f for f, text in similar if _joins(prepared, origin, f, text)), None)
+    made = _add(session, prepared.new, origin, first.id if first else "", now)
     if first:
         _recount(session, first, made)
     else:
-        _index(session, made, ready.signature, [(made.topic, made.text)])
-        _doubt(session, made, ready, like)
+        _index(session, made, prepared.signature, [(made.topic, made.text)])
+        _doubt(session, made, prepared, similar)
     data = {"id": made.id, "branch": made.branch, "kind": made.kind, "topic": made.topic}
     if first:
         data["joins"] = first.id
-    line = event_log.Line(
-        "remember",
-        made.task,
-        origin.batch,
-        made.attempt or None,
-        None,
-        made.actor,
-        event_log.dump(data),
-    )
+    attempt = made.attempt or None
+    dumped = event_log.dump(data)
+    line = event_log.Line("remember", made.task, origin.batch, attempt, None, made.actor, dumped)
     event_log.write(session, now, [line])
     known = search.known(session, [first.id if first else made.id])[0]
     return Remembered(made.id, first is not None, known)
@@ -113,11 +123,11 @@ def remember(
 def forget(session: Session, id: str, actor: str, now: int) -> str:
     """Take a finding out. What joined it is known still: the oldest of them stands for the rest."""
     session.lock("hive")
-    found = search.joined(session, id)
-    mine = next((each.finding for each in found if each.finding.id == id), None)
+    known = search.joined(session, id)
+    mine = next((each.finding for each in known if each.finding.id == id), None)
     if mine is None:
         raise NotFound(f"there is no finding {id}. `hv recall` shows their ids.")
-    others = [each.finding for each in found if each.finding.id != id]
+    others = [each.finding for each in known if each.finding.id != id]
     session.run(FORGET, (id,))
     session.unindex_words(decode(id))
     if mine.joins:
@@ -126,10 +136,8 @@ def forget(session: Session, id: str, actor: str, now: int) -> str:
         _succeed(session, id, others[0])
     else:
         session.run(FORGET_DOUBTS, (id, id))
-    data = event_log.dump({"id": id, "branch": mine.branch})
-    event_log.write(
-        session, now, [event_log.Line("forget", mine.task, "", None, None, actor, data)]
-    )
+    data = {"id": id, "branch": mine.branch}
+    event_log.note(session, "forget", data, actor, now, task=mine.task)
     return id
 
 
@@ -139,61 +147,50 @@ def _succeed(session: Session, gone: str, heir: Finding) -> None:
     session.run(COUNT, (heir.id,) * 4)
     for statement in PASS_ON:
         session.run(statement, (heir.id, gone))
-    _index_anew(session, heir)
+    _reindex(session, heir)
 
 
-def _origin(session: Session, branch: str, actor: str, token: Token | None, task: str) -> Origin:
+def _origin(session: Session, branch: str, source: Source) -> Origin:
     """Where a finding comes from. A stale claim has no say, as everywhere."""
-    if token is not None:
-        worker, batch = claims.held(session, token)
-        [(_, of_task)] = session.rows(TASK, (token.task,))
+    if isinstance(source, Token):
+        worker, batch = claims.held(session, source)
+        [(_, own_branch)] = session.rows(TASK, (source.task,))
         agent = next((row[0] for row in session.rows(AGENT, (worker,))), "")
-        _refuse_other(branch, of_task)
-        return Origin(of_task, batch, token.task, token.attempt, agent, worker)
-    if task:
-        batch, of_task = session.rows(TASK, (task,))[0]
-        _refuse_other(branch, of_task)
-        return Origin(of_task, batch, task, actor=actor)
-    return Origin(branch, "", actor=actor)
-
-
-def _refuse_other(branch: str, of_task: str) -> None:
-    if branch and branch != of_task:
+        origin = Origin(own_branch, batch, source.task, source.attempt, agent, worker)
+    elif isinstance(source, OfTask):
+        [(batch, own_branch)] = session.rows(TASK, (source.task,))
+        origin = Origin(own_branch, batch, source.task, actor=source.actor)
+    else:
+        return Origin(branch, actor=source)
+    if branch and branch != origin.branch:
         raise InvalidInput(
-            f"the task is of {of_task or 'no branch'}, so its findings are not of {branch}. "
+            f"the task is of {origin.branch or 'no branch'}, so its findings are not of {branch}. "
             "Nothing was kept; leave the branch out."
         )
+    return origin
 
 
-def _like(session: Session, ready: Prepared, branch: str) -> list[tuple[Finding, TextSignature]]:
+def _similar(
+    session: Session, prepared: Prepared, branch: str
+) -> list[tuple[Finding, TextSignature]]:
     """The newest findings, here and above, that may be about the same."""
-    where = [branch_mark(name) for name in ancestors(branch, branches.parents(session))]
-    numbers = session.matching([where, ready.signature], MOST_COMPARED)
+    visible = [branch_mark(name) for name in ancestors(branch, branches.parents(session))]
+    numbers = session.matching([visible, prepared.signature], MOST_COMPARED)
     found = search.findings(session, [encode(number) for number in numbers])
-    return [(each, gist(each.text)) for each in found]
+    return [(finding, digest_text(finding.text)) for finding in found]
 
 
-def _joins(ready: Prepared, origin: Origin, other: Finding, its: TextSignature) -> bool:
-    here = other.branch == origin.branch and other.kind == ready.new.kind
-    return here and (other.text == ready.new.text or same(ready.gist, its))
+def _joins(prepared: Prepared, origin: Origin, other: Finding, text: TextSignature) -> bool:
+    new = prepared.new
+    comparable = other.branch == origin.branch and other.kind == new.kind
+    return comparable and (other.text == new.text or same(prepared.text, text))
 
 
 def _add(session: Session, new: NewFinding, origin: Origin, joins: str, now: int) -> Finding:
     while True:
         id = encode(new_numbers(1, now, randomness.entropy())[0])
-        made = Finding(
-            id,
-            origin.branch,
-            new.topic,
-            new.kind,
-            new.text,
-            origin.task,
-            origin.attempt,
-            origin.agent,
-            origin.actor,
-            now,
-            joins,
-        )
+        source = (origin.task, origin.attempt, origin.agent, origin.actor)
+        made = Finding(id, origin.branch, new.topic, new.kind, new.text, *source, now, joins)
         if session.rows(ADD, (*made, made.source)):
             return made
 
@@ -203,12 +200,12 @@ def _recount(session: Session, first: Finding, other: Finding) -> None:
     and topics of all wordings that there are now."""
     session.run(COUNT, (first.id,) * 4)
     if other.topic != first.topic or not set(words(other.text)) <= set(words(first.text)):
-        _index_anew(session, first)
+        _reindex(session, first)
 
 
-def _index_anew(session: Session, first: Finding) -> None:
-    ready = prepared(NewFinding(first.text))
-    _index(session, first, ready.signature, session.rows(WORDINGS, (first.id, first.id)))
+def _reindex(session: Session, first: Finding) -> None:
+    signature = prepare(NewFinding(first.text)).signature
+    _index(session, first, signature, session.rows(WORDINGS, (first.id, first.id)))
 
 
 def _index(
@@ -218,15 +215,20 @@ def _index(
     marks = [branch_mark(made.branch), kind_mark(made.kind), *map(topic_mark, topics), *signature]
     texts = chain(topics, (text for _, text in wordings))
     about = (indexed(word) for text in texts for word in words(text))
-    found: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for word in chain(marks, about):
-        found[word] = None
-        if len(found) >= MOST_INDEXED:
+        unique[word] = None
+        if len(unique) >= MOST_INDEXED:
             break
-    session.index_words(decode(made.id), list(found))
+    session.index_words(decode(made.id), list(unique))
 
 
-def _doubt(session: Session, made: Finding, ready: Prepared, like: list[Any]) -> None:
-    pairs = [(other.id, contradiction(ready.gist, its)) for other, its in like]
-    for other, why in [pair for pair in pairs if pair[1]][:MOST_DOUBTS]:
-        session.run_many(DOUBT, [(made.id, other, why), (other, made.id, why)])
+def _doubt(
+    session: Session,
+    made: Finding,
+    prepared: Prepared,
+    similar: list[tuple[Finding, TextSignature]],
+) -> None:
+    pairs = [(other.id, contradiction(prepared.text, text)) for other, text in similar]
+    for other_id, why in [pair for pair in pairs if pair[1]][:MOST_DOUBTS]:
+        session.run_many(DOUBT, [(made.id, other_id, why), (other_id, made.id, why)])

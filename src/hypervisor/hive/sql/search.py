@@ -7,16 +7,16 @@ from collections.abc import Set as AnySet
 from typing import Any
 
 from hypervisor.core.ids import decode, encode
+from hypervisor.hive.branch import Branch
+from hypervisor.hive.branch_report import BranchReport
 from hypervisor.hive.finding import (
     RARE,
-    Branch,
-    BranchReport,
     Doubt,
     Finding,
     Known,
-    Wanted,
-    further,
-    ranked,
+    Query,
+    other_wordings,
+    rank,
     shortlist,
     weight,
 )
@@ -35,7 +35,7 @@ OF_TASK = """
 SELECT DISTINCT CASE WHEN joins = '' THEN id ELSE joins END FROM findings
 WHERE task = ? AND task <> ''
 """
-SAID = """
+WORDINGS = """
 SELECT joins, topic, text FROM findings WHERE joins IN ({}) AND joins <> ''
 GROUP BY joins, topic, text ORDER BY min(id)
 """
@@ -82,7 +82,7 @@ def joined(session: Session, id: str) -> list[Known]:
     return _known(session, rows, None)
 
 
-def recall(session: Session, wanted: Wanted, limit: int) -> list[Known]:
+def recall(session: Session, wanted: Query, limit: int) -> list[Known]:
     """Best first with words to look for, else the newest first."""
     weights: dict[str, float] = {}
     by_word: ByWord = {}
@@ -97,25 +97,27 @@ def recall(session: Session, wanted: Wanted, limit: int) -> list[Known]:
     else:
         rows = session.rows(NEWEST, (limit,))
     found = _known(session, rows, wanted.branches)
-    best = ranked(found, weights, wanted.branches, by_word) if weights else found
+    best = rank(found, weights, wanted.branches, by_word) if weights else found
     return _with_wordings(session, best[:limit])
 
 
 def reports(session: Session, branches: Sequence[Branch], limit: int) -> list[BranchReport]:
     """What each of these branches knows, with its `limit` best findings."""
-    names = [branch.name for branch in branches]
     found = {branch.name: BranchReport(branch) for branch in branches}
-    for some in chunks(names):
-        given = (marks(len(some)), pad(some))
-        for name, agents, every, distinct, shared in session.rows(
-            COUNTS.format(given[0]), given[1]
-        ):
+    for some in chunks(list(found)):
+        places, names = marks(len(some)), pad(some)
+        for name, agents, total, distinct, shared in session.rows(COUNTS.format(places), names):
             branch = found[name].branch
-            found[name] = BranchReport(branch, agents, every, int(distinct), int(shared))
-        for name, doubtful in session.rows(DOUBTFUL.format(given[0]), given[1]):
+            found[name] = BranchReport(branch, agents, total, int(distinct), int(shared))
+        for name, doubtful in session.rows(DOUBTFUL.format(places), names):
             found[name] = found[name]._replace(doubtful=doubtful)
-        for name, topics in _topics(session, given).items():
-            found[name] = found[name]._replace(topics=topics)
+        topics: dict[str, dict[str, int]] = {}
+        for name, topic, count in session.rows(TOPICS.format(places), names):  # most frequent first
+            own = topics.setdefault(name, {})
+            if topic and len(own) < MOST_TOPICS:
+                own[topic] = count
+        for name, own in topics.items():
+            found[name] = found[name]._replace(topics=own)
     for name, report in found.items():
         if report.findings:
             best = _known(session, session.rows(BEST, (name, limit)), None)
@@ -123,17 +125,7 @@ def reports(session: Session, branches: Sequence[Branch], limit: int) -> list[Br
     return list(found.values())
 
 
-def _topics(session: Session, given: tuple[str, list[Any]]) -> dict[str, dict[str, int]]:
-    """The most frequent ones of each branch."""
-    found: dict[str, dict[str, int]] = {}
-    for name, topic, count in session.rows(TOPICS.format(given[0]), given[1]):
-        topics = found.setdefault(name, {})
-        if topic and len(topics) < MOST_TOPICS:
-            topics[topic] = count
-    return found
-
-
-def _searched(session: Session, wanted: Wanted, limit: int) -> tuple[list[Any], ByWord]:
+def _searched(session: Session, wanted: Query, limit: int) -> tuple[list[Any], ByWord]:
     """All findings with a rare word are seen, and the newest with a common one."""
     most = max(RARE, limit)
     filters = _filters(wanted)
@@ -146,7 +138,7 @@ def _searched(session: Session, wanted: Wanted, limit: int) -> tuple[list[Any], 
     return _numbered(session, shortlist(by_word, every, limit)), by_word
 
 
-def _of_task(session: Session, wanted: Wanted) -> tuple[list[Any], ByWord]:
+def _of_task(session: Session, wanted: Query) -> tuple[list[Any], ByWord]:
     """What the task found, or what stands for that: by any wording and topic, as elsewhere."""
     rows = [
         row
@@ -156,21 +148,22 @@ def _of_task(session: Session, wanted: Wanted) -> tuple[list[Any], ByWord]:
     ]
     if not (wanted.topic or wanted.words):
         return rows, {}
-    said = _said(session, [row[0] for row in rows])
+    joined = _wordings(session, [row[0] for row in rows])
     topic, kept = wanted.topic.casefold(), []
     by_word: dict[str, set[int]] = {word: set() for word in wanted.words}
     for row in rows:
-        wordings = [(row[2], row[4]), *said.get(row[0], ())]
-        there = {word for each in wordings for word in words(" ".join(each))} & by_word.keys()
-        of_topic = not topic or topic in (each.casefold() for each, _ in wordings)
-        if of_topic and (there or not by_word):
+        wordings = [(row[2], row[4]), *joined.get(row[0], ())]
+        matched = {word for wording in wordings for word in words(" ".join(wording))}
+        matched &= by_word.keys()
+        of_topic = not topic or topic in (name.casefold() for name, _ in wordings)
+        if of_topic and (matched or not by_word):
             kept.append(row)
-        for word in there:
+        for word in matched:
             by_word[word].add(decode(row[0]))
     return kept, by_word
 
 
-def _filters(wanted: Wanted) -> list[list[str]]:
+def _filters(wanted: Query) -> list[list[str]]:
     groups = []
     if wanted.branches is not None:
         groups.append([branch_mark(name) for name in wanted.branches])
@@ -194,24 +187,25 @@ def _rows(session: Session, ids: Sequence[str]) -> list[Any]:
     ]
 
 
-def _said(session: Session, ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+def _wordings(session: Session, ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """The topics and texts of all that joined these findings, each once, oldest first."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    wordings: dict[str, list[tuple[str, str]]] = {}
     for some in chunks(ids):
-        for first, topic, text in session.rows(SAID.format(marks(len(some))), pad(some)):
-            found.setdefault(first, []).append((topic, text))
-    return found
+        for first, topic, text in session.rows(WORDINGS.format(marks(len(some))), pad(some)):
+            wordings.setdefault(first, []).append((topic, text))
+    return wordings
 
 
 def _with_wordings(session: Session, known: Sequence[Known]) -> list[Known]:
     """With those other wordings that have words of their own: what they say more is not hidden."""
-    said = _said(session, [each.finding.id for each in known if each.times > 1])
-    return [
-        each._replace(also=further(each.finding.text, [text for _, text in said[each.finding.id]]))
-        if each.finding.id in said
-        else each
-        for each in known
-    ]
+    joined = _wordings(session, [each.finding.id for each in known if each.times > 1])
+    found = []
+    for each in known:
+        texts = [text for _, text in joined.get(each.finding.id, ())]
+        found.append(
+            each._replace(also=other_wordings(each.finding.text, texts)) if texts else each
+        )
+    return found
 
 
 def _known(session: Session, rows: Sequence[Any], within: Sequence[str] | None) -> list[Known]:

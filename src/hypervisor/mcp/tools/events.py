@@ -12,10 +12,10 @@ from mcp.server.mcpserver import Context as CallContext
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from hypervisor.batches import wait
 from hypervisor.mcp.answers import filled, without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import CHANGE, Offer
-from hypervisor.notifications import wait
 from hypervisor.queue.event import Event
 
 STUCK = (
@@ -56,7 +56,8 @@ class EventTools:
         you ack them, never after; an empty list at the timeout: call again."""
         chosen = () if "*" in kinds else tuple(kinds) or wait.NEWS
         in_thread = anyio.to_thread.run_sync
-        wanted = await in_thread(wait.waiting, self.hv, cursor, until, batch or None, chosen, limit)
+        asked = wait.Wait(cursor, until, batch or None, chosen, limit)
+        wanted = await in_thread(wait.check_wait, self.hv, asked)
         stands = await in_thread(wait.acknowledge, self.hv, cursor, ack or None)
         found, deadline = wait.News((), stands), monotonic() + timeout
         while True:

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from hypervisor.hive import memory
-from hypervisor.hive.finding import BranchReport, Known, headline
+from hypervisor.hive import branch_report, recall, remember
+from hypervisor.hive.branch_report import BranchReport, headline
+from hypervisor.hive.finding import Known
 from hypervisor.mcp.answers import cut, filled, without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import ADD, READ, Offer
@@ -50,7 +51,9 @@ class HiveTools:
     ) -> Kept:
         """Tell the agents of your branch what you found; what is known is joined."""
         claim = self.registry.claimed(token)
-        kept = memory.remember(self.hv, text, branch, topic, kind or "finding", claim)
+        kept = remember.remember(
+            self.hv, text, branch, topic=topic, kind=kind or "finding", claim=claim
+        )
         first = kept.known.finding.id
         notes = [f"joined {first}, which says the same"] if kept.joined else []
         notes += [f"may contradict {each.other}: {each.why}" for each in kept.known.doubts]
@@ -71,14 +74,14 @@ class HiveTools:
         own = self.registry.branch(token)
         where = (branch or None) if own is None else own
         most = min(limit, MOST_RECALLED)
-        found = memory.recall(self.hv, query, where, topic, kind, task, most)
+        found = recall.recall(self.hv, query, where, topic=topic, kind=kind, task=task, limit=most)
         return Recalled(findings=[shown(known) for known in found])
 
     def hive_report(
         self, branch: str = "", limit: Annotated[int, Field(ge=0, le=100)] = 10
     ) -> Report:
         """Add up what a branch and those below it know: who found how much, best findings."""
-        report = memory.hive_report(self.hv, branch or None, limit)
+        report = branch_report.hive_report(self.hv, branch or None, limit)
         return Report(
             agents=report.agents,
             findings=report.findings,

@@ -13,7 +13,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from hypervisor.batches.plans.propose import forget_proposals, propose
-from hypervisor.batches.reduce_input import gather
+from hypervisor.batches.reduce_input import write_reduce_input
 from hypervisor.core.errors import HypervisorError, InvalidInput, LeaseLost, WrongState
 from hypervisor.inputs.task_files.write_back import write_back
 from hypervisor.mcp.answers import (
@@ -173,7 +173,7 @@ class WorkerTools:
         trouble = ""
         for lease in leases:
             try:
-                tasks.append(claimed(gather(self.hv, lease)))
+                tasks.append(claimed(write_reduce_input(self.hv, lease)))
             except (OSError, HypervisorError) as error:
                 if self.registry.given.token:  # not ours to give back
                     raise

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hypervisor.batches.chunk import UNFINISHED
 from hypervisor.core.errors import WrongState
 from hypervisor.notifications.notice import (
-    FAILED,
     LONGEST_WAIT,
-    PENDING,
-    SENT,
     Ending,
     Notice,
+    NoticeState,
     Rule,
     wait_after,
 )
+from hypervisor.queue.lifecycle import UNFINISHED
 from hypervisor.queue.sql import event_log
 from hypervisor.store.database import Row, Session
 
@@ -83,6 +81,7 @@ COUNTS = """
 SELECT state, count(*), max(updated_at) FROM tasks
 WHERE batch = ? AND batch <> '' GROUP BY state
 """
+OPEN_CHUNKS = "SELECT number, name FROM chunks WHERE batch = ? AND state = 'open' ORDER BY number"
 COUNTS_OF_CHUNK = """
 SELECT state, count(*), max(updated_at) FROM tasks
 WHERE batch = ? AND chunk = ? AND chunk > 0 GROUP BY state
@@ -91,29 +90,21 @@ WHERE batch = ? AND chunk = ? AND chunk > 0 GROUP BY state
 
 def add_rule(session: Session, rule: Rule, actor: str, now: int) -> None:
     command = event_log.dump(rule.command) if rule.command else None
-    row = (
-        rule.name,
-        ",".join(rule.on),
-        rule.batch,
-        rule.type,
-        command,
-        rule.cwd,
-        rule.tries,
-        rule.seen,
-        now,
-    )
+    matches = (rule.name, ",".join(rule.on), rule.batch, rule.type)
+    row = (*matches, command, rule.cwd, rule.tries, rule.seen, now)
     if not session.rows(ADD_RULE, row):
         raise WrongState(
             f"there is a rule {rule.name!r} already. Nothing was changed; "
             f"`hv notify rm {rule.name}` removes it."
         )
-    _tell(session, "rule", {"rule": rule.name, "on": rule.on}, rule.batch, actor, now)
+    data = {"rule": rule.name, "on": rule.on}
+    event_log.note(session, "rule", data, actor, now, batch=rule.batch)
 
 
 def remove_rule(session: Session, name: str, actor: str, now: int) -> bool:
     for (batch,) in session.rows(REMOVE_RULE, (name,)):
         session.run("DELETE FROM notices WHERE rule = ?", (name,))
-        _tell(session, "rule", {"rule": name, "removed": True}, batch, actor, now)
+        event_log.note(session, "rule", {"rule": name, "removed": True}, actor, now, batch=batch)
         return True
     return False
 
@@ -122,27 +113,17 @@ def rules(session: Session) -> list[Rule]:
     return [_rule(row) for row in session.rows(RULE + "ORDER BY name")]
 
 
-def file(session: Session, notices: Sequence[Notice], of: Sequence[Rule], seen: int) -> int:
+def file(session: Session, notices: Sequence[Notice], rules: Sequence[Rule], seen: int) -> int:
     """Keep notices for delivery, all events up to `seen` having been looked at for these rules.
     What another has filed meanwhile is left out. Returns how many were new."""
     before: dict[str, int] = dict(session.rows(SEEN + session.for_update))
-    fresh = [each for each in notices if before.get(each.rule, seen) < each.number]
-    session.run_many(
-        FILE,
-        [
-            (
-                each.rule,
-                each.number,
-                each.what,
-                each.mark,
-                each.at,
-                PENDING,
-                event_log.dump(each.data),
-            )
-            for each in fresh
-        ],
-    )
-    session.run_many(MOVE, [(seen, rule.name, rule.created_at, seen) for rule in of])
+    fresh = [notice for notice in notices if before.get(notice.rule, seen) < notice.number]
+    rows = [
+        (*_key(notice), notice.at, NoticeState.PENDING.value, event_log.dump(notice.data))
+        for notice in fresh
+    ]
+    session.run_many(FILE, rows)
+    session.run_many(MOVE, [(seen, rule.name, rule.created_at, seen) for rule in rules])
     return len(fresh)
 
 
@@ -158,25 +139,26 @@ def sent(session: Session, notice: Notice) -> None:
     session.run(TOOK, (notice.rule,))
 
 
-def missed(session: Session, notice: Notice, why: str, now: int) -> str:
+def missed(session: Session, notice: Notice, why: str, now: int) -> NoticeState:
     """It could not be delivered: what has become of it."""
     found = session.rows(RULE + "WHERE name = ?" + session.for_update, (notice.rule,))
     counted = session.rows(MISSED, (why, *_key(notice)))
     if not found or not counted:  # the rule was removed meanwhile
-        return SENT
+        return NoticeState.SENT
     rule = _rule(found[0])
     failures = rule.failures + 1
     session.run(WAIT, (failures, now + wait_after(failures), rule.name))
     if counted[0][0] < rule.tries:
-        return PENDING
+        return NoticeState.PENDING
     session.run(GIVE_UP, _key(notice))
-    said = f"{rule.name}: the notice of event {notice.number} was given up: {why}"
-    _tell(session, "dead_letter", {"rule": rule.name, "said": said}, rule.batch, "", now)
-    return FAILED
+    text = f"{rule.name}: the notice of event {notice.number} was given up: {why}"
+    data = {"rule": rule.name, "said": text}
+    event_log.note(session, "dead_letter", data, "", now, batch=rule.batch)
+    return NoticeState.FAILED
 
 
-def listed(session: Session, state: str, rule: str, limit: int) -> list[Notice]:
-    return [_notice(row) for row in session.rows(LIST, (state, rule, rule, limit))]
+def listed(session: Session, state: NoticeState, rule: str, limit: int) -> list[Notice]:
+    return [_notice(row) for row in session.rows(LIST, (state.value, rule, rule, limit))]
 
 
 def again(session: Session, rule: str) -> int:
@@ -205,6 +187,11 @@ def ending(session: Session, batch: str, chunk: int) -> Ending | None:
     return Ending(mark, states)
 
 
+def open_chunks(session: Session, batch: str) -> list[tuple[int, str]]:
+    """The numbers and names of the chunks that run or wait for a decision."""
+    return [(int(number), str(name)) for number, name in session.rows(OPEN_CHUNKS, (batch,))]
+
+
 def _rule(row: Row) -> Rule:
     name, words, batch, kind, command, *rest = row
     return Rule(
@@ -213,17 +200,9 @@ def _rule(row: Row) -> Rule:
 
 
 def _notice(row: Row) -> Notice:
-    rule, number, what, mark, at, data, *rest = row
-    return Notice(rule, number, what, mark, at, event_log.load(data), *rest)
+    rule, number, what, mark, at, data, state, *rest = row
+    return Notice(rule, number, what, mark, at, event_log.load(data), NoticeState(state), *rest)
 
 
 def _key(notice: Notice) -> tuple[Any, ...]:
     return notice.rule, notice.number, notice.what, notice.mark
-
-
-def _tell(
-    session: Session, kind: str, data: dict[str, object], batch: str, actor: str, now: int
-) -> None:
-    event_log.write(
-        session, now, [event_log.Line(kind, "", batch, None, None, actor, event_log.dump(data))]
-    )

@@ -10,7 +10,6 @@ from hypervisor.queue.sql import event_log, exclusive_keys, queries
 from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.sql.queries import ATTEMPT, RANK, YOUNGEST_LANE
 from hypervisor.store.database import Row, Session, chunks, marks, pad
-from hypervisor.store.settings import set_setting
 
 LOOKS = 100
 MOST_TRIED = 16
@@ -181,16 +180,6 @@ def ended_claim(session: Session, token: Token) -> str | None:
         if token.fits(nonce):
             return None if outcome is None else str(outcome)
     raise NotFound(f"there is no claim {token.task}.{token.attempt} with that code.")
-
-
-def set_under_claim(session: Session, token: Token, name: str, value: str) -> bool:
-    """Set it unless the claim has ended: then another attempt says what it is."""
-    try:
-        held(session, token)
-    except LeaseLost:
-        return False
-    set_setting(session, name, value)
-    return True
 
 
 def unchanged(session: Session, holder: Holder) -> bool:

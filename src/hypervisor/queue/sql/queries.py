@@ -180,6 +180,17 @@ def events(store: Database, since: int, limit: int) -> list[Event]:
     return [_event(row) for row in store.event_rows(since, limit)]
 
 
+def end_of_log(store: Database) -> int:
+    """The number of the last event, found by halving: there may be millions before it."""
+    low, high = 0, 1
+    while events(store, high - 1, 1):
+        low, high = high, high * 2
+    while low + 1 < high:  # the last number that has an event at or behind it
+        middle = (low + high) // 2
+        low, high = (middle, high) if events(store, middle - 1, 1) else (low, middle)
+    return low
+
+
 def _event(row: Row) -> Event:
     if not (isinstance(row[1], int) and isinstance(row[2], str)):
         raise event_log.damaged(f"event {row[0]} has values of the wrong type")

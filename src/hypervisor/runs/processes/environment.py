@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
+from hypervisor.core.places import STORE, STORE_SECRETS
 from hypervisor.runs.spec import RunSpec
 
 # What a program needs to find its way about; everything else may be a secret.
 KEPT_WHEN_CLEAN = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ")
-STORE = "HYPERVISOR_STORE"
-STORE_SECRETS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
 
 
 def environment_for(

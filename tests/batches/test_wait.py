@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from hypervisor.batches.wait import acknowledge, start_cursor, wait_for_events
 from hypervisor.core.errors import InvalidInput
-from hypervisor.notifications.wait import acknowledge, end_of_log, start_cursor, wait_for_events
 from hypervisor.queue.add import add
 from hypervisor.queue.claim import claim, complete, fail
 from hypervisor.queue.context import Context
@@ -29,10 +29,10 @@ def finish(hv, number):
 
 
 def test_the_end_of_the_log_is_found_by_halving(hv):
-    assert end_of_log(hv) == 0
+    assert queries.end_of_log(hv.store) == 0
     for number in (1, 2, 6):
         add(hv, [NewTask("x") for _ in range(number)])
-        assert end_of_log(hv) == hv.store.events(0, 1_000)[-1].seq
+        assert queries.end_of_log(hv.store) == hv.store.events(0, 1_000)[-1].seq
 
 
 def test_pages_follow_each_other_without_gap_or_repeat(hv):

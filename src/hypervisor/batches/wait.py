@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from hypervisor.batches.pipeline import is_tended
+from hypervisor.batches.reduce import has_pending_reduce
 from hypervisor.batches.sql import chunks
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
@@ -53,12 +53,12 @@ EVENT, FINISHED = "event", "finished"
 UNTIL = (EVENT, FINISHED)
 
 
-class Waiting(NamedTuple):
+class Wait(NamedTuple):
     """What a reader waits for."""
 
     cursor: str
     until: str = EVENT
-    batch: str | None = None  # its id; None: any
+    batch: str | None = None  # None: any
     kinds: tuple[str, ...] = NEWS  # empty: every kind
     limit: int = 100
 
@@ -80,41 +80,35 @@ def wait_for_events(
     until: str = EVENT,
     timeout: float = 30.0,
     ack: int | None = None,
+    *,
     batch: str | None = None,
     kinds: Sequence[str] = NEWS,
     limit: int = 100,
 ) -> News:
     """Wait for events behind a named cursor; none is lost, and none acknowledged comes again."""
-    wanted = waiting(hv, cursor, until, batch, kinds, limit)
-    deadline = monotonic() + checked_timeout(timeout)
-    found = News((), acknowledge(hv, wanted.cursor, ack))
+    wait = check_wait(hv, Wait(cursor, until, batch, tuple(kinds), limit))
+    deadline = monotonic() + check_timeout(timeout)
+    news = News((), acknowledge(hv, wait.cursor, ack))
     while True:
-        found = look(hv, wanted, found)
-        if is_enough(wanted, found) or monotonic() >= deadline:
-            return found
+        news = look(hv, wait, news)
+        if is_enough(wait, news) or monotonic() >= deadline:
+            return news
         sleep(POLL)
 
 
-def waiting(
-    hv: Context,
-    cursor: str,
-    until: str = EVENT,
-    batch: str | None = None,
-    kinds: Sequence[str] = NEWS,
-    limit: int = 100,
-) -> Waiting:
-    """What is waited for, checked."""
-    validate.name("the cursor", cursor)
-    validate.number("the limit", limit, 1, MOST_EVENTS)
-    if until not in UNTIL:
-        raise InvalidInput(f"unknown: until {until[:40]!r}. Wait until {' or '.join(UNTIL)}.")
-    if until == FINISHED and not batch:
+def check_wait(hv: Context, wait: Wait) -> Wait:
+    """The same with the batch's id, or InvalidInput."""
+    validate.name("the cursor", wait.cursor)
+    validate.number("the limit", wait.limit, 1, MOST_EVENTS)
+    if wait.until not in UNTIL:
+        raise InvalidInput(f"unknown: until {wait.until[:40]!r}. Wait until {' or '.join(UNTIL)}.")
+    if wait.until == FINISHED and not wait.batch:
         raise InvalidInput("until finished: which batch? Name it.")
-    found = batch_id(hv, batch or None)
-    return Waiting(cursor, until, found, validate.names("kinds", kinds) if kinds else (), limit)
+    kinds = validate.names("kinds", wait.kinds) if wait.kinds else ()
+    return wait._replace(batch=batch_id(hv, wait.batch or None), kinds=kinds)
 
 
-def checked_timeout(timeout: float) -> float:
+def check_timeout(timeout: float) -> float:
     if not 0 <= timeout <= LONGEST_WAIT:
         raise InvalidInput(f"the timeout must be 0 to {LONGEST_WAIT:.0f} seconds; then call again.")
     return timeout
@@ -140,79 +134,70 @@ def start_cursor(hv: Context, cursor: str) -> int:
     validate.name("the cursor", cursor)
     if any(each.name == cursor for each in hv.store.read(cursors.cursors)):
         return hv.store.read(cursors.cursor, cursor)
-    end = end_of_log(hv)
+    end = queries.end_of_log(hv.store)
     hv.store.write_unsynced(cursors.move, cursor, end, hv.now())
     return end
 
 
-def end_of_log(hv: Context) -> int:
-    """The number of the last event there is."""
-    low, high = 0, 1
-    while queries.events(hv.store, high - 1, 1):
-        low, high = high, high * 2
-    while low + 1 < high:  # the last number that has an event at or behind it
-        middle = (low + high) // 2
-        low, high = (middle, high) if queries.events(hv.store, middle - 1, 1) else (low, middle)
-    return low
-
-
-def look(hv: Context, wanted: Waiting, so_far: News) -> News:
+def look(hv: Context, wait: Wait, so_far: News) -> News:
     """What has come since `so_far`, added to it; costs one small query if nothing has."""
-    found = _read(hv, wanted, so_far)
-    if wanted.batch is None or (found.last == so_far.last and so_far.finished is not None):
-        return found
-    found = _judged(hv, wanted.batch, found)
+    news = _read(hv, wait, so_far)
+    if wait.batch is None or (news.last == so_far.last and so_far.finished is not None):
+        return news
+    news = _with_progress(hv, wait.batch, news)
     # What ended between the two looks is part of the answer that says so.
-    return _read(hv, wanted, found) if found.finished else found
+    return _read(hv, wait, news) if news.finished else news
 
 
-def _read(hv: Context, wanted: Waiting, so_far: News) -> News:
+def _read(hv: Context, wait: Wait, so_far: News) -> News:
     events, last = list(so_far.events), so_far.last
     while page := queries.events(hv.store, last, PAGE):
         for event in page:
-            if len(events) == wanted.limit:
+            if len(events) == wait.limit:
                 return so_far._replace(events=tuple(events), last=last, more=True)
             last = event.seq
-            if _is_wanted(wanted, event):
+            if _is_wanted(wait, event):
                 events.append(event)
         if len(page) < PAGE:
             break
     return so_far._replace(events=tuple(events), last=last, more=False)
 
 
-def is_enough(wanted: Waiting, found: News) -> bool:
+def is_enough(wait: Wait, news: News) -> bool:
     """Whether the reader should have its answer now."""
-    if wanted.until == FINISHED:
-        return bool(found.finished or found.checkpoint or found.stuck or found.more)
-    return bool(found.events)
+    if wait.until == FINISHED:
+        return bool(news.finished or news.checkpoint or news.stuck or news.more)
+    return bool(news.events)
 
 
-def _is_wanted(wanted: Waiting, event: Event) -> bool:
-    if wanted.kinds and event.kind not in wanted.kinds:
+def _is_wanted(wait: Wait, event: Event) -> bool:
+    if wait.kinds and event.kind not in wait.kinds:
         return False
-    return wanted.batch is None or event.batch == wanted.batch
+    return wait.batch is None or event.batch == wait.batch
 
 
-def _judged(hv: Context, batch: str, found: News) -> News:
+def _with_progress(hv: Context, batch: str, news: News) -> News:
     states = hv.store.read(queries.stats, batch, hv.now(), False).states
     to_run = sum(states.get(state, 0) for state in TO_RUN)
     decision = next((c.number for c in hv.store.read(chunks.every, batch) if c.awaits_decision), 0)
     only_waits = to_run and to_run == states.get(WAITING)
-    return found._replace(
+    return news._replace(
         finished=any(states.values()) and not to_run,
         checkpoint=decision,
-        stuck=_stuck(hv, batch) if only_waits and not decision and is_tended(hv, batch) else "",
+        stuck=_stuck(hv, batch)
+        if only_waits and not decision and not has_pending_reduce(hv, batch)
+        else "",
     )
 
 
 def _stuck(hv: Context, batch: str) -> str:
     """A task that others of the batch wait for in vain; "" while any of those may yet run."""
     waiting = hv.store.read(queries.list_tasks, TaskFilter((WAITING,), batch), MOST_LOOKED_AT)
-    found = [_hindrance(hv, task.id) for task in waiting]
-    return found[0] if all(found) else ""
+    blockers = [_blocker(hv, task.id) for task in waiting]
+    return blockers[0] if all(blockers) else ""
 
 
-def _hindrance(hv: Context, task: str) -> str:
+def _blocker(hv: Context, task: str) -> str:
     """What a task needs, directly or not, and what has ended without being done."""
     seen, level = {task}, [task]
     while level:

@@ -1,0 +1,80 @@
+"""What branches know, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from hypervisor.core import validate
+from hypervisor.core.errors import NotFound
+from hypervisor.core.text import pluralize
+from hypervisor.hive.branch import Branch, branches, levels, parents_of
+from hypervisor.hive.finding import Known
+
+if TYPE_CHECKING:
+    from hypervisor.queue.context import Context
+
+MOST_SHOWN = 1_000
+
+
+class BranchReport(NamedTuple):
+    """What a branch knows, added up. `agents` counts sources, `shared` what two or more say."""
+
+    branch: Branch
+    agents: int = 0
+    findings: int = 0
+    distinct: int = 0
+    shared: int = 0
+    doubtful: int = 0
+    topics: Mapping[str, int] = {}
+    known: tuple[Known, ...] = ()
+
+
+class HiveReport(NamedTuple):
+    """What a branch and those below it know. `agents` counts each source once in its branch."""
+
+    branch: str | None
+    agents: int
+    findings: int
+    distinct: int
+    shared: int
+    doubtful: int
+    branches: tuple[BranchReport, ...]
+
+
+def hive_report(hv: Context, branch: str | None = None, limit: int = 10) -> HiveReport:
+    """Add up what a branch and all branches below it know: agents, findings, what is in doubt."""
+    from hypervisor.hive.sql import search
+
+    validate.number("the limit", limit, 0, MOST_SHOWN)
+    known = {each.name: each for each in branches(hv)}
+    if branch is None:
+        names = ["", *known]
+    else:
+        validate.name("the branch", branch, empty=True)
+        if branch and branch not in known:
+            raise NotFound(f"there is no branch {branch}. `hv branch` lists them.")
+        below = levels(branch, parents_of(known.values())) if branch else [[""]]
+        names = [name for level in below for name in level]
+    reports = hv.store.read(search.reports, [known.get(n, Branch(n)) for n in names], limit)
+    if branch is None:
+        reports = [report for report in reports if report.findings]
+    return HiveReport(
+        branch,
+        sum(report.agents for report in reports),
+        sum(report.findings for report in reports),
+        sum(report.distinct for report in reports),
+        sum(report.shared for report in reports),
+        sum(report.doubtful for report in reports),
+        tuple(reports),
+    )
+
+
+def headline(report: BranchReport) -> str:
+    """`security-audit: 3 agents, 14 findings, 2 seen by two agents`"""
+    parts = [pluralize(report.agents, "agent"), pluralize(report.findings, "finding")]
+    if report.shared:
+        parts.append(f"{report.shared} seen by two agents or more")
+    if report.doubtful:
+        parts.append(f"{report.doubtful} in doubt")
+    return f"{report.branch.name or '(no branch)'}: {', '.join(parts)}"

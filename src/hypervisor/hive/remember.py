@@ -1,0 +1,64 @@
+"""Storing findings in the hive, and taking them out.
+
+A finding is data: it is kept as it is, escaped in every view, and fenced in prompts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypervisor.core import validate
+from hypervisor.core.ids import clean
+from hypervisor.hive.finding import LONGEST_FINDING, NewFinding, Remembered
+from hypervisor.hive.sql import findings
+from hypervisor.queue.hide_tokens import hide_tokens
+from hypervisor.queue.lease import parse_token
+
+if TYPE_CHECKING:
+    from hypervisor.queue.context import Context
+
+
+def remember(
+    hv: Context,
+    text: str,
+    branch: str = "",
+    *,
+    topic: str = "",
+    kind: str = "finding",
+    claim: str = "",
+    now: int | None = None,
+) -> Remembered:
+    """Store a finding for all agents of the branch; one that is known already joins it.
+
+    Under a claim's token it is the worker's, with a task's id it belongs to that task; both
+    bring their branch along.
+    """
+    new = check_finding(text, branch, topic, kind)
+    source: findings.Source = hv.actor
+    if claim:
+        source = (
+            parse_token(claim) if "." in claim else findings.OfTask(hv.resolve(claim), hv.actor)
+        )
+    prepared = findings.prepare(new)  # before the transaction: it takes a while
+    return hv.store.write(findings.remember, prepared, source, hv.at(now))
+
+
+def check_finding(
+    text: str, branch: str = "", topic: str = "", kind: str = "finding"
+) -> NewFinding:
+    """A finding as it may be kept, or InvalidInput."""
+    return NewFinding(
+        hide_tokens(validate.text("the finding", text, LONGEST_FINDING, empty=False)),
+        validate.name("the branch", branch, empty=True),
+        validate.label("the topic", topic) if topic else "",
+        validate.name("the kind", kind),
+    )
+
+
+def forget(hv: Context, finding: str, now: int | None = None) -> str:
+    """Take one finding out of the hive for good; those that joined it stay known."""
+    return hv.store.write(findings.forget, finding_id(finding), hv.actor, hv.at(now))
+
+
+def finding_id(text: str) -> str:
+    return clean(validate.text("the finding", text, 60, empty=False))
