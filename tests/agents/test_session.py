@@ -70,7 +70,7 @@ def test_a_name_is_written_at_once_and_figures_now_and_then(books):
 
 def test_what_does_not_change_is_not_written(books, monkeypatch):
     open_row, written = row(books), []
-    intercept(monkeypatch, books, sessions.hear, lambda really, *told: written.append(told))
+    intercept(monkeypatch, books, sessions.update, lambda really, *told: written.append(told))
     for now in (100.0, 200.0):
         open_row.update(StreamState("s", Tokens(1)), now)
     assert len(written) == 1
@@ -143,7 +143,7 @@ def test_a_store_that_is_away_ends_the_closing_quietly(books, monkeypatch):
     row(books), row(books)
     asked = []
 
-    def away(*told):
+    def away(*told, **when):
         asked.append(told)
         raise StoreUnavailable("away")
 

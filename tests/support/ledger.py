@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.session import AgentSession, NewSession, Spent
+from hypervisor.agents.session import AgentSession, Figures, NewSession, Spent
 from hypervisor.agents.sql import cooldowns
 from hypervisor.agents.sql import sessions as agent_sessions
 from hypervisor.agents.stream_state import Tokens
@@ -84,7 +84,9 @@ class Ledger:
         now: int | None = None,
     ) -> None:
         self._write(
-            lambda s: agent_sessions.hear(s, id, session, tokens, cost_micros, estimated, turns),
+            lambda s: agent_sessions.update(
+                s, id, session, Figures(tokens, cost_micros, estimated, turns)
+            ),
             durable=False,
         )
 
@@ -102,7 +104,7 @@ class Ledger:
         at = self._at(now)
         self._write(
             lambda s: agent_sessions.close(
-                s, id, outcome, tokens, cost_micros, estimated, turns, denied, at
+                s, id, outcome, Figures(tokens, cost_micros, estimated, turns), denied, now=at
             )
         )
 

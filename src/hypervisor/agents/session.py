@@ -46,6 +46,15 @@ class NewSession(NamedTuple):
     resumes: str = ""
 
 
+class Figures(NamedTuple):
+    """What a run of an agent has used."""
+
+    tokens: Tokens = Tokens()
+    cost_micros: int | None = None  # None: nobody knows
+    estimated: bool = False
+    turns: int = 0
+
+
 class AgentSession(NamedTuple):
     """`session` is what the agent calls it, "" until it has said so. `outcome` is None while it
     runs. Money is in millionths, so that it adds up exactly; None where nobody knows."""
@@ -67,6 +76,10 @@ class AgentSession(NamedTuple):
     estimated: bool
     turns: int
     denied: tuple[str, ...] = ()  # tools that were refused to it
+
+    @property
+    def figures(self) -> Figures:
+        return Figures(self.tokens, self.cost_micros, self.estimated, self.turns)
 
 
 class Spent(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hypervisor.agents.session import AgentSession, NewSession, cost_micros
+from hypervisor.agents.session import AgentSession, Figures, NewSession, cost_micros
 from hypervisor.agents.sql import sessions
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.core.errors import StoreError
@@ -36,24 +36,21 @@ class SessionRecorder:
     def close(self, outcome: str, state: StreamState) -> None:
         if state.session != self._named:
             self._write(state)  # a close tells no name
-        cost, estimated = cost_micros(state, self._price)
+        denied = tuple(dict.fromkeys(state.denied))
         self._store.write(
             sessions.close,
             self.id,
             outcome,
-            state.tokens,
-            cost,
-            estimated,
-            state.turns,
-            tuple(dict.fromkeys(state.denied)),
-            self._store.now(),
+            self._figures(state),
+            denied,
+            now=self._store.now(),
         )
 
     def _write(self, state: StreamState) -> None:
-        cost, estimated = cost_micros(state, self._price)
-        self._store.write_unsynced(
-            sessions.hear, self.id, state.session, state.tokens, cost, estimated, state.turns
-        )
+        self._store.write_unsynced(sessions.update, self.id, state.session, self._figures(state))
+
+    def _figures(self, state: StreamState) -> Figures:
+        return Figures(state.tokens, *cost_micros(state, self._price), state.turns)
 
 
 def close_orphans(store: Database, runs: Iterable[AgentSession]) -> None:
@@ -61,16 +58,6 @@ def close_orphans(store: Database, runs: Iterable[AgentSession]) -> None:
     for run in runs:
         if run.outcome is None:
             try:
-                store.write(
-                    sessions.close,
-                    run.id,
-                    "crashed",
-                    run.tokens,
-                    run.cost_micros,
-                    run.estimated,
-                    run.turns,
-                    (),
-                    store.now(),
-                )
+                store.write(sessions.close, run.id, "crashed", run.figures, now=store.now())
             except StoreError:
                 return

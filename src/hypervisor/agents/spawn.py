@@ -93,6 +93,7 @@ def spawn_parallel_tasks(
     tasks: Sequence[str | Mapping[str, Any]],
     branch_id: str = "",
     strategy: str = "auto",
+    *,
     how: How | None = None,
     name: str = "",
     reduce: str | Mapping[str, Any] | None = None,
@@ -102,7 +103,9 @@ def spawn_parallel_tasks(
     spec = _spec(hv, way, strategy)
     batch = validate.label("the batch's name", name or f"parallel-{hv.now()}-{os.urandom(3).hex()}")
     made = _tasks(tasks, branch_id)
-    last = _reduce(hv, reduce, branch_id, way, strategy, batch) if reduce else None
+    last = None
+    if reduce:
+        last = _reduce(hv, reduce, branch=branch_id, way=way, strategy=strategy, batch=batch)
     hv.store.read(insert.check_links, made, batch)  # before anything is left behind
     cursor = f"batch:{'-'.join(batch.split())}"[: validate.LONGEST_NAME]
     start_cursor(hv, cursor)
@@ -237,7 +240,13 @@ def _ids(hv: Context, batch: str, tasks: list[NewTask]) -> tuple[str, ...]:
 
 
 def _reduce(
-    hv: Context, reduce: str | Mapping[str, Any], branch: str, way: How, strategy: str, batch: str
+    hv: Context,
+    reduce: str | Mapping[str, Any],
+    *,
+    branch: str,
+    way: How,
+    strategy: str,
+    batch: str,
 ) -> Reduce:
     """In a batch of its own, because another command, or another prompt, runs it."""
     given = {"description": reduce} if isinstance(reduce, str) else dict(reduce)

@@ -80,10 +80,9 @@ def reap_worker(hv: Context, worker: Worker, held: list[Holder], now: int) -> li
             write_back(hv, task, edits=True)
     for run in hv.store.read(sessions.sessions, worker=worker.id):
         if run.outcome is None:
-            told = (run.tokens, run.cost_micros, run.estimated, run.turns)
             if hv.is_equipped:
                 hv.clean_up_agent(worker, run)
-            hv.store.write(sessions.close, run.id, "crashed", *told, (), now)
+            hv.store.write(sessions.close, run.id, "crashed", run.figures, now=now)
     if remains is not None and not _holds_more(hv, worker):
         hv.launcher.forget_leftovers(worker, remains)  # last: whoever finds none may rely on that
     return back

@@ -77,6 +77,7 @@ def run(
     tasks: Iterable[NewTask],
     name: str,
     now: int | None = None,
+    *,
     chunks: Sequence[str] = (),
     together: bool = False,
 ) -> Submitted:

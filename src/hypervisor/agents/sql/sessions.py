@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hypervisor.agents.session import AgentSession, NewSession, Spent
+from hypervisor.agents.session import AgentSession, Figures, NewSession, Spent
 from hypervisor.agents.stream_state import Tokens
 from hypervisor.core import randomness
 from hypervisor.core.ids import encode, new_numbers
@@ -24,7 +24,7 @@ INSERT INTO sessions
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING RETURNING id
 """
-HEAR = """
+UPDATE = """
 UPDATE sessions SET session = CASE WHEN ? = '' THEN session ELSE ? END,
     input_tokens = ?, output_tokens = ?, cached_tokens = ?, cost_micros = ?, estimated = ?,
     turns = ?
@@ -82,32 +82,25 @@ def open_session(session: Session, new: NewSession, now: int) -> str:
     return fresh
 
 
-def hear(
-    session: Session,
-    id: str,
-    name: str,
-    tokens: Tokens,
-    cost: int | None,
-    estimated: bool,
-    turns: int,
-) -> None:
-    """What the stream has told so far, all of it; the agent's `name` for it, once known, stays."""
-    session.run(HEAR, (name, name, *tokens, cost, int(estimated), turns, id))
+def update(session: Session, id: str, name: str, figures: Figures) -> None:
+    """What the stream has shown so far, in all; the agent's `name` for it, once known, stays."""
+    tokens, cost, estimated, turns = figures
+    session.run(UPDATE, (name, name, *tokens, cost, int(estimated), turns, id))
 
 
 def close(
     session: Session,
     id: str,
     outcome: str,
-    tokens: Tokens,
-    cost: int | None,
-    estimated: bool,
-    turns: int,
-    denied: Sequence[str],
+    figures: Figures,
+    denied: Sequence[str] = (),
+    *,
     now: int,
 ) -> None:
-    told = event_log.dump(list(denied)) if denied else ""
-    values = (now, outcome, *tokens, cost, int(estimated), turns, told, id)
+    """How it ended; the first outcome stays."""
+    tokens, cost, estimated, turns = figures
+    refused = event_log.dump(list(denied)) if denied else ""
+    values = (now, outcome, *tokens, cost, int(estimated), turns, refused, id)
     for agent, *of in session.rows(CLOSE, values):
         data = {"id": id, "agent": agent, "outcome": outcome, "tokens": sum(tokens)}
         if cost is not None:

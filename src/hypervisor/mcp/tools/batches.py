@@ -166,9 +166,9 @@ class BatchTools:
             tasks,
             branch_id or self.registry.branch() or "",
             strategy,
-            how,
-            name,
-            reduce or None,
+            how=how,
+            name=name,
+            reduce=reduce or None,
         )
         if made.supervised:
             self.registry.look_after()
