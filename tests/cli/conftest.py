@@ -256,8 +256,15 @@ class Project(Cli):
             for process in snapshot().values()
             if process.lives
             and mark in environment(process.pid)
-            and b"\0supervise\0" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+            and b"\0supervise\0" in _command_line(process.pid)
         ]
+
+
+def _command_line(pid: int) -> bytes:
+    """Empty for a process that has just ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def until(condition: Callable[[], Any], what: str = "") -> Any:
