@@ -78,7 +78,7 @@ def preflight(
     requires: Collection[str] = (),
     root: str = ".",
 ) -> Preflight:
-    """Look at items before they are run: done, claimed, missing, in conflict, in which order."""
+    """Check items before running them: already done, claimed, missing or conflicting; the order."""
     survey = Survey(Intent(root, batch, type, workers, tuple(requires)))
     for item in items:
         survey.add(item)

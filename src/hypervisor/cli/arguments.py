@@ -75,7 +75,7 @@ def add_task_fields(parser: argparse.ArgumentParser, changing: bool) -> None:
         "--priority",
         choices=("critical", "high", "medium", "low"),
         default=None if changing else "medium",
-        help="how much of a head start it gets",
+        help="priority in the queue",
     )
     parser.add_argument("--branch", default=default, help="the context it belongs to")
     parser.add_argument("--assignee", default=default, help="only this worker may claim it")

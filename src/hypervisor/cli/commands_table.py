@@ -42,7 +42,7 @@ COMMANDS = {
             "supervise",
             "supervise",
             "make",
-            "Keep the right number of workers at work here, until Ctrl-C or in the background.",
+            "Run the supervisor of this host, in the foreground or in the background.",
         ),
         Command("add", "add", "make"),
         Command("ls", "list_tasks"),

@@ -112,7 +112,9 @@ def make_parser(command: Command) -> tuple[Parser, Any]:
     module.configure(parser)
     if command.name in LOGGING:
         parser.add_argument(
-            "--log-level", choices=LEVELS, help="what it and all it starts write to their logs"
+            "--log-level",
+            choices=LEVELS,
+            help="log level of this command and of the processes it starts",
         )
     return parser, module
 

@@ -43,7 +43,7 @@ class HiveReport(NamedTuple):
 
 
 def hive_report(hv: Context, branch: str | None = None, limit: int = 10) -> HiveReport:
-    """Add up what a branch and all branches below it know: agents, findings, what is in doubt."""
+    """Summarize what a branch and its children know: agents, findings, contradictions."""
     from hypervisor.hive.sql import search
 
     validate.number("the limit", limit, 0, MOST_SHOWN)

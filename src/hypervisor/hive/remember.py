@@ -28,7 +28,7 @@ def remember(
     claim: str = "",
     now: int | None = None,
 ) -> Remembered:
-    """Store a finding for all agents of the branch; one that is known already joins it.
+    """Store a finding for all agents of the branch; a duplicate is merged into the existing one.
 
     Under a claim's token it is the worker's, with a task's id it belongs to that task; both
     bring their branch along.

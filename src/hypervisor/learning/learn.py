@@ -69,7 +69,7 @@ class Learned(NamedTuple):
 
 
 def learnings(hv: Context, task_type: str | None = None, workers: int = 8) -> tuple[Learned, ...]:
-    """What has been learned about running each type of task in parallel, and what follows."""
+    """Show what parallelism is worth for each type of task, and how many workers follow from it."""
     validate.number("the number of workers", workers, 1, 256)
     known = records(hv, hv.probe.host())
     priors = hv.store.read(settings.settings_like, PRIOR)

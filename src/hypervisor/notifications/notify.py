@@ -59,7 +59,7 @@ def add_rule(
     tries: int = MOST_TRIES,
     now: int | None = None,
 ) -> Rule:
-    """Tell a command, or whoever an address leads to, of events from now on."""
+    """Send notifications of new events to a command or an address."""
     _check_name(name)
     if bool(command) == bool(address):
         raise InvalidInput("a rule needs a command or an address, one of the two.")

@@ -22,7 +22,7 @@ LATEST = 253_402_300_799_000  # the end of the year 9999
 def add(
     hv: Context, tasks: Sequence[NewTask], batch: str | None = None, now: int | None = None
 ) -> Added:
-    """Add tasks; one whose key is already in the batch is reported, not doubled."""
+    """Add tasks; a task whose key already exists in the batch is reported and not added."""
     checked = [checked_task(index, task) for index, task in enumerate(tasks, 1)]
     if batch is not None:
         validate.label("the batch's name", batch)

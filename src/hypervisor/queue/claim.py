@@ -183,7 +183,7 @@ def block(
 
 
 def release(hv: Context, token: str, reason: str = "", now: int | None = None) -> Settled:
-    """Give a claimed task back unharmed; the attempt counts neither as failure nor as crash."""
+    """Return a claimed task to the queue, without counting a failure or a crash."""
     validate.text("the reason", reason)
     return _settle(hv, AttemptResult(parse_token(token), "release", reason=reason or None), now)
 

@@ -20,7 +20,7 @@ class Moved(NamedTuple):
 
 
 def cancel(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
-    """Call a task off. What runs for it is stopped first; a claim from elsewhere ends at once."""
+    """Cancel a task; a running attempt is stopped first, an external claim is revoked at once."""
     found = hv.resolve(task)
     validate.text("the reason", reason)
     if hv.store.write(runs_sql.ask_stop, found, "cancel", reason, hv.actor, now=hv.at(now)):
@@ -31,7 +31,7 @@ def cancel(hv: Context, task: str, reason: str = "", now: int | None = None) -> 
 
 
 def retry(hv: Context, task: str, reason: str = "", now: int | None = None) -> Moved:
-    """Put a finished, failed, cancelled or blocked task back into the queue, history kept."""
+    """Requeue a finished, failed, cancelled or blocked task; its history is kept."""
     found = hv.resolve(task)
     validate.text("the reason", reason)
     state = hv.store.write(steer.requeue, found, "reopen", reason, hv.actor, now=hv.at(now))

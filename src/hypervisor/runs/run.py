@@ -1,4 +1,4 @@
-"""Running work: submitting batches, steering what runs, and what came of it."""
+"""Running work: submitting batches, steering them, and their results."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -81,7 +81,7 @@ def run(
     chunks: Sequence[str] = (),
     together: bool = False,
 ) -> Submitted:
-    """Submit a command, function or agent with its items; what the batch has done is skipped.
+    """Run a command, function or agent once per item; items that are already done are skipped.
 
     `chunks` are the names of the chunks; a task's `chunk` is its place among them, from 1.
     `together` adds all in one step, so that any task may wait for any other.
@@ -142,7 +142,7 @@ def pause(
     reason: str = "",
     now: int | None = None,
 ) -> bool:
-    """Let nobody claim from a batch, a type or at all; what runs may finish."""
+    """Pause a batch, a type or everything: no new claims; running attempts finish."""
     validate.text("the reason", reason)
     return hv.store.write(sql.pause, _scope(hv, batch, type, reason), hv.at(now))
 

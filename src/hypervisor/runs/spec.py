@@ -42,7 +42,7 @@ class RunSpec(NamedTuple):
     propose: bool = False  # workers are told to propose changes, not to make them
     agent: str = ""  # the profile that works on the tasks; "auto": the routing chose, per task
     agents: tuple[str, ...] = ()  # all that may: the agent, those routed to, the fallback
-    fallback: str = ""  # the agent that takes over while another one's account rests
+    fallback: str = ""  # the agent to use while another one is rate-limited
     prompt: str = ""  # the template, whole
     mode: str = "push"  # or "pull": the agent claims by itself, up to `pull` tasks
     pull: int = 10

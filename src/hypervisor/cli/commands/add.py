@@ -35,7 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", metavar="NAME", help="the batch to add to, made if new")
     parser.add_argument("--key", help="add it only if the batch has no task of this key")
     parser.add_argument(
-        "--exclusive", action="append", metavar="KEY", help="never beside one of this key"
+        "--exclusive",
+        action="append",
+        metavar="KEY",
+        help="never run beside another task with this key",
     )
     parser.add_argument(
         "--inbox", action="store_true", help="only capture it; `hv update --accept`"

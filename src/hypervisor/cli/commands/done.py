@@ -22,7 +22,7 @@ EXAMPLE = """hv done 1q12deyb47df.1.z06dk3w8m1x5t7qa --result '{"verdict": "fine
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("token", metavar="TOKEN", help="as the claim printed it")
-    parser.add_argument("--result", type=json_text, metavar="JSON", help="what came of it")
+    parser.add_argument("--result", type=json_text, metavar="JSON", help="the result")
     parser.add_argument(
         "--next", metavar="WORKER", help="claim the next task in the same step, as this worker"
     )

@@ -33,7 +33,7 @@ FOR_REDUCE = tuple(  # … but most of them go for the agent of a reduce, too
 )
 NOT_WITH = ("fn", "python", "shell", "clean_env", "claim")
 BUDGETS = (
-    ("--budget", arguments.money, "MONEY", "for the whole batch, e.g. 5.00; it is paused at that"),
+    ("--budget", arguments.money, "MONEY", "pause the batch when its cost reaches this, e.g. 5.00"),
     ("--task-budget", arguments.money, "MONEY", "for each task"),
     ("--tokens", arguments.amount, "N", "for the whole batch, e.g. 2M"),
     ("--task-tokens", arguments.amount, "N", "for each task"),
@@ -72,7 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"an agent claims task after task by itself, up to N ({MOST_PULLED}), over MCP",
     )
     group.add_argument(
-        "--fallback", metavar="NAME", help="takes over while the agent's account rests"
+        "--fallback", metavar="NAME", help="agent to use while the first one is rate-limited"
     )
     group.add_argument(
         "--scratch",

@@ -52,7 +52,8 @@ def add_how(parser: argparse.ArgumentParser) -> None:
         "--strategy",
         choices=STRATEGIES,
         default="auto",
-        help="as the host can bear, as fast as allowed, one by one, or as it turns out to pay",
+        help="auto: follow the host's load; parallel: ignore warnings; sequential: one at a time; "
+        "adaptive: learn the best number of workers",
     )
     rest = group.add_mutually_exclusive_group()
     rest.add_argument("--fail-fast", action="store_true", help="start nothing more after a failure")
@@ -93,7 +94,7 @@ def add_review(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--propose",
         action="store_true",
-        help="HV_PROPOSE=1 for the workers: propose changes, make none",
+        help="set HV_PROPOSE=1, so that workers propose changes instead of making them",
     )
 
 
@@ -106,7 +107,7 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
         "--priority",
         choices=("critical", "high", "medium", "low"),
         default="medium",
-        help="how much of a head start it gets",
+        help="priority in the queue",
     )
     group.add_argument(
         "--retries",
@@ -120,7 +121,7 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
         "--key",
         action="append",
         metavar="TEXT",
-        help="never beside one of this key; placeholders allowed",
+        help="never run beside another task with this key; placeholders allowed",
     )
     group.add_argument(
         "--requires",

@@ -38,13 +38,13 @@ OTHER_WAYS = (  # of the reduce
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("patterns (what follows on the items)")
+    group = parser.add_argument_group("pipelines")
     group.add_argument(
         "--then",
         action="append",
         metavar="COMMANDLINE",
-        help="the next stage: each item goes on to it as soon as it is done here; {result} is "
-        "what came of it, {output} the file with what that printed; may be given again",
+        help="the next stage; each item moves on as soon as it is done; {result} is its result, "
+        "{output} the file with its output; may be given again",
     )
     group.add_argument(
         "--reduce",

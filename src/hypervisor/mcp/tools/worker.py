@@ -86,7 +86,7 @@ class WorkerTools:
     async def complete_task(
         self,
         *,
-        result: Annotated[Any, Field(description="what came of it, any JSON")] = None,
+        result: Annotated[Any, Field(description="the result, any JSON")] = None,
         summary: str = "",
         category: str = "",
         receipts: Annotated[Sequence[str], Field(description="evidence, one line each")] = (),
