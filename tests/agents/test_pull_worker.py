@@ -87,7 +87,7 @@ def test_nothing_is_started_without_work_or_for_an_account_that_rests(bench):
 def test_a_program_that_is_not_there_pauses_the_batch(bench):
     bench = bench()
     bench.item("a")
-    bench.runner.hopeless = "claude is not installed"
+    bench.runner.fatal_error = "claude is not installed"
     bench.agents_do()
     assert bench.runs() == [] and "not installed" in bench.store.pauses()[0].reason
 

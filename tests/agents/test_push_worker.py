@@ -303,7 +303,7 @@ def test_capabilities_are_the_agents_and_the_hosts(bench):
 def test_a_program_that_is_not_there_is_told_before_anything_is_claimed(bench):
     bench = bench()
     task = bench.item("a")
-    bench.runner.hopeless = "claude is not installed"
+    bench.runner.fatal_error = "claude is not installed"
     bench.work()
     assert bench.outcomes_of(task) == [] and "not installed" in bench.store.pauses()[0].reason
 

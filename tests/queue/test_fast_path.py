@@ -15,7 +15,7 @@ from hypervisor.core.errors import WrongState
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Token, Usage, Worker, parse_token
 from hypervisor.queue.sql import fast_path
-from hypervisor.queue.sql.postgres_fast_path import Floors
+from hypervisor.queue.sql.postgres_fast_path import RankHints
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.spec import Pause
 from hypervisor.store.postgres import PostgresDatabase
@@ -235,7 +235,7 @@ def test_postgres_without_the_right_to_make_functions_goes_the_general_way(postg
     guest = Ledger(database)
     [lease] = go_on(guest, claim(guest))[1]
     assert titles(go_on(guest, parse_token(lease.token))[1]) == ["c"]
-    assert database.memories.of(Floors).can_install is False
+    assert database.memories.of(RankHints).can_install is False
     guest.close()
     # Once the owner has taken a turn, the guest can as well.
     add(owner, "d", "e")

@@ -168,7 +168,7 @@ def test_what_would_fail_all_alike_pauses_the_batch(bench):
     bench = bench(claim=2)
     task = bench.item("a", Ended(None, None, 0.0, 0, error="no such module"))
     bench.item("b")
-    bench.runner.hopeless = "no such module"
+    bench.runner.fatal_error = "no such module"
     bench.work()
     assert bench.began() == ["a"]
     assert states(bench) == {"a": "active", "b": "active"}

@@ -9,7 +9,7 @@ import pytest
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.skills.builtin.triage_rules import SHIPPED, rules_for
-from hypervisor.skills.builtin.triage_text import Spoken
+from hypervisor.skills.builtin.triage_text import NormalizedText
 
 
 def override(folder, text, name="triage.toml"):
@@ -39,14 +39,17 @@ def test_keys_that_are_not_named_keep_their_values(tmp_path):
     override(tmp_path, '[names]\nperson = "Ann  Lee"\n[judgement]\nalso = ["frobnicat*"]\n')
     rules = rules_for(str(tmp_path))
     assert (rules.person, rules.bot) == ("Ann Lee", "bot")
-    assert rules.judgement.found(Spoken("frobnicate and decide")) == ["decid*", "frobnicat*"]
+    assert rules.judgement.found(NormalizedText("frobnicate and decide")) == [
+        "decid*",
+        "frobnicat*",
+    ]
 
 
 def test_words_replace_and_also_adds(tmp_path):
     override(tmp_path, '[judgement]\nwords = ["only"]\n[automatable]\nalso = ["more"]\n')
     rules = rules_for(str(tmp_path))
-    assert rules.judgement.found(Spoken("only decide")) == ["only"]
-    assert rules.automatable.found(Spoken("more lint")) == ["lint", "more"]
+    assert rules.judgement.found(NormalizedText("only decide")) == ["only"]
+    assert rules.automatable.found(NormalizedText("more lint")) == ["lint", "more"]
 
 
 def test_the_run_folder_wins_over_the_hidden_one(tmp_path):

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from hypervisor.skills.builtin.triage_text import Spoken, WordList, read
+from hypervisor.skills.builtin.triage_text import NormalizedText, WordList, read
 
 
 def found(rules, text):
-    return WordList(rules).found(Spoken(text))
+    return WordList(rules).found(NormalizedText(text))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_code_comments_links_and_receipts_are_not_read():
         "[[six]]\n~~~\nseven\n~~~\n## Receipts\n\n- eight\n- [ ] nine\n\n## After\nten\n"
     )
     text = read(body)
-    assert Spoken(text.prose).words == {"one", "three", "five", "after", "ten"}
+    assert NormalizedText(text.prose).words == {"one", "three", "five", "after", "ten"}
     assert text.headings == ("after",)
     assert (text.ticked, text.open) == (0, 0)
 
@@ -109,6 +109,6 @@ def test_hostile_text_takes_time_in_proportion(piece):
     """The rules are quick at a megabyte of anything; a quadratic one would take minutes."""
     text = piece * (1_000_000 // len(piece.encode()))
     started = time.process_time()
-    spoken = Spoken(read(text).prose)
+    spoken = NormalizedText(read(text).prose)
     WordList(["talk to", "backward* compatib*", "a*", "ask"]).found(spoken)
     assert time.process_time() - started < 5

@@ -19,7 +19,7 @@ from hypervisor.runs.attempts import GLANCE
 from hypervisor.runs.command_worker import command_worker
 from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
-from hypervisor.runs.patience import patient
+from hypervisor.runs.retrying_store import patient
 from hypervisor.runs.spec import RunSpec, Vital, spec_data
 from hypervisor.runs.worker import WorkerContext
 from hypervisor.store.sqlite import SqliteDatabase
@@ -64,7 +64,7 @@ class Script:
         self.log = log
         self.asked = ""
         self.leader = 77
-        self.hopeless: str | None = None
+        self.fatal_error: str | None = None
         self.items: dict[str, list[Any]] = {}
         self.left = 0
         self.memory = 0

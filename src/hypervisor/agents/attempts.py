@@ -19,7 +19,7 @@ from hypervisor.queue.lease import Lease, parse_token
 from hypervisor.queue.result_schema import refused_before
 from hypervisor.queue.sql import queries
 from hypervisor.resources.overseer import Overseer
-from hypervisor.runs.patience import if_possible
+from hypervisor.runs.retrying_store import if_possible
 from hypervisor.runs.watch import LeaseCheck, OverseerCheck, Watch, signal_check
 
 if TYPE_CHECKING:

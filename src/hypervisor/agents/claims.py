@@ -40,8 +40,8 @@ class AgentClaims(Generic[Work]):
 
     def _may_start(self) -> bool:
         agent = self._agent
-        if agent.runner.hopeless:
-            agent.worker.pause_batch(agent.runner.hopeless)
+        if agent.runner.fatal_error:
+            agent.worker.pause_batch(agent.runner.fatal_error)
             self._is_over = True
         if self._is_over or not self._declared.is_current():
             self._is_over = True

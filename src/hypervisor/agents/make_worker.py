@@ -15,7 +15,7 @@ from hypervisor.agents.prompts import FOLDER, Prompts
 from hypervisor.agents.runner import AgentRunner
 from hypervisor.agents.setup import setup_for
 from hypervisor.core.errors import InvalidInput
-from hypervisor.runs.processes.environment import told_to_attempts
+from hypervisor.runs.processes.environment import attempt_variables
 from hypervisor.runs.processes.launcher import mark_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def make_agent_worker(start: WorkerStart, name: str, parts_of: PartsOf) -> Worke
     runner = AgentRunner(
         setup_for(profile, spec, start.given, mcp),
         hv.homes,
-        told_to_attempts(spec, start.batch, hv.launcher.places.locks),
+        attempt_variables(spec, start.batch, hv.launcher.places.locks),
         own_home=worker_home(start.me),
         mark=mark_of(start.me),
         group=start.group,

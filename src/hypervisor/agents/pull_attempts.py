@@ -25,7 +25,7 @@ from hypervisor.resources.limits import Limits, merged
 from hypervisor.resources.overseer import Overseer
 from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.attempts import note_leader, watch_until_end
-from hypervisor.runs.patience import if_possible
+from hypervisor.runs.retrying_store import if_possible
 from hypervisor.runs.spec import Stop
 from hypervisor.runs.watch import HEARTBEAT, OverseerCheck, Watch, signal_check
 from hypervisor.runs.worker import LEASE_MS

@@ -68,7 +68,7 @@ class AgentRunner(LocalRunner):
         self._speaks = False
 
     @property
-    def hopeless(self) -> str | None:
+    def fatal_error(self) -> str | None:
         return self._setup.problem or None
 
     def brief(

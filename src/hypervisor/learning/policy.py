@@ -110,16 +110,16 @@ class _Chooser:
 
     def choice(self) -> Choice:
         return (
-            self._not_told_yet()
+            self._explore_current()
             or self._second()
             or self._look()
-            or self._in_the_dark()
-            or self._on_the_way()
+            or self._explore_few()
+            or self._explore_next()
             or self._again()
             or self._settled()
         )
 
-    def _not_told_yet(self) -> Choice | None:
+    def _explore_current(self) -> Choice | None:
         evidence = self.posterior.evidence
         is_odd = is_in_doubt(evidence)
         if not 0 < self.now <= self.limit:
@@ -175,7 +175,7 @@ class _Chooser:
         loss = self.posterior.mean(max(t - b, 0.0) for b, t in zip(best, there, strict=True))
         return HORIZON * gain - LOOK * (n + 1) * loss
 
-    def _in_the_dark(self) -> Choice | None:
+    def _explore_few(self) -> Choice | None:
         """Many hinder each other, and what few would do is only concluded from that."""
         few = self.posterior.weight(1) + self.posterior.weight(2)
         if self.best <= 2 or few >= LEFT or self.posterior.weight(self.best) < WELL:
@@ -186,7 +186,7 @@ class _Chooser:
         said = f"{self.best} hinder each other, fewer were hardly seen"
         return self._to_learn(n, said) if n < self.best else None
 
-    def _on_the_way(self) -> Choice | None:
+    def _explore_next(self) -> Choice | None:
         """The best is further than one step from what was seen, and not sure."""
         if not self.near or self.best <= self.near[-1]:
             return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypervisor.queue.history import EndedAttempt
 from hypervisor.queue.sql.lanes import get_lane
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 ENDED = """
 SELECT a.task, a.number, a.outcome, a.cpu_ms, a.peak_kb, t.lane, t.created_at, w.host, w.agent
@@ -23,7 +23,7 @@ FROM sessions WHERE task IN ({}) AND task <> '' GROUP BY task, attempt
 def ended(session: Session, which: Sequence[tuple[str, int]]) -> list[EndedAttempt]:
     """These attempts, as far as they have ended and a worker of ours ran them."""
     wanted, found = set(which), []
-    for some in chunks(sorted({task for task, _ in which})):
+    for some in slices(sorted({task for task, _ in which})):
         rows = session.rows(ENDED.format(marks(len(some))), pad(some))
         spent = {}
         if any(row[8] for row in rows):

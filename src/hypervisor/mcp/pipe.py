@@ -274,11 +274,11 @@ class Pipe:
             raise ServerGone
         for line in self._from_server.add(piece):
             if line.startswith(CONTROL):
-                self._obey(json.loads(line[len(CONTROL) :]))
+                self._handle_control(json.loads(line[len(CONTROL) :]))
             elif self._requests.answered(line):
                 self._to_client += line + b"\n"
 
-    def _obey(self, order: dict[str, Any]) -> None:
+    def _handle_control(self, order: dict[str, Any]) -> None:
         if "claims" in order:
             self._hello["claims"] = order["claims"]
         if "repeatable" in order:

@@ -9,7 +9,7 @@ from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Settled, 
 from hypervisor.queue.sql import agent_claims, claims, settlement
 from hypervisor.queue.sql.fast_path import fast_path, outcome
 from hypervisor.queue.sql.lanes import LaneBook
-from hypervisor.store.database import Database, Session, chunks
+from hypervisor.store.database import Database, Session, slices
 
 MOST_UNANSWERED = 10_000
 
@@ -33,7 +33,7 @@ def settle(
     check: Callable[[Session], None] | None = None,
 ) -> list[Settled]:
     """End attempts, unless `check` raises an error in the same transaction."""
-    return _at_length(store, verdicts, None, [], now=now, check=check)[0]
+    return _general_path(store, verdicts, None, [], now=now, check=check)[0]
 
 
 def settle_and_claim(
@@ -46,7 +46,7 @@ def settle_and_claim(
     if request is None:
         return settle(store, verdicts, now), []
     memory = store.memories.of(ClaimMemory)
-    _introduce(store, memory, request.worker, now)
+    _register_worker(store, memory, request.worker, now)
     nonces = randomness.nonces(request.limit)
     settled: list[Settled] = []
     try:
@@ -58,7 +58,7 @@ def settle_and_claim(
                 settled, leases = outcome(book, path, row)
                 if leases:
                     return settled, leases
-        return _at_length(store, verdicts, request, nonces, settled=settled, now=now)
+        return _general_path(store, verdicts, request, nonces, settled=settled, now=now)
     except BaseException:
         memory.unanswered = [*memory.unanswered, *nonces][-MOST_UNANSWERED:]
         raise
@@ -72,7 +72,7 @@ def remember_worker(store: Database, worker: str, keeps_agent: bool) -> None:
         memory.agents.add(worker)
 
 
-def _at_length(
+def _general_path(
     store: Database,
     verdicts: Sequence[AttemptResult],
     request: ClaimRequest | None,
@@ -107,14 +107,14 @@ def _release_unanswered(
 ) -> None:
     """A claim may have been made although its answer was lost on the way (a broken connection,
     a disk that did not confirm): nobody knows its token, so release it."""
-    for nonces in chunks(unanswered):
+    for nonces in slices(unanswered):
         for task, attempt in claims.live_with_nonces(session, nonces, memory.workers):
             settlement.end_without_token(
                 session, task, attempt, "release", "the answer to the claim got lost", now=now
             )
 
 
-def _introduce(store: Database, memory: ClaimMemory, worker: Worker, now: int) -> None:
+def _register_worker(store: Database, memory: ClaimMemory, worker: Worker, now: int) -> None:
     """A worker is written down once per process, before its first claim."""
     if worker.id not in memory.workers:
         agent = store.write_unsynced(claims.worker_seen, worker, now)

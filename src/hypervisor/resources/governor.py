@@ -263,9 +263,9 @@ class StopPicker:
         stalls = load.stall is not None and load.stall > thresholds.stall
         if not left or not (over or stalls) or self._is_pausing(now, over):
             return None, False
-        chosen = max(left, key=_dispensable)
+        chosen = max(left, key=_stop_order)
         if len(left) == 1:
-            alone = len(running) == 1 and _is_the_problem(chosen, over, load, thresholds)
+            alone = len(running) == 1 and _frees_enough(chosen, over, load, thresholds)
             if not alone:
                 return None, False
         self._at = now
@@ -316,13 +316,11 @@ def _planned(attempt: RunningAttempt, now: int) -> int:
     return expected if now - attempt.started_at < UNSEEN_MS else min(current, expected)
 
 
-def _dispensable(attempt: RunningAttempt) -> tuple[int, int]:
+def _stop_order(attempt: RunningAttempt) -> tuple[int, int]:
     return PRIORITIES.index(attempt.priority), attempt.started_at
 
 
-def _is_the_problem(
-    attempt: RunningAttempt, over: bool, load: Load, thresholds: Thresholds
-) -> bool:
+def _frees_enough(attempt: RunningAttempt, over: bool, load: Load, thresholds: Thresholds) -> bool:
     rest = load.memory_used - attempt.footprint.current
     if over:
         return rest <= thresholds.ram_danger * load.memory_limit

@@ -19,7 +19,7 @@ from hypervisor.queue.lease import AttemptResult, Lease, Usage
 from hypervisor.queue.result import receipts_in
 from hypervisor.resources.limits import Limits, merged
 from hypervisor.runs.config import limits_from
-from hypervisor.runs.patience import answering_at_once, if_possible
+from hypervisor.runs.retrying_store import if_possible, without_retry
 from hypervisor.runs.settlement import Settlement, UsageMeter, token_of
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def watch_until_end(
     ctx: WorkerContext, watch: Watch, meanwhile: Callable[[], None] = lambda: None
 ) -> Ended | Stop:
     """How the attempt ended, or why it must be stopped."""
-    with answering_at_once(ctx.hv):
+    with without_retry(ctx.hv):
         while True:
             meanwhile()
             if stop := watch.look(time.monotonic()):

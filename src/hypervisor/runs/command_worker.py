@@ -60,8 +60,8 @@ class CommandAttempts:
         )
 
     def settle(self, lease: Lease, ended: Ended, peak: int) -> None:
-        if self.ctx.runner.hopeless:
-            return self._give_up(lease, self.ctx.runner.hopeless)
+        if self.ctx.runner.fatal_error:
+            return self._give_up(lease, self.ctx.runner.fatal_error)
         usage = self.meter.usage_of(lease, ended, peak)
         if not ended.ok:
             return self.settlement.fail_or_retry(lease, ended.reason() or "failed", usage)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hypervisor.resources.cgroup import Group
 from hypervisor.runs.command_worker import command_worker
 from hypervisor.runs.outputs.spool import Spool
-from hypervisor.runs.patience import patient
 from hypervisor.runs.processes.environment import environment_for
 from hypervisor.runs.processes.journal import Journal
 from hypervisor.runs.processes.launcher import group_of, mark_of
 from hypervisor.runs.processes.runner import LocalRunner
+from hypervisor.runs.retrying_store import patient
 from hypervisor.runs.spec import template_of
 from hypervisor.runs.worker import Worker, WorkerContext
 

@@ -18,7 +18,7 @@ class Runner(Protocol):
         ...
 
     @property
-    def hopeless(self) -> str | None:
+    def fatal_error(self) -> str | None:
         """Why no attempt of this batch can succeed, None while there is hope."""
         ...
 

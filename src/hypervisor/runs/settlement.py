@@ -19,7 +19,7 @@ from hypervisor.queue.retry import back_off
 from hypervisor.queue.settle import settle_and_claim
 from hypervisor.queue.sql import steer
 from hypervisor.runs import sql
-from hypervisor.runs.patience import if_possible, patiently
+from hypervisor.runs.retrying_store import if_possible, patiently
 from hypervisor.store import settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypervisor.queue.sql.claims import READY_LANES
 from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.task import Batch, Json
 from hypervisor.runs.spec import AtWork, Pause, Ready, Running, Stop, TaskReport
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 from hypervisor.store.settings import change_setting, set_setting
 
 SET_SPEC = "UPDATE batches SET spec = ? WHERE id = ?"
@@ -262,7 +262,7 @@ def changed_among(session: Session, tasks: Sequence[str], since: int) -> int:
     """How many of these tasks, each named once, have changed since then."""
     return sum(
         session.rows(CHANGED_AMONG.format(marks(len(some))), [*pad(some), since])[0][0]
-        for some in chunks(tasks)
+        for some in slices(tasks)
     )
 
 

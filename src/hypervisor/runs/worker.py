@@ -39,7 +39,7 @@ Work_contra = TypeVar("Work_contra", contravariant=True)
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What all parts of a worker use. The store of `hv` waits out an outage (patience.py)."""
+    """What all parts of a worker use. The store of `hv` waits out an outage (retrying_store.py)."""
 
     hv: Context
     me: Identity

@@ -208,7 +208,7 @@ def pad(values: Sequence[Any]) -> list[Any]:
     return [*values, *[values[-1]] * missing] if missing else list(values)
 
 
-def chunks(values: Sequence[Any], size: int = 512) -> Iterable[Sequence[Any]]:
+def slices(values: Sequence[Any], size: int = 512) -> Iterable[Sequence[Any]]:
     """Slices short enough for one IN list."""
     if len(values) <= size:
         return (values,) if values else ()

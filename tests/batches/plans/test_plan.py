@@ -10,7 +10,7 @@ import pytest
 import hypervisor
 from hypervisor.batches.plans.action import PlanChanged
 from hypervisor.batches.plans.files import ActionFiles
-from hypervisor.batches.plans.plan import whereabouts
+from hypervisor.batches.plans.plan import current_paths
 from hypervisor.batches.sql import actions, chunks
 from hypervisor.core import atomic_replace
 from hypervisor.core.errors import NotFound, WrongState
@@ -620,16 +620,16 @@ def test_the_whereabouts_of_moved_and_deleted_files(hv, given, folder):
         [create("new"), move("new", "newer")],
     )
     batch = hv.store.read(queries.batch, BATCH)
-    assert whereabouts(hv, batch) == {}
+    assert current_paths(hv, batch) == {}
     apply(hv)
     here = str(folder)
-    assert whereabouts(hv, batch) == {
+    assert current_paths(hv, batch) == {
         f"{here}/in/a.md": f"{here}/y.md",
         f"{here}/in/b.md": None,
         f"{here}/new": f"{here}/newer",
     }
     hv.undo(BATCH)
-    assert whereabouts(hv, batch) == {}
+    assert current_paths(hv, batch) == {}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")

@@ -238,14 +238,14 @@ class TestStopDescendants:
         worker.call("globals().update(found=own.find())")
         os.kill(first, signal.SIGUSR1)
         wait_for(lambda: "relayed" in dict(map(reversed, worker.roster())), "the next member")
-        worker.call(f"own.strike(found, {signal.SIGKILL:d})")
+        worker.call(f"own.signal_all(found, {signal.SIGKILL:d})")
         wait_for(lambda: forest.living(worker.folder) == [], "the end of the group")
 
     def test_a_process_group_with_somebody_else_in_it_is_not_struck(self, forest):
         worker, first = self.headless_group(forest)
         worker.call(f"globals().update(own=tree._Descendants([{first}], None))")
         worker.call("globals().update(found=own.find())")
-        worker.call(f"own.strike(found, {signal.SIGSTOP:d})")
+        worker.call(f"own.signal_all(found, {signal.SIGSTOP:d})")
         os.kill(first, signal.SIGUSR1)
         wait_for(lambda: "relayed" in dict(map(reversed, worker.roster())), "a sign of life")
 

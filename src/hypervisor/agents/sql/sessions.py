@@ -16,7 +16,7 @@ from hypervisor.core import randomness
 from hypervisor.core.ids import encode, new_numbers
 from hypervisor.queue.sql import event_log
 from hypervisor.runs.spec import TaskReport
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 OPEN = """
 INSERT INTO sessions
@@ -135,7 +135,7 @@ def settled(session: Session, ids: Sequence[str]) -> frozenset[str]:
     """Those of these that have ended, and with them all tasks that their worker claimed."""
     ended = [
         row
-        for some in chunks(ids)
+        for some in slices(ids)
         for row in session.rows(ENDED.format(marks(len(some))), pad(some))
     ]
     needed = {
@@ -151,7 +151,7 @@ def with_figures(session: Session, batch: str, reports: list[TaskReport]) -> lis
     if not reports or not session.rows(ANY_OF_BATCH, (batch,)):
         return reports
     found = {each.id: each for each in reports}
-    for some in chunks([each.id for each in reports]):
+    for some in slices([each.id for each in reports]):
         for task, tokens, cost, estimated, outcome in session.rows(
             FIGURES.format(marks(len(some))), pad(some)
         ):

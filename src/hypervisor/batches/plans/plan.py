@@ -92,7 +92,7 @@ def proposals(hv: Context, batch: Batch) -> Iterator[tuple[str, str, int, object
         after = page[-1].task
 
 
-def whereabouts(hv: Context, batch: Batch) -> dict[str, str | None]:
+def current_paths(hv: Context, batch: Batch) -> dict[str, str | None]:
     """Where files of a batch are now that plans have moved; None: deleted. Paths are whole."""
     from os.path import join
 

@@ -9,7 +9,7 @@ from hypervisor.queue.history import AttemptLine, Experience
 from hypervisor.queue.receipt import Receipt
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.sql.insert import BY_KEY
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 RECENT = 1_000
 FEW_BATCHES = 3
@@ -46,7 +46,7 @@ def states_of_keys(session: Session, batch: str, digests: Sequence[str]) -> dict
     """The states of those tasks of a batch whose keys have these digests."""
     return {
         row[0]: row[2]
-        for some in chunks(digests)
+        for some in slices(digests)
         for row in session.rows(BY_KEY.format(marks(len(some))), [batch, *pad(some)])
     }
 

@@ -22,7 +22,7 @@ from hypervisor.hive.finding import (
 )
 from hypervisor.hive.similarity import words
 from hypervisor.hive.sql.index_words import branch_mark, indexed, kind_mark, topic_mark
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 COLUMNS = "id, branch, topic, kind, text, task, attempt, agent, actor, at, joins, times, sources"
 BY_ID = f"SELECT {COLUMNS} FROM findings WHERE id IN ({{}}) ORDER BY id DESC"
@@ -104,7 +104,7 @@ def recall(session: Session, wanted: Query, limit: int) -> list[Known]:
 def reports(session: Session, branches: Sequence[Branch], limit: int) -> list[BranchReport]:
     """What each of these branches knows, with its `limit` best findings."""
     found = {branch.name: BranchReport(branch) for branch in branches}
-    for some in chunks(list(found)):
+    for some in slices(list(found)):
         places, names = marks(len(some)), pad(some)
         for name, agents, total, distinct, shared in session.rows(COUNTS.format(places), names):
             branch = found[name].branch
@@ -182,7 +182,7 @@ def _rows(session: Session, ids: Sequence[str]) -> list[Any]:
     """The newest first, however many."""
     return [
         row
-        for some in chunks(sorted(ids, reverse=True))
+        for some in slices(sorted(ids, reverse=True))
         for row in session.rows(BY_ID.format(marks(len(some))), pad(some))
     ]
 
@@ -190,7 +190,7 @@ def _rows(session: Session, ids: Sequence[str]) -> list[Any]:
 def _wordings(session: Session, ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """The topics and texts of all that joined these findings, each once, oldest first."""
     wordings: dict[str, list[tuple[str, str]]] = {}
-    for some in chunks(ids):
+    for some in slices(ids):
         for first, topic, text in session.rows(WORDINGS.format(marks(len(some))), pad(some)):
             wordings.setdefault(first, []).append((topic, text))
     return wordings
@@ -210,7 +210,7 @@ def _with_wordings(session: Session, known: Sequence[Known]) -> list[Known]:
 
 def _known(session: Session, rows: Sequence[Any], within: Sequence[str] | None) -> list[Known]:
     doubts: dict[str, list[Doubt]] = {}
-    for some in chunks([row[0] for row in rows]):
+    for some in slices([row[0] for row in rows]):
         for id, other, why, text, branch in session.rows(
             DOUBTS.format(marks(len(some))), pad(some)
         ):

@@ -243,9 +243,9 @@ def _path(hv: Context, spec: RunSpec, task: Task) -> str | None:
     path = os.path.join(spec.cwd, item_of(task).text)
     if os.path.lexists(path):
         return path
-    from hypervisor.batches.plans.plan import whereabouts
+    from hypervisor.batches.plans.plan import current_paths
 
-    return whereabouts(hv, hv.store.read(queries.batch, task.batch)).get(path, path)
+    return current_paths(hv, hv.store.read(queries.batch, task.batch)).get(path, path)
 
 
 def _spec(hv: Context, task: Task) -> RunSpec | None:

@@ -9,7 +9,7 @@ from hypervisor.queue.lease import ClaimRequest, Holder, Lease, Token, Worker
 from hypervisor.queue.sql import event_log, exclusive_keys, queries
 from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.sql.queries import ATTEMPT, RANK, YOUNGEST_LANE
-from hypervisor.store.database import Row, Session, chunks, marks, pad
+from hypervisor.store.database import Row, Session, marks, pad, slices
 
 LOOKS = 100
 MOST_TRIED = 16
@@ -122,7 +122,7 @@ def heartbeat(session: Session, tokens: Sequence[Token], until: int) -> set[Toke
     """Extend these leases. Returns the tokens that still hold."""
     nonces = {
         (task, number): nonce
-        for some in chunks([token.task for token in tokens])
+        for some in slices([token.task for token in tokens])
         for task, number, nonce in session.rows(NONCES.format(marks(len(some))), pad(some))
     }
     return {

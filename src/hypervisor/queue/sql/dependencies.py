@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hypervisor.core.errors import DependencyCycle
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 STATES = "SELECT id, state FROM tasks WHERE id IN ({}) ORDER BY id"
 NEEDS = "SELECT task, needs FROM dependencies WHERE task IN ({})"
@@ -17,7 +17,7 @@ def done_among(session: Session, tasks: Sequence[str]) -> set[str]:
     """Those that are done, locked so that none finishes unseen meanwhile."""
     return {
         row[0]
-        for some in chunks(tasks)
+        for some in slices(tasks)
         for row in session.rows(STATES.format(marks(len(some))) + session.for_update, pad(some))
         if row[1] == "done"
     }
@@ -46,7 +46,7 @@ def _refuse_cycle(session: Session, task: str, needs: Sequence[str]) -> None:
                 step = came_from[step]
             raise DependencyCycle([*cycle, task][::-1])
         above: list[str] = []
-        for some in chunks(level):
+        for some in slices(level):
             for lower, upper in session.rows(NEEDS.format(marks(len(some))), pad(some)):
                 if upper not in came_from:
                     came_from[upper] = lower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 HELD_AMONG = "SELECT number FROM chunks WHERE batch = ? AND state = 'held' AND number IN ({})"
 UNDECIDE = """
@@ -24,7 +24,7 @@ def held_among(session: Session, batch: str, numbers: Collection[int]) -> set[in
         lock(session, batch)
     return {
         row[0]
-        for some in chunks(wanted)
+        for some in slices(wanted)
         for row in session.rows(HELD_AMONG.format(marks(len(some))), [batch, *pad(some)])
     }
 

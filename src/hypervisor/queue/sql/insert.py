@@ -11,7 +11,7 @@ from hypervisor.queue.priority import rank
 from hypervisor.queue.sql import dependencies, event_log, holds, queries, readiness
 from hypervisor.queue.sql.lanes import lane_book
 from hypervisor.queue.task import Added, Batch, Duplicate, NewTask
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 ADD_BATCH = (
     "INSERT INTO batches (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING"
@@ -112,7 +112,7 @@ def _known_keys(
     wanted = sorted({digest for digest in digests if digest})
     return {
         row[0]: (row[1], row[2])
-        for some in chunks(wanted)
+        for some in slices(wanted)
         for row in session.rows(BY_KEY.format(marks(len(some))), [batch, *pad(some)])
     }
 

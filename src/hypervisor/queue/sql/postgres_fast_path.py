@@ -30,7 +30,7 @@ FROM (SELECT oid, obj_description(oid, 'pg_proc') AS made FROM pg_proc
 TODAY = "SELECT to_char(now(), 'YYYY-MM-DD')"
 
 
-class Floors:
+class RankHints:
     """From which rank on to look for the next task of a lane: from the last one it gave.
 
     A claimed task stays in the index of ready ones until the next VACUUM, and a search from the
@@ -59,7 +59,7 @@ class Floors:
 
 
 def run(database: PostgresDatabase, path: fast_path.FastPath) -> Row | None:
-    floors = database.memories.of(Floors)
+    floors = database.memories.of(RankHints)
     given, lanes, held, latest = path
     while floors.can_install:
         lows = floors.of(lanes, given[0], database.writes)
@@ -78,7 +78,7 @@ def run(database: PostgresDatabase, path: fast_path.FastPath) -> Row | None:
     return None
 
 
-def _install(database: PostgresDatabase, floors: Floors) -> None:
+def _install(database: PostgresDatabase, floors: RankHints) -> None:
     try:
         database.write(_create)
     except StoreReadOnly:

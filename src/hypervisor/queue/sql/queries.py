@@ -14,7 +14,7 @@ from hypervisor.queue.lane import Lane
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.sql.lanes import get_lane
 from hypervisor.queue.task import Attempt, Batch, Stats, Task, TaskDetail, TaskFilter
-from hypervisor.store.database import Database, Row, Session, chunks, marks, pad
+from hypervisor.store.database import Database, Row, Session, marks, pad, slices
 
 PACE_WINDOW = 300_000
 
@@ -57,7 +57,7 @@ def tasks(session: Session, ids: Sequence[str]) -> list[Task]:
     """Whole tasks by id, in the order of their ids."""
     return [
         make_task(get_lane(session, row[3]), row)
-        for some in chunks(ids)
+        for some in slices(ids)
         for row in session.rows(
             TASK + f"WHERE t.id IN ({marks(len(some))}) ORDER BY t.id", pad(some)
         )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hypervisor.queue.sql import event_log, exclusive_keys
 from hypervisor.queue.sql.lanes import get_lane
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 UNHINDERED = """
 SELECT id, lane, batch FROM tasks
@@ -45,7 +45,7 @@ SWEEP_LIMIT = 1000
 
 def promote(session: Session, tasks: Sequence[str], now: int) -> None:
     """Turn those waiting tasks active that nothing hinders any more."""
-    for some in chunks(tasks):
+    for some in slices(tasks):
         rows = session.rows(UNHINDERED.format(marks(len(some))), pad(some))
         keyed = [task for task, lane, _ in rows if get_lane(session, lane).keyed]
         plain = [(task, batch) for task, lane, batch in rows if not get_lane(session, lane).keyed]
@@ -65,7 +65,7 @@ def dependency_done(session: Session, done: Sequence[str], now: int) -> None:
     """Count these finished tasks off their dependents and promote what that frees."""
     in_done = marks(len(done))
     dependents = [r[0] for r in session.rows(DEPENDENTS.format(in_done), pad(done))]
-    for some in chunks(dependents):
+    for some in slices(dependents):
         _lock(session, some)
         session.run(COUNT_DOWN.format(in_done, marks(len(some))), [*pad(done), *pad(some)])
         promote(session, some, now)
@@ -74,7 +74,7 @@ def dependency_done(session: Session, done: Sequence[str], now: int) -> None:
 def dependency_reopened(session: Session, needed: str, now: int) -> None:
     """A finished task is open again: its dependents that have not started wait for it."""
     dependents = [r[0] for r in session.rows(DEPENDENTS.format("?"), (needed,))]
-    for some in chunks(dependents):
+    for some in slices(dependents):
         _lock(session, some)
         # First, or a key that `hold` frees would go to one of them that must wait as well.
         session.run(LEAVE_LINE.format(marks(len(some))), pad(some))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from hypervisor.queue.lease import Token
 from hypervisor.queue.receipt import GENESIS, ChainHead, ChainReport, Entry, Receipt, seal, verify
 from hypervisor.queue.sql import claims, event_log
-from hypervisor.store.database import Session, chunks, marks, pad
+from hypervisor.store.database import Session, marks, pad, slices
 
 HEAD = "SELECT chain, number, hash FROM receipt_chains WHERE chain = ?"
 HEADS = """
@@ -58,7 +58,7 @@ def of_task(session: Session, task: str) -> list[Receipt]:
 
 def of_tasks(session: Session, tasks: Sequence[str]) -> dict[str, list[Receipt]]:
     found: dict[str, list[Receipt]] = {task: [] for task in tasks}
-    for some in chunks(tasks):
+    for some in slices(tasks):
         for row in session.rows(OF_TASKS.format(marks(len(some))), pad(some)):
             found[row[2]].append(Receipt(*row))
     return found

@@ -15,7 +15,7 @@ from hypervisor.queue.result import with_actions
 from hypervisor.queue.retry import is_poisoned
 from hypervisor.queue.sql import claims, event_log, exclusive_keys, proposals, readiness, receipts
 from hypervisor.queue.sql.lanes import get_lane
-from hypervisor.store.database import Row, Session, chunks, marks, pad
+from hypervisor.store.database import Row, Session, marks, pad, slices
 
 ATTEMPTS = """
 SELECT a.task, a.number, a.nonce, a.outcome, a.reason, a.worker, t.state, a.state_after, t.lane,
@@ -145,7 +145,7 @@ def apply(session: Session, endings: list[_Ending], now: int) -> set[str]:
     _keep_evidence(session, endings, now)
     requeued = _requeue_keyed(session, endings, now)
     done = [task for task in needed if needed[task] == lifecycle.DONE]
-    for some in chunks(done):
+    for some in slices(done):
         readiness.dependency_done(session, some, now)
     return requeued
 
@@ -168,7 +168,7 @@ def _keep_evidence(session: Session, endings: list[_Ending], now: int) -> None:
 
 def _attempts(session: Session, verdicts: Sequence[AttemptResult]) -> dict[tuple[str, int], Any]:
     tasks = sorted({verdict.token.task for verdict in verdicts})
-    return {(row[0], row[1]): row for some in chunks(tasks) for row in _locked(session, some)}
+    return {(row[0], row[1]): row for some in slices(tasks) for row in _locked(session, some)}
 
 
 def _locked(session: Session, tasks: Sequence[str]) -> list[Row]:
@@ -218,7 +218,7 @@ def _end_tasks(session: Session, endings: list[_Ending], now: int) -> dict[str, 
         alike[(*after, OUTCOMES[v.event])].append(v.token.task)
     for values, tasks in alike.items():
         after, outcome = values[:-1], values[-1]
-        for some in chunks(tasks):
+        for some in slices(tasks):
             where = marks(len(some))
             rows = session.together(
                 [

@@ -40,7 +40,7 @@ _encode = json.JSONEncoder(allow_nan=False).encode  # ours, whatever is done to 
 def main() -> None:
     name, folder = sys.argv[1:]
     worker = Worker()
-    worker.end_with_it()
+    worker.exit_with_parent()
     sys.argv[1:] = []
     memory = Memory()
     function = _load_or_explain(name, folder, worker)
@@ -110,7 +110,7 @@ class Worker:
         while rest:
             rest = rest[os.write(self._answers, rest) :]
 
-    def end_with_it(self) -> None:
+    def exit_with_parent(self) -> None:
         """Twice: the watch is portable, the kernel does not wait for the interpreter lock."""
         threading.Thread(target=self._watch, name="hypervisor-watch", daemon=True).start()
         with suppress(ImportError, OSError, AttributeError):

@@ -33,8 +33,8 @@ def gc(hv: Context, dry_run: bool = False, now: int | None = None) -> Collected:
     at = hv.now() if now is None else now
     found = sorted(hv.outputs.all(), key=lambda output: output.changed_at)
     finished = _finished(hv, sorted({output.task for output in found}))
-    doomed = _doomed(hv, found, finished, at)
-    homes = _useless_homes(hv)
+    doomed = _to_delete(hv, found, finished, at)
+    homes = _stale_homes(hv)
     if not dry_run:
         doomed = _delete(hv, doomed, homes, now)
     gone, all_bytes = sum(o.size for o in doomed), sum(o.size for o in found)
@@ -53,21 +53,21 @@ def _delete(hv: Context, doomed: list[Output], homes: list[str], now: int | None
     return gone
 
 
-def _useless_homes(hv: Context) -> list[str]:
+def _stale_homes(hv: Context) -> list[str]:
     """Homes of tasks that have ended, and of agents that claimed by themselves and are gone."""
     names = list(hv.homes.all())
     finished = _finished(hv, [name for name in names if name.isalnum()])
-    return [name for name in names if name in finished or _is_of_the_dead(hv, name)]
+    return [name for name in names if name in finished or _owner_is_dead(hv, name)]
 
 
-def _is_of_the_dead(hv: Context, name: str) -> bool:
+def _owner_is_dead(hv: Context, name: str) -> bool:
     pid, dash, start = name.partition("-")
     if not (dash and pid.isdecimal() and start.isdecimal()):
         return False
     return hv.probe.process_start(int(pid)) != int(start)
 
 
-def _doomed(hv: Context, found: list[Output], finished: set[str], now: int) -> list[Output]:
+def _to_delete(hv: Context, found: list[Output], finished: set[str], now: int) -> list[Output]:
     """Oldest first: all that are past their time, then as many as it takes to fit."""
     oldest_kept = now - hv.settings.keep_days * DAY
     too_much = sum(output.size for output in found) - hv.settings.keep_size

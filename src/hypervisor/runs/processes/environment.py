@@ -26,10 +26,10 @@ def environment_for(
             for name, value in env.items()
             if name in KEPT_WHEN_CLEAN or name.startswith("LC_")
         }
-    return {**env, **told_to_attempts(spec, batch, locks)}
+    return {**env, **attempt_variables(spec, batch, locks)}
 
 
-def told_to_attempts(spec: RunSpec, batch: str, locks: str = "") -> dict[str, str]:
+def attempt_variables(spec: RunSpec, batch: str, locks: str = "") -> dict[str, str]:
     """What Hypervisor itself says to an attempt about its batch."""
     env = {"HV_BATCH": batch}
     if spec.propose:

@@ -43,25 +43,25 @@ class TreeSurvived(Exception):
         super().__init__(f"processes {self.pids} live on although they were killed")
 
 
-class Prey(Protocol):
+class KillTarget(Protocol):
     def find(self) -> list[Process]:
         """All that is still to be ended."""
 
-    def strike(self, found: list[Process], number: int) -> None:
+    def signal_all(self, found: list[Process], number: int) -> None:
         """Signal at one blow what can be reached so, ahead of the single processes."""
 
 
-def end(prey: Prey, grace: float) -> None:
+def end(target: KillTarget, grace: float) -> None:
     """TERM, some time, KILL until nothing is found; TreeSurvived if something will not go."""
     started = time.monotonic()
-    if grace > 0 and (found := _hold(prey, set())):
+    if grace > 0 and (found := _hold(target, set())):
         for process in found:
             _send(process, signal.SIGTERM, signal.SIGCONT)
-        _wait(prey, started + grace)
+        _wait(target, started + grace)
     held: set[tuple[int, int]] = set()
     pause = SHORTEST_PAUSE
-    while found := _hold(prey, held):
-        prey.strike(found, signal.SIGKILL)
+    while found := _hold(target, held):
+        target.signal_all(found, signal.SIGKILL)
         for process in found:
             _send(process, signal.SIGKILL)
         if time.monotonic() > started + grace + PATIENCE:
@@ -71,24 +71,24 @@ def end(prey: Prey, grace: float) -> None:
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _hold(prey: Prey, held: set[tuple[int, int]]) -> list[Process]:
+def _hold(target: KillTarget, held: set[tuple[int, int]]) -> list[Process]:
     """Stop all of it, so that nothing forks, or goes and leaves a child nobody can trace."""
     until = time.monotonic() + LONGEST_HOLD
     for looks in count(1):
-        found = prey.find()
+        found = target.find()
         fresh = [process for process in found if (process.pid, process.start) not in held]
         if not fresh or (looks >= FEWEST_LOOKS and time.monotonic() > until):
             break
-        prey.strike(found, signal.SIGSTOP)
+        target.signal_all(found, signal.SIGSTOP)
         for process in fresh:
             _send(process, signal.SIGSTOP)
             held.add((process.pid, process.start))
     return found
 
 
-def _wait(prey: Prey, until: float) -> None:
+def _wait(target: KillTarget, until: float) -> None:
     pause = SHORTEST_PAUSE
-    while prey.find() and (left := until - time.monotonic()) > 0:
+    while target.find() and (left := until - time.monotonic()) > 0:
         time.sleep(min(pause, left))
         pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -63,7 +63,7 @@ class LocalRunner:
         return self._signals.asked
 
     @property
-    def hopeless(self) -> str | None:
+    def fatal_error(self) -> str | None:
         return self._function.load_error if self._function is not None else None
 
     @property

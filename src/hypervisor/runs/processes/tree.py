@@ -184,7 +184,7 @@ class _Descendants:
         members -= {process.pid for process in found}
         return found + [_member(pid, self._all) for pid in members]
 
-    def strike(self, found: list[Process], number: int) -> None:
+    def signal_all(self, found: list[Process], number: int) -> None:
         if self._group and number == signal.SIGKILL:
             kill_group(self._group, untouchable(self._all, self._spare))
         own = {process.pid for process in found}
@@ -214,14 +214,14 @@ class _Leftovers:
         for _ in range(self.LOOKS):
             if found := self._scan():
                 return found
-        self._strike_unseen()
+        self._kill_unlisted()
         return []
 
-    def strike(self, found: list[Process], number: int) -> None:
+    def signal_all(self, found: list[Process], number: int) -> None:
         if self._group and number == signal.SIGKILL:
             kill_group(self._group, self._untouchable)
 
-    def _strike_unseen(self) -> None:
+    def _kill_unlisted(self) -> None:
         """Lists miss what forks and exits faster than they are read. That somebody is in the
         group is always told, and all of it can be killed at one blow."""
         until = time.monotonic() + LONGEST_HOLD

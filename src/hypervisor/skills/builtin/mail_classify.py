@@ -18,7 +18,7 @@ from hypervisor.inputs.mail import read_message
 from hypervisor.skills.builtin.mail_classify_rules import Category, Rules, rules_for
 from hypervisor.skills.builtin.mail_classify_text import Mail, addresses, read
 from hypervisor.skills.builtin.triage_decide import read_note
-from hypervisor.skills.builtin.triage_text import Spoken, first_few
+from hypervisor.skills.builtin.triage_text import NormalizedText, first_few
 
 EMPTY = "empty"
 LONGEST_SAID = 100
@@ -57,7 +57,7 @@ def run(item: Any) -> Fields:
 
 def decide(mail: Mail, rules: Rules) -> tuple[str, tuple[str, ...]]:
     """The category of a mail, and why. Pure."""
-    subject, text = Spoken(mail.subject), Spoken(mail.text)
+    subject, text = NormalizedText(mail.subject), NormalizedText(mail.text)
     broken = (mail.broken,) if mail.broken else ()
     best = Fit("", 0, ())
     for each in rules.categories:
@@ -76,7 +76,9 @@ def decide(mail: Mail, rules: Rules) -> tuple[str, tuple[str, ...]]:
     return other.person, ("no rule fits and no sign of a machine", *broken)
 
 
-def _fit(each: Category, mail: Mail, subject: Spoken, text: Spoken, rules: Rules) -> Fit:
+def _fit(
+    each: Category, mail: Mail, subject: NormalizedText, text: NormalizedText, rules: Rules
+) -> Fit:
     points = rules.points
     headers = each.headers.found(mail.headers)
     parts = each.parts.found(mail.parts)

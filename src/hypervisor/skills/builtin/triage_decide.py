@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hypervisor.skills.builtin.triage_rules import Rules
-from hypervisor.skills.builtin.triage_text import Spoken, Text, first_few, read
+from hypervisor.skills.builtin.triage_text import NormalizedText, Text, first_few, read
 
 CLOSED, ASSIGNED = "closed", "assigned"
 JUDGEMENT, AUTOMATABLE, UNCLEAR = "judgement", "automatable", "unclear"
@@ -82,7 +82,7 @@ def decide(fields: Mapping[str, Any], body: str, path: str, rules: Rules, note: 
 
 
 def _open(fields: Mapping[str, Any], text: Text, path: str, rules: Rules, note: Note) -> Decision:
-    title, spoken = Spoken(_title(fields, text, path)), Spoken(text.prose)
+    title, spoken = NormalizedText(_title(fields, text, path)), NormalizedText(text.prose)
     category, assignee, why = _assignment(fields, title, spoken, rules, note)
     changes: Fields = {}
     if not _given(fields.get("complexity")):
@@ -117,7 +117,7 @@ def _why_closed(fields: Mapping[str, Any], text: Text, rules: Rules) -> str:
 
 
 def _assignment(
-    fields: Mapping[str, Any], title: Spoken, body: Spoken, rules: Rules, note: Note
+    fields: Mapping[str, Any], title: NormalizedText, body: NormalizedText, rules: Rules, note: Note
 ) -> tuple[str, str, str]:
     """The category, the assignee that the task should have, and why."""
     category, why = _sides(title, body, rules)
@@ -136,7 +136,7 @@ def _assignment(
     return category if forced else ASSIGNED, current, f"already assigned to {_quoted(current)}"
 
 
-def _sides(title: Spoken, body: Spoken, rules: Rules) -> tuple[str, str]:
+def _sides(title: NormalizedText, body: NormalizedText, rules: Rules) -> tuple[str, str]:
     person = _side(rules.judgement.found(title), rules.judgement.found(body), rules)
     bot = _side(rules.automatable.found(title), rules.automatable.found(body), rules)
     enough, margin = rules.assignee.enough, rules.assignee.margin
@@ -156,7 +156,7 @@ def _side(in_title: list[str], in_body: list[str], rules: Rules) -> Side:
     return Side(points, tuple(dict.fromkeys([*in_title, *in_body])))
 
 
-def _complexity(title: Spoken, body: Spoken, text: Text, rules: Rules) -> str:
+def _complexity(title: NormalizedText, body: NormalizedText, text: Text, rules: Rules) -> str:
     rule = rules.complexity
     hard = {*rule.hard.found(title), *rule.hard.found(body)}
     points = (

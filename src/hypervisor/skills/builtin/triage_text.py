@@ -94,7 +94,7 @@ def _fence_after(fence: str, line: str) -> str:
     return "" if closes else fence
 
 
-class Spoken:
+class NormalizedText:
     """A text as words in one case, to look rules up in."""
 
     __slots__ = ("_beginnings", "count", "joined", "words")
@@ -131,7 +131,7 @@ class WordList:
             self._add(rule)
         self._first_words = frozenset(self._phrases)
 
-    def found(self, text: Spoken) -> list[str]:
+    def found(self, text: NormalizedText) -> list[str]:
         """The rules that fit somewhere in the text, each once, sorted."""
         found = [*(self._words & text.words)]
         for length, stems in self._stems.items():

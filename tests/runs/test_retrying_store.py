@@ -7,7 +7,7 @@ import pytest
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.core.errors import StoreFull, StoreGone, StoreUnavailable
 from hypervisor.queue.sql import event_log
-from hypervisor.runs import patience
+from hypervisor.runs import retrying_store
 from tests.agents.agent_bench import AgentBench
 from tests.agents.test_pull_worker import EMPTY, KeptBench
 from tests.support.benches import WELL, Bench
@@ -116,7 +116,7 @@ def test_an_outage_at_any_call_changes_nothing(make, tmp_path):
 
 
 def test_a_full_disk_is_waited_for_without_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(patience, "STORE_PATIENCE", 0.0)
+    monkeypatch.setattr(retrying_store, "STORE_PATIENCE", 0.0)
     bench, tasks, work = _commands(tmp_path)
     outage = Outage(bench, 3, 50, StoreFull)
     work()
@@ -127,7 +127,7 @@ def test_a_full_disk_is_waited_for_without_limit(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("error", "limit"), [(StoreGone, 60.0), (StoreUnavailable, 0.0)])
 def test_what_is_not_waited_for(tmp_path, monkeypatch, error, limit):
-    monkeypatch.setattr(patience, "STORE_PATIENCE", limit)
+    monkeypatch.setattr(retrying_store, "STORE_PATIENCE", limit)
     bench, _, work = _commands(tmp_path)
     outage = Outage(bench, 3, FOR_EVER, error)
     with pytest.raises(error):

@@ -34,7 +34,7 @@ logger = logging.getLogger("hypervisor.runs")
 NEVER_REPEATED = (event_log.note, receipts.append, receipts.append_under_claim)
 
 
-class PatientStore:
+class RetryingStore:
     """Forwards every call; one that meets an outage is made again, unless it only appends."""
 
     def __init__(self, store: Database, runner: Runner) -> None:
@@ -50,7 +50,7 @@ class PatientStore:
         return cast("Answer", self._patient(operation)(self._store, *args))
 
     @contextmanager
-    def answering_at_once(self) -> Iterator[None]:
+    def without_retry(self) -> Iterator[None]:
         before, self._waits = self._waits, False
         try:
             yield
@@ -91,7 +91,7 @@ class PatientStore:
 def patient(hv: Context, runner: Runner) -> Context:
     """The same context with a store that waits, for as long as nobody asks the runner to end."""
     context = copy(hv)
-    context.store = cast("Database", PatientStore(hv.store, runner))
+    context.store = cast("Database", RetryingStore(hv.store, runner))
     return context
 
 
@@ -108,14 +108,14 @@ def patiently(
     return cast("Answer", store.call(operation, *args))
 
 
-def answering_at_once(hv: Context) -> AbstractContextManager[None]:
+def without_retry(hv: Context) -> AbstractContextManager[None]:
     """While an attempt runs: its watch must not wait for the store."""
     store: Any = hv.store
-    return cast("AbstractContextManager[None]", store.answering_at_once())
+    return cast("AbstractContextManager[None]", store.without_retry())
 
 
 @contextmanager
 def if_possible(hv: Context) -> Iterator[None]:
     """For what is only nice to know: tried once, and an outage is no reason to wait or to fail."""
-    with suppress(StoreError), answering_at_once(hv):
+    with suppress(StoreError), without_retry(hv):
         yield
