@@ -1,7 +1,7 @@
 """Claiming work, keeping a claim alive, and ending it."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -89,18 +89,13 @@ def complete(
     With `proposals`, what was proposed under the claim is added to the result."""
     completed = _done(token, result, proposals)
 
-    def refuse_unchecked(session: Session) -> None:
-        if '"schema"' in claims.batch_spec(session, completed.token):
-            raise _HasSchema
+    def needs_no_check(session: Session) -> bool:
+        return '"schema"' not in claims.batch_spec(session, completed.token)
 
-    try:  # most batches have no schema: then one transaction is enough
-        return _settle(hv, completed, now, refuse_unchecked)
-    except _HasSchema:
-        return _settle(hv, _done(token, checked_result(hv, token, result), proposals), now)
-
-
-class _HasSchema(Exception):
-    """The result must be checked first; nothing was changed."""
+    # Most batches have no schema: then one transaction is enough.
+    if settled := settle.settle(hv.store, [completed], hv.at(now), needs_no_check):
+        return _held(settled[0])
+    return _settle(hv, _done(token, checked_result(hv, token, result), proposals), now)
 
 
 def checked_result(hv: Context, token: str, result: Json) -> Json:
@@ -210,13 +205,11 @@ def _done(token: str, result: Json = None, proposals: bool = False) -> AttemptRe
     return AttemptResult(parse_token(token), "complete", checked, proposals=proposals)
 
 
-def _settle(
-    hv: Context,
-    result: AttemptResult,
-    now: int | None,
-    check: Callable[[Session], None] | None = None,
-) -> Settled:
-    answer = settle.settle(hv.store, [result], hv.at(now), check)[0]
+def _settle(hv: Context, result: AttemptResult, now: int | None) -> Settled:
+    return _held(settle.settle(hv.store, [result], hv.at(now))[0])
+
+
+def _held(answer: Settled) -> Settled:
     if answer.lost:
         raise LeaseLost(answer.token, answer.lost)
     return answer

@@ -30,9 +30,9 @@ def settle(
     store: Database,
     verdicts: Sequence[AttemptResult],
     now: int,
-    check: Callable[[Session], None] | None = None,
+    check: Callable[[Session], bool] | None = None,
 ) -> list[Settled]:
-    """End attempts, unless `check` raises an error in the same transaction."""
+    """End attempts; none if `check` says no in the same transaction."""
     return _general_path(store, verdicts, None, [], now=now, check=check)[0]
 
 
@@ -55,7 +55,7 @@ def settle_and_claim(
             path = fast_path(book, verdicts, request, nonces[0], now)
             row = store.run(path) if path else None
             if path and row:
-                settled, leases = outcome(book, path, row)
+                settled, leases = outcome(store, path, row)
                 if leases:
                     return settled, leases
         return _general_path(store, verdicts, request, nonces, settled=settled, now=now)
@@ -80,15 +80,15 @@ def _general_path(
     *,
     settled: Sequence[Settled] = (),
     now: int,
-    check: Callable[[Session], None] | None = None,
+    check: Callable[[Session], bool] | None = None,
 ) -> tuple[list[Settled], list[Lease]]:
     """The general way, for what is not `settled` yet."""
     memory = store.memories.of(ClaimMemory)
     unanswered = list(memory.unanswered)
 
     def work(session: Session) -> tuple[list[Settled], list[claims.Claimed]]:
-        if check is not None:
-            check(session)
+        if check is not None and not check(session):
+            return [], []
         _release_unanswered(session, memory, unanswered, now)
         ended = list(settled) or settlement.settle(session, verdicts, now)
         claimed = claims.claim(session, request, nonces, now) if request else []

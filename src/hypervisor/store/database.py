@@ -61,7 +61,7 @@ class Memories(dict[type, Any]):
         return memory
 
     def rolled_back(self) -> None:
-        for memory in self.values():
+        for memory in tuple(self.values()):  # another thread may be adding one
             memory.rolled_back()
 
 

@@ -205,6 +205,7 @@ class PostgresDatabase:
         for _ in range(TRIES):
             with suppress(pg.DeadlockDetected, pg.SerializationFailure):
                 return self._try(work, mode)
+            self.memories.rolled_back()  # the next try must not believe what this one saw
         raise StoreUnavailable(
             f"{self.where}: too many rivals for the same rows. Nothing was changed; try again."
         )

@@ -21,7 +21,7 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Settled, Token, Usage
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.sql.claims import LEASE, MOST_TRIED
-from hypervisor.queue.sql.lanes import LaneBook
+from hypervisor.queue.sql.lanes import LaneBook, get_lane
 from hypervisor.queue.sql.settlement import (
     END_ATTEMPTS,
     END_TASKS,
@@ -37,6 +37,7 @@ from hypervisor.store.dialect import POSTGRES_HEADS
 from hypervisor.store.schema import INTO
 
 if TYPE_CHECKING:
+    from hypervisor.store.database import Database
     from hypervisor.store.postgres import PostgresDatabase
     from hypervisor.store.sqlite import SqliteDatabase
 
@@ -286,14 +287,15 @@ def fast_path(
     return FastPath(given, lanes, token, book.latest)
 
 
-def outcome(book: LaneBook, path: FastPath, row: Row) -> tuple[list[Settled], list[Lease]]:
+def outcome(store: Database, path: FastPath, row: Row) -> tuple[list[Settled], list[Lease]]:
     """What it has changed: the end of an attempt, and maybe the next task."""
     ended = [Settled(str(path.held), path.held.task, DONE, ENDED, repeated=False)]
     if row[0] is None:
         return ended, []
     task, title, lane, key, body, data, retries, number, failures, crashes, result, created = row
     now, *_, nonce, until = path.given
-    of = book.known(lane)
+    # Another thread may just have made this process forget its lanes.
+    of = store.memories.of(LaneBook).find(lane) or store.read(get_lane, lane)
     # What is active waits for nothing: neither for a time nor for other tasks.
     taken = Task(
         task,

@@ -65,16 +65,19 @@ class LaneBook:
             self._matching[wanted, caller] = found
         return found
 
-    def known(self, lane_id: int) -> Lane:
-        """A lane that `matching` has named."""
-        return self._known[lane_id]
+    def find(self, lane_id: int) -> Lane | None:
+        """A lane that we have met."""
+        return self._known.get(lane_id)
 
     def unkeyed(self, wanted: ClaimFilter, caller: str) -> list[int]:
         """Those lanes, if none of them has keys; otherwise none."""
         found = self._unkeyed.get((wanted, caller))
         if found is None:
             lanes = self.matching(wanted, caller)
-            found = [] if any(self._known[lane].keyed for lane in lanes) else lanes
+            known = [self._known.get(lane) for lane in lanes]
+            if None in known:
+                return []  # another thread has just made us forget them
+            found = [] if any(lane and lane.keyed for lane in known) else lanes
             self._unkeyed[wanted, caller] = found
         return found
 
