@@ -7,7 +7,7 @@ import pytest
 from hypervisor.agents.stream_state import StreamState, Tokens
 from hypervisor.core.errors import StoreFull, StoreGone, StoreUnavailable
 from hypervisor.queue.sql import event_log
-from hypervisor.runs import retrying_store
+from hypervisor.runs import retrying_store, settlement
 from tests.agents.agent_bench import AgentBench
 from tests.agents.test_pull_worker import EMPTY, KeptBench
 from tests.support.benches import WELL, Bench
@@ -147,4 +147,26 @@ def test_what_only_appends_is_never_written_twice(tmp_path, monkeypatch):
     with pytest.raises(StoreUnavailable):
         bench.context().note("trouble", {"said": "once"}, "")
     assert len(bench.events("trouble")) == 1
+    bench.store.close()
+
+
+def test_a_claim_after_a_long_outage_has_its_whole_lease(tmp_path, monkeypatch):
+    """Each try takes the time anew: the lease of a claim does not begin before the outage."""
+    bench, _, _ = _commands(tmp_path)
+    started = bench.store.now()
+    times = iter([started, started + 300_000])
+    seen, failures = [], iter([StoreFull("full")])
+
+    def exchange(store, ended, request, now):
+        seen.append(now)
+        for error in failures:
+            raise error
+        return [], []
+
+    monkeypatch.setattr(settlement, "settle_and_claim", exchange)
+    monkeypatch.setattr(bench.store._db, "now", lambda: next(times))
+    monkeypatch.setattr(bench.runner, "pause", lambda seconds: None)
+    worker = bench.worker()
+    worker.settlement.claim(None)
+    assert seen == [started, started + 300_000]
     bench.store.close()

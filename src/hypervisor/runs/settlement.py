@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hypervisor.queue.task import Json
     from hypervisor.runs.spec import Stop
     from hypervisor.runs.worker import WorkerContext
+    from hypervisor.store.database import Database
 
 SMALLEST_PEAK = 1 << 20
 PartsOf = Callable[["Context", str], tuple[str, ...]]  # the batches that make a whole with one
@@ -142,8 +143,11 @@ class Settlement:
         self.held += self._exchange(request)
 
     def _exchange(self, request: ClaimRequest | None) -> list[Lease]:
-        now = self.ctx.hv.now()
-        _, leases = patiently(self.ctx.hv, settle_and_claim, self.ended, request, now)
+        def exchange(store: Database) -> list[Lease]:
+            """With the time of the try: a lease begins when it is given."""
+            return settle_and_claim(store, self.ended, request, store.now())[1]
+
+        leases = patiently(self.ctx.hv, exchange)
         if self.ended:
             self._follow_up()
         self.flushed = time.monotonic()
