@@ -53,3 +53,21 @@ def test_what_a_reduce_was_given_is_kept_while_its_claim_lasts(ledger, add, clai
     settle(token, "release")
     assert not ledger.set_reduce_input(token, "3")
     assert ledger.reduce_input(token.task) == "1"
+
+
+def test_a_release_does_not_count_for_a_pipeline_that_came_later(database):
+    for _ in range(5):
+        database.write(pipelines.save, ONE, pending=True)
+    under_way = database.read(pipelines.pending_submission, "b1")
+    database.write(pipelines.remove, "b1")
+    assert database.read(pipelines.pending) == []
+    database.write(pipelines.save, ONE, pending=True)
+    database.write(pipelines.release, "b1", under_way)
+    assert database.read(pipelines.pending) == ["b1"]
+
+
+def test_a_pipeline_whose_batches_belong_to_another_is_none(database):
+    database.write(pipelines.save, ONE)
+    database.write(pipelines.save, Pipeline(("c1", "b1", "b2")))
+    assert database.read(pipelines.of_batch, "b3") is None
+    assert database.read(pipelines.of_batch, "b1") == Pipeline(("c1", "b1", "b2"))

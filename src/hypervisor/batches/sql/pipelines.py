@@ -30,12 +30,15 @@ INSERT INTO pipeline_batches (batch, pipeline, position) VALUES (?, ?, ?)
 ON CONFLICT (batch) DO UPDATE SET pipeline = excluded.pipeline, position = excluded.position
 """
 REMOVE_BATCHES = "DELETE FROM pipeline_batches WHERE pipeline = ?"
-REMOVE = "DELETE FROM pipelines WHERE id = ?"
+# The counts stay: a release that is under way must not count for a later pipeline.
+REMOVE = "UPDATE pipelines SET reduce_batch = '', reduce_task = '' WHERE id = ?"
 PENDING = "SELECT id FROM pipelines WHERE submissions > released AND reduce_task <> '' ORDER BY id"
 SUBMISSIONS = """
 SELECT submissions FROM pipelines WHERE id = ? AND submissions > released AND reduce_task <> ''
 """
-RELEASE = "UPDATE pipelines SET released = ? WHERE id = ? AND released < ?"
+RELEASE = """
+UPDATE pipelines SET released = ? WHERE id = ? AND released < ? AND submissions >= ?
+"""
 REDUCE_INPUT = "SELECT digest FROM reduce_inputs WHERE task = ?"
 SET_REDUCE_INPUT = """
 INSERT INTO reduce_inputs (task, digest) VALUES (?, ?)
@@ -77,7 +80,8 @@ def of_batch(session: Session, batch: str) -> Pipeline | None:
     for first, reduce_batch, reduce_task, fail_fast in session.rows(PIPELINE, (batch,)):
         batches = (row[0] for row in session.rows(BATCHES, (first,)))
         stages = tuple(each for each in batches if each != reduce_batch)
-        return Pipeline(stages, reduce_batch, reduce_task, bool(fail_fast))
+        if stages:  # else another pipeline has taken over all of its batches
+            return Pipeline(stages, reduce_batch, reduce_task, bool(fail_fast))
     return None
 
 
@@ -93,7 +97,7 @@ def pending_submission(session: Session, first: str) -> int:
 
 def release(session: Session, first: str, submission: int) -> None:
     """The reduce is no longer pending, unless there was another submission."""
-    session.run(RELEASE, (submission, first, submission))
+    session.run(RELEASE, (submission, first, submission, submission))
 
 
 def reduce_input(session: Session, task: str) -> str | None:
