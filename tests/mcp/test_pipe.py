@@ -224,3 +224,11 @@ def test_a_pipe_ends_with_its_client(place):
         client.pipe.stdin.close()
         wait_for(lambda: client.pipe.poll() is not None, 30)
         client.pipe.stdin = None
+
+    @pytest.mark.parametrize("params", [[], "x", {"name": ["x"]}, {"name": {}}, {"name": None}])
+    def test_a_call_of_no_tool_is_not_repeated(self, params):
+        requests = Requests()
+        line = json.dumps({"id": 1, "method": "tools/call", "params": params}).encode()
+        requests.asked(line)
+        again, errors = requests.hand_over()
+        assert line not in again and len(errors) == 1

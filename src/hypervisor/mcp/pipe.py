@@ -127,7 +127,9 @@ class Requests:
     def _is_repeatable(self, message: dict[str, Any]) -> bool:
         params = message.get("params")
         name = params.get("name") if isinstance(params, dict) else None
-        return message["method"] != "tools/call" or name in self.repeatable
+        if message["method"] != "tools/call":
+            return True
+        return isinstance(name, str) and name in self.repeatable
 
 
 class Pipe:

@@ -163,7 +163,11 @@ class Session:
             LazyStore(lambda: self._connect(hello.store, environment=own)).stand_in(hv)
             return registry
         if hello.claims is not None:
-            registry.restore(hello.claims)
+            try:
+                registry.restore(hello.claims)
+            except BaseException:
+                hv.close()
+                raise
         with suppress(HypervisorError):  # ready before the first spawn, which shall be quick
             _ = hv.settings, hv.launcher
         return registry

@@ -81,7 +81,8 @@ class WorkerTools:
             branch=branch,
             capabilities=capabilities,
         )
-        return self._claim(await self._unless_cancelled(take, lambda leases: leases))
+        leases = await self._unless_cancelled(take, lambda leases: leases)
+        return await anyio.to_thread.run_sync(self._claim, leases)
 
     async def complete_task(
         self,
@@ -107,7 +108,10 @@ class WorkerTools:
         answer = ended(turn.settled[0])
         if not claim_next:
             return answer
-        return Ended(**answer, **(self._claim(turn.leases) if known else NOT_KNOWN))
+        if not known:
+            return Ended(**answer, **NOT_KNOWN)
+        claim: Claim = await anyio.to_thread.run_sync(self._claim, turn.leases)
+        return Ended(**answer, **claim)
 
     def block_task(
         self,
