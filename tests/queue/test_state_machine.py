@@ -257,7 +257,7 @@ class LedgerMachine(RuleBasedStateMachine):
         source = random.Random(1)
         randomness.entropy = lambda: source.getrandbits(ids.ENTROPY_BITS)
         randomness.nonces = lambda count: [
-            ids.code(source.getrandbits(ids.CODE_BITS)) for _ in range(count)
+            "".join(source.choices(ids.ALPHABET, k=ids.CODE_LENGTH)) for _ in range(count)
         ]
         self.ledgers = [Ledger(database) for database in self.databases]
         for ledger in self.ledgers:

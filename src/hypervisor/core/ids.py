@@ -15,8 +15,7 @@ EPOCH = 1_735_689_600_000  # 2025-01-01T00:00:00Z in milliseconds
 ENTROPY_BITS = 20
 LENGTH = 12
 SHORTEST_PREFIX = 4
-CODE_BITS = 80
-CODE_LENGTH = 16
+CODE_LENGTH = 16  # of the secret part of a token: 80 bits
 OLD_CODE_LENGTH = 4  # of tokens that earlier versions have handed out
 
 _PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
@@ -53,11 +52,6 @@ def clean(text: str, longest: int = LENGTH) -> str:
             f"{text[:60]!r} is not an id: expected up to {longest} letters and digits."
         )
     return plain
-
-
-def code(number: int) -> str:
-    """Sixteen characters for 80 bits, as used in tokens."""
-    return "".join([_PAIRS[(number >> shift) & 1023] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
 
 
 def key_digest(key: str) -> bytes:

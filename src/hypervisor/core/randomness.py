@@ -2,7 +2,9 @@
 
 import os
 
-from hypervisor.core.ids import CODE_BITS, code
+from hypervisor.core.ids import ALPHABET, CODE_LENGTH
+
+_LETTERS = (ALPHABET * (256 // len(ALPHABET))).encode()  # for each byte one, all alike often
 
 
 def entropy() -> int:
@@ -12,6 +14,5 @@ def entropy() -> int:
 
 def nonces(count: int) -> list[str]:
     """Codes for tokens that nobody can guess."""
-    size = CODE_BITS // 8
-    raw = os.urandom(size * count)
-    return [code(int.from_bytes(raw[i : i + size], "big")) for i in range(0, len(raw), size)]
+    text = os.urandom(CODE_LENGTH * count).translate(_LETTERS).decode()
+    return [text[i : i + CODE_LENGTH] for i in range(0, len(text), CODE_LENGTH)]

@@ -30,10 +30,13 @@ class Notes:
         self._path = path
         self._salt = b""
 
+    def is_other_log(self, log: int) -> bool:
+        """Whether the log was started over, or is new to us. Needs no lock."""
+        return os.pread(log, SALT[1], SALT[0]) != self._salt
+
     def refresh(self, lock: int, log: int) -> None:
-        """After each commit: a log that was started over, or is new to us, is noted."""
-        salt = os.pread(log, SALT[1], SALT[0])
-        if salt != self._salt and os.pread(lock, 1, 0) != CHECKPOINT:
+        """After a commit to another log: note it."""
+        if os.pread(lock, 1, 0) != CHECKPOINT:
             self.write(lock, log)
 
     def write(self, lock: int, log: int) -> None:

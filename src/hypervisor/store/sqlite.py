@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Concatenate
@@ -46,6 +47,9 @@ from hypervisor.store.sqlite_session import SqliteSession
 from hypervisor.store.write_lock import WriteLock
 
 BUSY_TIMEOUT = 30_000
+# Seconds between two looks of the fast path whether the file is still there: each costs a tenth
+# of it, and a deleted file takes what was written just before with it as well.
+CHECK_EVERY = 0.01
 LOG_PAGES = 4000  # so many in the write-ahead log are copied into the database file
 KEPT_MEMORY = 1 << 20
 EVENTS = """
@@ -68,6 +72,7 @@ class SqliteDatabase:
         self._log_limit = LOG_PAGES
         self._log_tried = 0
         self._log = _Log()
+        self._check_again = 0.0
         self._notes = Notes(path)
         self._set_up: set[tuple[str, ...]] = set()
         self._clock = StoreClock(self, clocks or HostClocks())
@@ -147,12 +152,14 @@ class SqliteDatabase:
             self._lock.take()
             try:
                 rows = self._session.rows(sql, values)
-                self._note_log()
             finally:
                 self._lock.release()
+            self._note_log()
             if rows and not self._relaxed:
                 self._sync()
-            self.check_present()
+            if time.monotonic() >= self._check_again:
+                self.check_present()
+                self._check_again = time.monotonic() + CHECK_EVERY
             self._empty_log()
         return rows
 
@@ -163,9 +170,9 @@ class SqliteDatabase:
                 self._lock.take()
                 try:
                     answer = self._transaction(work)
-                    self._note_log()
                 finally:
                     self._lock.release()
+                self._note_log()
                 if durable and not self._relaxed:
                     self._sync()
                 self.check_present()  # last: a change to a file that is gone is not kept
@@ -185,6 +192,7 @@ class SqliteDatabase:
             self._open_log()
         log_deleted = self._log_file >= 0 and not os.fstat(self._log_file).st_nlink
         if log_deleted or _file_at(self.where) != self._file:
+            self._check_again = 0.0
             raise StoreGone(
                 f"{self.where} was deleted, moved or replaced while it was in use. Nothing more is "
                 "started, and nothing new can be kept; put it back, or run the command again to "
@@ -281,8 +289,12 @@ class SqliteDatabase:
     def _note_log(self) -> None:
         if self._log_file < 0:
             self._open_log()
-        if self._log_file >= 0:
-            self._notes.refresh(self._lock.handle, self._log_file)
+        if self._log_file >= 0 and self._notes.is_other_log(self._log_file):
+            self._lock.take()
+            try:
+                self._notes.refresh(self._lock.handle, self._log_file)
+            finally:
+                self._lock.release()
 
     def _check_identity(self) -> int:
         """The schema version, 0 for a new file; refuses what is not ours, untouched."""
