@@ -216,8 +216,8 @@ def test_a_newer_program_that_comes_first_is_not_undone(old_place, monkeypatch):
     overtaken: list[int] = []
 
     def then_somebody_newer(look):
-        def looking(place):
-            found = look(place)
+        def looking(*place):
+            found = look(*place)
             if not overtaken:
                 overtaken.append(found)
                 become(where, 999)
@@ -234,8 +234,8 @@ def test_a_newer_program_that_comes_first_is_not_undone(old_place, monkeypatch):
             other.execute(f"UPDATE {SCHEMA}.schema_version SET version = {version}")
 
     if kind is Sqlite:
-        look = SqliteDatabase._check_identity
-        monkeypatch.setattr(SqliteDatabase, "_check_identity", then_somebody_newer(look))
+        look = SqliteDatabase._consistent
+        monkeypatch.setattr(SqliteDatabase, "_consistent", then_somebody_newer(look))
     else:
         monkeypatch.setattr(postgres, "_version", then_somebody_newer(postgres._version))
     for _ in range(2):  # the second time it is seen at once

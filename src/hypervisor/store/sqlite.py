@@ -89,13 +89,16 @@ class SqliteDatabase:
             self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         try:
             with self._errors:
-                version = self._check_identity()
-                self._connection.pragma("journal_mode", "wal")
+                version = self._consistent(self._check_identity)
+                self._lock.open()
+                if version < schema.VERSION:
+                    version = self._begin_log_alone()
+                else:
+                    self._connection.pragma("journal_mode", "wal")
                 self._connection.pragma("synchronous", "normal")
                 self._connection.set_wal_hook(self._log)
             file = os.stat(path)
             self._location = f"{file.st_dev}:{file.st_ino}"
-            self._lock.open()
             self._session = SqliteSession(self._connection, self.memories)
             if version < schema.VERSION:
                 self.write(self._migrate)
@@ -295,6 +298,25 @@ class SqliteDatabase:
                 self._notes.refresh(self._lock.handle, self._log_file)
             finally:
                 self._lock.release()
+
+    def _consistent(self, look: Callable[[], int]) -> int:
+        """Several statements on one view: another process may be making the store."""
+        self._connection.execute("BEGIN")
+        try:
+            return look()
+        finally:
+            if self._connection.in_transaction:  # not after some errors
+                self._connection.execute("COMMIT")
+
+    def _begin_log_alone(self) -> int:
+        """Two processes that make the same new store at once would lock each other out."""
+        self._lock.take()
+        try:
+            version = self._consistent(self._check_identity)
+            self._connection.pragma("journal_mode", "wal")
+            return version
+        finally:
+            self._lock.release()
 
     def _check_identity(self) -> int:
         """The schema version, 0 for a new file; refuses what is not ours, untouched."""
