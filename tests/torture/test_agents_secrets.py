@@ -8,6 +8,7 @@ import re
 import pytest
 
 from hypervisor.agents.builtin_profiles import BUILTIN
+from hypervisor.agents.sql import sessions
 from hypervisor.resources.process_table import Process, look
 from tests.torture.agents import KEY, Agents
 from tests.torture.fleet import kill, wait_for
@@ -66,6 +67,8 @@ def test_nor_of_one_that_was_killed_with_everything(project):
     agents = Agents(project)
     agents.start("codex", acts=["hoards-waits"])
     wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
+    with project.open() as hv:  # it waits once more unless its session is resumed
+        wait_for(lambda: any(run.session for run in hv.store.read(sessions.sessions)), "its name")
     for pid in [*project.supervisors(), *project.workers(), int(agents.notes("waiting")[0][1])]:
         kill(_process(pid))
     assert len(_kept(agents)) == 2
