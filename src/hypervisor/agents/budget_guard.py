@@ -86,7 +86,7 @@ class BudgetGuard:
 
     def _warn(self, text: str) -> None:
         name = f"budget warned {self._batch}"
-        key = f"{self._spec.budget} {self._spec.tokens}"  # a raised budget is warned of anew
+        key = f"{self._spec.budget} {self._spec.tokens}"  # a raised budget gets its own warning
         # one small query is enough nearly always
         if self._store.read(store_settings.setting, name) != key:
             self._store.write(
