@@ -30,7 +30,7 @@ BARS = (
 class Judged(NamedTuple):
     bar: str
     wanted: float
-    measured: float | None  # None: somebody failed in a round
+    measured: float | None  # None: a system failed in a round
     ok: bool
 
     def cells(self) -> tuple[str, str, str, str]:

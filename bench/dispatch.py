@@ -1,4 +1,4 @@
-"""make bench-dispatch: short commands by the thousand, side by side with other dispatchers.
+"""make bench-dispatch: thousands of short commands, compared with other dispatchers.
 
 Every dispatcher runs the same commands with the same number at once, in turns within one run.
 Wall time is from the start of the dispatcher to its end, set-up included. CPU and memory are the
@@ -147,8 +147,8 @@ class Observer:
 
     They carry a mark in their environment, and so do the commands; those are told
     apart by the name of their program. For a moment each of them is still a copy of the
-    dispatcher that begins it, whose memory it shares: so nobody counts before it was there
-    in two looks.
+    dispatcher that begins it, whose memory it shares: so a process counts only after it
+    was seen twice.
     """
 
     def __init__(self, mark: str, commands: set[str]) -> None:
@@ -225,7 +225,7 @@ def measure(name: str, load: Load, at_once: int, parent: Path) -> Measured:
     cpu = observer.stop()
     if done.returncode:
         raise SystemExit(f"{name} ended with {done.returncode}: {done.stderr.decode()[-500:]}")
-    _wait_until_gone(observer)  # but its files stay: ext4 slows down whoever comes after a removal
+    _wait_until_gone(observer)  # its files stay: on ext4, a removal slows down what follows
     return Measured(seconds, cpu, observer.memory)
 
 

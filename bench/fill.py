@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import hypervisor
 from hypervisor.core import ids
-from hypervisor.queue.lane import Lane
-from hypervisor.queue.priority import rank
+from hypervisor.queue.lane import Lane, rank
 from hypervisor.queue.sql.lanes import ADD
 
 KINDS = ("active", "done", "blocked", "delayed")
@@ -26,6 +25,7 @@ COLUMNS = {
     "attempts": "task number nonce worker claimed_at ended_at outcome state_after",
     "dependencies": "task needs",
     "events": "at kind task batch attempt state actor data",
+    "count_changes": "batch type state tasks",
 }
 
 
@@ -73,6 +73,7 @@ def rows(plan: Plan, at: int) -> dict[str, Iterator[tuple[Any, ...]]]:
         ),
         "details": ((task, plan.batch, f"item {n}", "") for n, task in named()),
         "events": events(),
+        "count_changes": iter([(plan.batch, plan.type, born, plan.size)]),
     }
     if plan.kind == "done":
         made["attempts"] = (
@@ -127,7 +128,8 @@ def check(folder: str) -> None:
         leases = hv.claim(WORKER, limit=2)
         hv.complete_and_claim([(lease.token, None) for lease in leases], WORKER)
         held = hv.add([task("item 2", inbox=True)]).ids[0]
-        hv.add([task("item 3", after=(held,)), task("item 4", start_at=FUTURE), task("item 5")])
+        hv.add([task("item 3", after=(held,))])
+        hv.add([task("item 4", start_at=FUTURE), task("item 5")])
     with hypervisor.open(by_fill, relaxed=True) as hv:
         hv.actor = ACTOR
         held = hv.add([task("item 2", inbox=True)]).ids[0]

@@ -28,7 +28,7 @@ BAR = 1.5
 IN_A_ROW = 50  # claims before they are given back
 HOUR = 3_600_000
 
-# The mass in front needs a capability of its own: whoever lacks it must get past it.
+# The tasks in front require a capability: a worker without it must skip them.
 ASKED: dict[str, dict[str, Any]] = {
     "unfiltered": {"capabilities": ["bulk", "gpu"]},
     "batch": {"capabilities": ["bulk"], "batch": "wanted"},

@@ -17,9 +17,9 @@ from statistics import median, quantiles
 from typing import Any
 
 from bench.support import postgres, progress, save, scratch, table, verdict
-from hypervisor.agents.prompt_context import relevant_findings
 
 import hypervisor
+from hypervisor.agents.prompt_findings import relevant_findings
 from hypervisor.hive.finding import NewFinding, Query
 from hypervisor.hive.sql import findings as hive
 from hypervisor.queue.task import NewTask

@@ -131,7 +131,7 @@ def copies(seconds: float) -> int:
 
 class Ran(NamedTuple):
     """When attempts ended, in seconds since the first claim; what was learned in the end, and
-    what adaptive said meanwhile."""
+    what adaptive reported."""
 
     ends: list[float]
     workers: int  # the answer of adaptive

@@ -40,13 +40,13 @@ LOST, PACE, RIGHT = 0.25, 0.85, 0.95
 COVERED = 2000
 
 
-class Found(NamedTuple):
+class InstalledAgent(NamedTuple):
     lost: float
     pace: float
     good: bool
 
 
-def one(case: tuple[str, int, int]) -> Found:
+def one(case: tuple[str, int, int]) -> InstalledAgent:
     name, seed, half = case
     before, _, after = name.partition(" > ")
     world, later = WORLDS[before], WORLDS[after] if after else None
@@ -57,7 +57,7 @@ def one(case: tuple[str, int, int]) -> Found:
     answer = run.best[-1]
     good = answer == 1 if "lock" in (after or before) else efficiency(later or world, answer) > PACE
     lost = run.seconds / best_fixed(world, tasks, seed, later) - 1
-    return Found(lost, best * (1 - KNOWN / (tasks - since)) / took, good)
+    return InstalledAgent(lost, best * (1 - KNOWN / (tasks - since)) / took, good)
 
 
 def covered(case: tuple[int, int, float]) -> tuple[int, float, int]:
@@ -92,7 +92,7 @@ def coverage(first: int, count: int, pool: PoolType) -> dict[str, float]:
 HEAD = ("world", "lost %", "9 of 10", "most", "after 20 %", "9 of 10", "least", "answer", "")
 
 
-def judged(name: str, found: list[Found]) -> tuple[dict[str, Any], list[str]]:
+def judged(name: str, found: list[InstalledAgent]) -> tuple[dict[str, Any], list[str]]:
     lost, pace = sorted(f.lost for f in found), sorted(f.pace for f in found)
     ninth = -(-len(found) // 10)  # one of ten is worse
     right = sum(f.good for f in found)

@@ -25,8 +25,8 @@ from hypervisor.mcp.address import address_of, connect
 from hypervisor.mcp.shared_server import peer
 
 CLIENTS = 10
-MOST_MEMORY = 150.0  # MB of all ten and their server
-LONGEST = 150.0  # ms from the start of `hv mcp` to the answer to tools/list, median
+MAX_MEMORY = 150.0  # MB of all ten and their server
+MAX_LENGTH = 150.0  # ms from the start of `hv mcp` to the answer to tools/list, median
 MEGABYTE = 1024  # in kB, as /proc counts
 SHARED = [sys.executable, "-I", "-c", "from hypervisor.app import main; main()", "mcp"]
 ALONE_PROGRAM = """
@@ -81,7 +81,7 @@ class Client:
 class Figures(NamedTuple):
     system: str
     cold: float  # ms, the first of all
-    one: float  # ms, one after the other until there are ten, median
+    one: float  # ms, started in sequence until there are ten, median
     together: float  # ms, ten that start in the same moment, median
     memory: float  # MB
 
@@ -146,8 +146,8 @@ def main() -> int:
     ratio = ("ratio", *(f"{b / a:.1f}×" for a, b in zip(shared[1:], rival[1:], strict=True)))
     print(table(head, [shared.cells(), rival.cells(), ratio]))
     bars = (
-        ("memory of ten and their server", f"< {MOST_MEMORY:.0f} MB", shared.memory < MOST_MEMORY),
-        ("initialize + tools/list, each", f"< {LONGEST:.0f} ms", shared.one < LONGEST),
+        ("memory of ten and their server", f"< {MAX_MEMORY:.0f} MB", shared.memory < MAX_MEMORY),
+        ("initialize + tools/list, each", f"< {MAX_LENGTH:.0f} ms", shared.one < MAX_LENGTH),
     )
     print(table(("bar", "wanted", ""), [(*bar, verdict(ok)) for *bar, ok in bars]))
     save(None, "mcp", {"figures": [figures._asdict() for figures in (shared, rival)]})

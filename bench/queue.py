@@ -6,7 +6,7 @@ A ratio is the median of the rounds' own ratios: rivals run within seconds of ea
 one, then the other in front, so what slows the machine for a while slows both. The ratio of two
 medians would compare a good round of one with a bad round of the other.
 
-On PostgreSQL everybody starts alike: a database of its own, and before items are taken out its
+On PostgreSQL all systems start alike: a separate database, and before items are taken out its
 statistics are gathered and a checkpoint is made. Left to autovacuum, which looks once a minute,
 it was luck whether a round had statistics; Procrastinate sorts all that waits for each job
 without, and takes half as long with them.

@@ -151,7 +151,8 @@ class PersistQueue(NamedTuple):
 
 
 class ScriptQueue:
-    """A list in a text file; whoever can make an item's lock folder has it; then a result file."""
+    """A list in a text file; the process that can create an item's lock folder has it; then a
+    result file."""
 
     def __init__(self, folder: str) -> None:
         self._list = os.path.join(folder, "queue.txt")

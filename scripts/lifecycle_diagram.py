@@ -31,8 +31,8 @@ def _arrows() -> dict[tuple[str, str], list[str]]:
 
 def _diagram() -> Iterator[str]:
     yield from ("```mermaid", "stateDiagram-v2", f"    state {QUEUE} <<choice>>")
-    yield f"    {QUEUE} --> active : nothing in its way"
-    yield f"    {QUEUE} --> waiting : something in its way"
+    yield f"    {QUEUE} --> active : can run now"
+    yield f"    {QUEUE} --> waiting : cannot run yet"
     for (before, after), events in _arrows().items():
         yield f"    {before} --> {after} : {', '.join(events)}"
     yield "```"

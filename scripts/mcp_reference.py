@@ -15,9 +15,9 @@ from hypervisor.mcp.tool import Offer, made
 from hypervisor.queue.context import Context
 
 HINTS = {
-    "read_only_hint": "only reads",
+    "read_only_hint": "reads only",
     "destructive_hint": "may end or undo something",
-    "idempotent_hint": "may be repeated",
+    "idempotent_hint": "safe to repeat",
     "open_world_hint": "what it starts may do anything",
 }
 
@@ -36,9 +36,11 @@ def _names(profile: str, registry: ClaimRegistry) -> set[str]:
 def _tool(offer: Offer, profiles: dict[str, set[str]]) -> Iterator[str]:
     tool = made(offer)
     in_profiles = [profile for profile, names in profiles.items() if tool.name in names]
-    hints = [said for hint, said in HINTS.items() if getattr(offer.hints, hint)]
+    hints = [text for hint, text in HINTS.items() if getattr(offer.hints, hint)]
     yield from (f"### {tool.name}", "", tool.description, "")
-    yield from (f"In {' and '.join(in_profiles)}; {', '.join(hints) or 'adds something'}.", "")
+    offered = "Profile" if len(in_profiles) == 1 else "Profiles"
+    kind = ", ".join(hints) or "changes data"
+    yield from (f"{offered}: {', '.join(in_profiles)}. Effect: {kind}.", "")
     properties = tool.parameters.get("properties", {})
     if properties:
         yield from ("| argument | |", "|---|---|")
@@ -46,26 +48,26 @@ def _tool(offer: Offer, profiles: dict[str, set[str]]) -> Iterator[str]:
     for name, schema in properties.items():
         yield f"| `{name}` | {_escaped(_meaning(schema, name in needed))} |"
     answer = ", ".join(f"`{name}`" for name in (tool.output_schema or {})["properties"])
-    yield from ("", f"Answers with {answer}.", "")
+    yield from ("", f"Returns {answer}.", "")
 
 
 def _meaning(schema: dict[str, Any], needed: bool) -> str:
     bounds = [schema.get("minimum"), schema.get("maximum")]
-    told = [
+    parts = [
         _kind(schema),
         schema.get("description", ""),
         "required" if needed else "",
         f"default {schema['default']}" if "default" in schema else "",
         f"{bounds[0]} to {bounds[1]}" if None not in bounds else "",
     ]
-    return "; ".join(part for part in told if part)
+    return "; ".join(part for part in parts if part)
 
 
 def _kind(schema: dict[str, Any]) -> str:
     if "enum" in schema:
-        return " / ".join(str(each) or '""' for each in schema["enum"])
+        return " / ".join(str(value) or '""' for value in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(_kind(each) for each in schema["anyOf"])
+        return " or ".join(_kind(part) for part in schema["anyOf"])
     if schema.get("type") == "array":
         return f"list of {_kind(schema.get('items', {}))}"
     return str(schema.get("type", "anything"))

@@ -4,6 +4,7 @@
 #
 # What it keeps in .venv:
 #   ready-base.toml, ready-EXTRA.toml  the pyproject.toml that was installed, with its time
+#   ready.lock                         the requirements-dev.lock that extras were installed with
 #   checkout                           link to the folder it was made for; moved or copied: made anew
 #   unfinished                         there only while .venv is first made; found later: made anew
 # A .venv with none of these is yours: it is installed into, never removed.
@@ -26,6 +27,7 @@ is_ready() {
             cmp -s pyproject.toml "$ready" && touch -r pyproject.toml "$ready" || return 1
         fi
     done
+    [ $# -eq 0 ] || cmp -s requirements-dev.lock .venv/ready.lock
 }
 
 made_here_but_unusable() {
@@ -114,9 +116,10 @@ fi
 cp -p pyproject.toml .venv/installing.toml
 extras=$(IFS=,; printf %s "$*")
 run .venv/bin/python -I -m pip --disable-pip-version-check --no-input install --quiet \
-    --progress-bar off --editable ".${extras:+[$extras]}"
+    --progress-bar off --editable ".${extras:+[$extras]}" ${1:+--constraint requirements-dev.lock}
 
 ln -sfn "$root" .venv/checkout
 rm -f .venv/unfinished
 for extra in base "$@"; do cp -p .venv/installing.toml ".venv/ready-$extra.toml"; done
+[ $# -eq 0 ] || cp requirements-dev.lock .venv/ready.lock
 rm -f .venv/installing.toml .venv.log

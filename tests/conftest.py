@@ -11,16 +11,17 @@ from hypothesis import HealthCheck, settings
 from tests.support.databases import DATABASES, Postgres, PostgresServer, Sqlite
 from tests.support.verbs import add, claim, settle  # noqa: F401 (fixtures)
 
-# How quick anything is depends on who else works on this machine.
+# Speed depends on what else runs on this machine.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
 
 HERE = Path(__file__).parent
-# Where tests are dealt out by the file (`make test`), these begin: whoever has the last one to run
-# shall not have a long one. The slowest is first.
+# Where tests are distributed by file (`make test`), these start first, so that no long one is left
+# for the end. The slowest is first.
 SLOWEST = (
     "queue/test_state_machine.py",
     "torture/test_kill_storm.py",
+    "git/test_merge_queue_killed.py",
     "torture/test_run_supervisor.py",
     "torture/test_agents_limits.py",
     "torture/test_agents_killed.py",
@@ -31,6 +32,7 @@ SLOWEST = (
     "torture/test_run_overseer.py",
     "torture/test_acknowledged.py",
     "torture/test_run_killed.py",
+    "test_tutorials.py",
     "test_bootstrap.py",
     "cli/test_run_reduce.py",
     "cli/test_run.py",
@@ -41,10 +43,11 @@ SLOWEST = (
     "mcp/test_spawn.py",
     "mcp/test_waiting.py",
     "mcp/test_worker.py",
-    "cli/test_run_reduce_told.py",
+    "cli/test_run_reduce_shown.py",
     "mcp/test_shared_server.py",
     "mcp/test_pipe.py",
     "cli/test_run_agents.py",
+    "cli/test_wrong_usage.py",
     "cli/test_bad_input.py",
     "torture/test_run_governor.py",
     "torture/test_notify_killed.py",
@@ -61,6 +64,8 @@ SLOWEST = (
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also run what takes minutes")
     parser.addoption("--agents", action="store_true", help="also run the real agent CLIs")
+    parser.addoption("--install", action="store_true", help="also build and install the package")
+    parser.addoption("--web", action="store_true", help="also run what needs a browser")
     parser.addoption("--machine-seed", type=int, help="repeat the state machine from this seed")
 
 
@@ -71,7 +76,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    for option in ("long", "agents"):
+    for option in ("long", "agents", "install", "web"):
         if not config.getoption(f"--{option}"):
             for item in items:
                 if item.get_closest_marker(option):
@@ -114,7 +119,7 @@ def shared_postgres(postgres_server):
 
 @pytest.fixture(params=DATABASES)
 def store(request, tmp_path):
-    """An empty store, once on each database, with a direct connection to look behind."""
+    """An empty store, once on each database, with a direct connection to it."""
     if request.param == "sqlite":
         made = Sqlite(tmp_path / "store.db")
         yield made

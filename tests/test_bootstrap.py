@@ -1,4 +1,4 @@
-"""./hv from a fresh checkout: it sets itself up once, or says in plain words why it cannot."""
+"""./hv from a fresh checkout: it sets itself up once, or says clearly why it cannot."""
 
 import os
 import shutil
@@ -19,15 +19,16 @@ def checkout(tmp_path):
     """What ./hv needs of the repository, in a folder with a space in its name."""
     root = tmp_path / "my checkout"
     root.mkdir()
-    for name in ("hv", "pyproject.toml"):
+    for name in ("hv", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPO / name, root)
     shutil.copytree(REPO / "scripts", root / "scripts")
+    shutil.copytree(REPO / "docs" / "man", root / "docs" / "man")
     shutil.copytree(REPO / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__"))
     return root
 
 
 def environment(**more):
-    """An empty environment but for PATH and how to reach the package index."""
+    """An empty environment except for PATH and how to reach the package index."""
     index = ("home", "pip_", "http_proxy", "https_proxy", "no_proxy", "ssl_cert_")
     kept = {name: value for name, value in os.environ.items() if name.lower().startswith(index)}
     return {**kept, "PATH": os.defpath, "HV_PYTHON": sys.executable, **more}
@@ -41,7 +42,7 @@ def hv(path, *args, env=None, cwd="/"):
 
 
 def python_that(tmp_path, name, case):
-    """A Python that behaves as the real one but for one `case` line of shell."""
+    """A Python that behaves like the real one except for one `case` line of shell."""
     path = tmp_path / name
     path.write_text(f'#!/bin/sh\ncase $* in {case} ;; esac\nexec "{sys.executable}" "$@"\n')
     path.chmod(0o755)
@@ -147,7 +148,7 @@ def test_set_up_after_a_killed_start_then_through_a_symlink_from_anywhere(checko
 
 
 def test_a_copied_checkout_does_not_run_the_original(checkout):
-    """Its .venv still points at the first folder, so it has to be made anew (here: refused)."""
+    """Its .venv still points at the first folder, so it has to be created again (here: refused)."""
     venv = checkout / ".venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to(sys.executable)
@@ -158,3 +159,25 @@ def test_a_copied_checkout_does_not_run_the_original(checkout):
 
     assert result.returncode == UNAVAILABLE
     assert result.stdout == ""
+
+
+def test_extras_are_installed_with_the_locked_versions(checkout):
+    """The stand-in for .venv/bin/python only records how it is called."""
+    shutil.copy(REPO / "requirements-dev.lock", checkout)
+    python, calls = checkout / ".venv" / "bin" / "python", checkout / "calls"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>"{calls}"\n')
+    python.chmod(0o755)
+
+    def set_up(*extras):
+        calls.write_text("")
+        done = hv("/bin/sh", checkout / "scripts" / "venv.sh", *extras)
+        assert done.returncode == 0, done.stderr
+        return calls.read_text()
+
+    assert "--editable .[dev] --constraint requirements-dev.lock" in set_up("dev")
+    assert set_up("dev") == set_up() == ""
+    with (checkout / "requirements-dev.lock").open("a") as lock:
+        lock.write("another==1.0\n")
+    assert set_up() == ""
+    assert "--constraint requirements-dev.lock" in set_up("dev")

@@ -1,4 +1,4 @@
-"""The documentation says what the program does: all of it, nothing stale, and its examples run."""
+"""The documentation is complete and current, and its examples run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from pathlib import Path
 import pytest
 
 import hypervisor
+from hypervisor.agents.config import PROFILE, AgentSettings, agent_settings_from
+from hypervisor.agents.profile import AgentProfile
 from hypervisor.app import CANNOT_RUN
 from hypervisor.cli.commands_table import ALSO, COMMANDS
+from hypervisor.cli.config_sections import SECTIONS
 from hypervisor.cli.main import INTERRUPTED, make_parser
 from hypervisor.core import errors
 from hypervisor.queue import lifecycle
-from hypervisor.runs.config import Settings, settings_from
+from hypervisor.runs.config import AGENT_TABLES, TABLES, Settings, settings_from
 from hypervisor.verbs import VERBS, summary
+from tests.support.python_runs import end_supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "hypervisor"
@@ -35,7 +39,7 @@ def text(page):
 
 
 def without_code(page):
-    """A page's prose: links and headings in code are not meant."""
+    """A page's prose, without links and headings in code."""
     return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
@@ -155,7 +159,16 @@ def test_lifecycle_explains(word):
     assert f"| `{word}` |" in text("docs/lifecycle.md")
 
 
-@pytest.mark.parametrize("script", ["lifecycle_diagram.py", "cli_reference.py"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "lifecycle_diagram.py",
+        "cli_reference.py",
+        "config_reference.py",
+        "man_page.py",
+        "json_schema.py",
+    ],
+)
 def test_generated_part_is_fresh(script):
     run = subprocess.run(
         [sys.executable, ROOT / "scripts" / script, "--check"], capture_output=True, text=True
@@ -203,33 +216,96 @@ def test_every_page_can_be_reached_from_the_readme():
     assert set(PAGES) - seen == set()
 
 
+def test_every_page_is_in_the_menu_of_the_website():
+    beside = ("decisions/", "how-to/clients/")
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    menu = set(re.findall(r": ([\w/-]+\.md)$", text("mkdocs.yml"), re.MULTILINE))
+    assert {page for page in pages if not page.startswith(beside)} - menu == set()
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if PYTHON.search(p.read_text())], ids=name)
 def test_python_examples_run(page, tmp_path, monkeypatch):
-    """The blocks of a page are one program; each `# →` tells what its line prints."""
+    """The blocks of a page are one program; each `# →` shows what its line prints."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as the folder of a script is
     monkeypatch.delenv("HYPERVISOR_STORE", raising=False)
     (tmp_path / ".hypervisor").mkdir(mode=0o700)  # its own store, whatever lies above
     program = "\n".join(PYTHON.findall(page.read_text(encoding="utf-8")))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(program, str(page), "exec"), {"__name__": "__main__"})
+    for store in tmp_path.rglob("*.db"):
+        with hypervisor.open(store) as hv:
+            end_supervisor(hv)
     assert printed.getvalue().splitlines() == PRINTED.findall(program)
 
 
-def test_version_is_the_same_everywhere():
-    project = tomllib.loads(text("pyproject.toml"))["project"]
-    assert project["version"] == hypervisor.__version__
+PROSE = [
+    page
+    for page in PAGES
+    if page.parent.name != "decisions"
+    and name(page) not in ("docs/cli.md", "docs/mcp.md", "CHANGELOG.md")
+]
+TRANSLATED = re.compile(r"\b(shall|anew|so many|goes on|what came of|of somebody|besides)\b", re.I)
 
 
-def test_the_defaults_in_the_how_to_are_the_defaults():
-    shown = re.search(r"```toml\n(.*?)```", text("docs/how-to/limits-and-load.md"), re.DOTALL)
-    assert shown is not None
-    assert settings_from(tomllib.loads(shown.group(1))) == Settings()
+@pytest.mark.parametrize("page", PROSE, ids=name)
+def test_page_has_no_phrase_that_sounds_translated(page):
+    prose = re.sub(r"^ {4}.*$", "", without_code(page), flags=re.MULTILINE)
+    assert TRANSLATED.findall(prose) == []
 
 
-SOURCES = sorted([*PAGES, *ROOT.glob("src/**/*.py"), *ROOT.glob("scripts/*")])
+def test_the_version_is_in_one_place():
+    pyproject = tomllib.loads(text("pyproject.toml"))
+    assert "version" in pyproject["project"]["dynamic"]
+    source = text(pyproject["tool"]["hatch"]["version"]["path"])
+    assert f'__version__ = "{hypervisor.__version__}"' in source
+
+
+def config_keys():
+    """Every key that config.toml may have, with the heading of its table."""
+    return [(section, name) for section in SECTIONS for name in section.keys]
+
+
+@pytest.mark.parametrize("section, key", config_keys(), ids=lambda value: str(value)[:40])
+def test_setting_is_in_the_reference(section, key):
+    part = text("docs/config.md").split(f"\n## `{section.heading}`\n")[1].split("\n## ")[0]
+    assert f"\n| `{key}` |" in part
+
+
+def test_no_table_of_config_toml_is_left_out():
+    tables = {section.table.split(".")[0] for section in SECTIONS}
+    assert tables == {*TABLES, *AGENT_TABLES}
+    documented = {(section.table, name) for section, name in config_keys()}
+    for table, keys in TABLES.items():
+        assert {(table, name) for name in keys if name != "types"} <= documented
+
+
+def test_the_documented_defaults_are_the_defaults():
+    tables = {
+        section.table: "\n".join(
+            f"{name} = {key.default}" for name, key in section.keys.items() if key.default
+        )
+        for section in SECTIONS
+        if section.is_single
+    }
+    written = "\n".join(f"[{table}]\n{keys}" for table, keys in tables.items())
+    config = tomllib.loads(written)
+    assert settings_from(config) == Settings()
+    assert agent_settings_from(config) == AgentSettings()
+
+
+def test_the_documented_defaults_of_an_agent_are_the_defaults():
+    defaults = "\n".join(f"{name} = {key.default}" for name, key in PROFILE.items() if key.default)
+    settings = agent_settings_from(tomllib.loads(f'[agents.mine]\nprogram = "mine"\n{defaults}'))
+    assert settings.profiles["mine"] == AgentProfile("mine", "mine")
+
+
+SCRIPTS = [path for path in ROOT.glob("scripts/*") if path.is_file()]
+SOURCES = sorted([*PAGES, *ROOT.glob("src/**/*.py"), *SCRIPTS])
 
 
 @pytest.mark.parametrize("page", SOURCES, ids=name)
-def test_nobody_is_told_to_install_the_package_of_a_stranger(page):
-    """On the package index, the name `hypervisor` belongs to somebody else."""
-    assert not re.search(r"pip install\s+['\"]?hypervisor\b", page.read_text(encoding="utf-8"))
+def test_no_text_names_an_unrelated_package(page):
+    """On PyPI, the names `hypervisor` and `hv` belong to others."""
+    install = r"(?:pip|pipx|uv tool) install\s+(?:--?[\w-]+\s+)*['\"]?(?:hypervisor(?!-queue)|hv)\b"
+    assert not re.search(install, page.read_text(encoding="utf-8"))

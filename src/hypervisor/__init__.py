@@ -14,18 +14,23 @@ starts without them.
 
 from typing import TYPE_CHECKING, Any
 
-from hypervisor.core.version import VERSION
-
 if TYPE_CHECKING:
     from hypervisor.api import Hypervisor, open
+    from hypervisor.async_api import AsyncHypervisor, AsyncRun, open_async
+    from hypervisor.batches.run_handle import ItemResult, Run
     from hypervisor.core.errors import (
         AgentError,
         AgentNotReady,
         AmbiguousId,
+        BatchConflict,
+        BatchPaused,
         DependencyCycle,
+        GitFailed,
+        GitUnusable,
         HypervisorError,
         InvalidInput,
         LeaseLost,
+        NotCollected,
         NotFound,
         RequestError,
         SchemaMismatch,
@@ -36,29 +41,48 @@ if TYPE_CHECKING:
         StoreNewer,
         StoreReadOnly,
         StoreUnavailable,
+        SupervisorFailed,
+        TaskFailed,
+        WorkspaceError,
         WrongState,
     )
     from hypervisor.queue.claim import Done
-    from hypervisor.queue.task import Changes, NewTask
-    from hypervisor.runs.spec import RunSpec
+    from hypervisor.queue.task import Changes, NewTask, Outcome, State
+    from hypervisor.resources.limits import Limits
+    from hypervisor.runs.spec import AgentSpec, CommandSpec, FunctionSpec, RunSpec
 
-__version__ = VERSION
+__version__ = "0.1.0"
 __all__ = [
     "AgentError",
     "AgentNotReady",
+    "AgentSpec",
     "AmbiguousId",
+    "AsyncHypervisor",
+    "AsyncRun",
+    "BatchConflict",
+    "BatchPaused",
     "Changes",
+    "CommandSpec",
     "DependencyCycle",
     "Done",
+    "FunctionSpec",
+    "GitFailed",
+    "GitUnusable",
     "Hypervisor",
     "HypervisorError",
     "InvalidInput",
+    "ItemResult",
     "LeaseLost",
+    "Limits",
     "NewTask",
+    "NotCollected",
     "NotFound",
+    "Outcome",
     "RequestError",
+    "Run",
     "RunSpec",
     "SchemaMismatch",
+    "State",
     "StoreBroken",
     "StoreError",
     "StoreFull",
@@ -66,20 +90,31 @@ __all__ = [
     "StoreNewer",
     "StoreReadOnly",
     "StoreUnavailable",
+    "SupervisorFailed",
+    "TaskFailed",
+    "WorkspaceError",
     "WrongState",
     "open",
+    "open_async",
 ]
 
 _HOMES = {
     "hypervisor.api": ("Hypervisor", "open"),
+    "hypervisor.async_api": ("AsyncHypervisor", "AsyncRun", "open_async"),
+    "hypervisor.batches.run_handle": ("ItemResult", "Run"),
     "hypervisor.core.errors": (
         "AgentError",
         "AgentNotReady",
         "AmbiguousId",
+        "BatchConflict",
+        "BatchPaused",
         "DependencyCycle",
+        "GitFailed",
+        "GitUnusable",
         "HypervisorError",
         "InvalidInput",
         "LeaseLost",
+        "NotCollected",
         "NotFound",
         "RequestError",
         "SchemaMismatch",
@@ -90,10 +125,14 @@ _HOMES = {
         "StoreNewer",
         "StoreReadOnly",
         "StoreUnavailable",
+        "SupervisorFailed",
+        "TaskFailed",
+        "WorkspaceError",
         "WrongState",
     ),
-    "hypervisor.runs.spec": ("RunSpec",),
-    "hypervisor.queue.task": ("Changes", "NewTask"),
+    "hypervisor.resources.limits": ("Limits",),
+    "hypervisor.runs.spec": ("AgentSpec", "CommandSpec", "FunctionSpec", "RunSpec"),
+    "hypervisor.queue.task": ("Changes", "NewTask", "Outcome", "State"),
     "hypervisor.queue.claim": ("Done",),
 }
 

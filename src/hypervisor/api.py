@@ -1,4 +1,4 @@
-"""The Python API: every operation as a method of an open ledger."""
+"""The Python API: every operation as a method of an open store."""
 
 from __future__ import annotations
 
@@ -7,46 +7,58 @@ from types import TracebackType
 
 from hypervisor import app
 from hypervisor.agents import agents as _agents
-from hypervisor.agents import rate_limits as _brakes
+from hypervisor.agents import rate_limits as _rate_limits
 from hypervisor.agents import spawn as _spawn
+from hypervisor.batches import archive as _archive
+from hypervisor.batches import delete as _delete
 from hypervisor.batches import pipeline as _patterns
 from hypervisor.batches import pipeline_status as _overview
 from hypervisor.batches import preflight as _preflight
+from hypervisor.batches import receipts as _batch_receipts
 from hypervisor.batches import report as _report
 from hypervisor.batches import review as _review
+from hypervisor.batches import run as _run
+from hypervisor.batches import submit as _submit
+from hypervisor.batches import summary as _summary
 from hypervisor.batches import wait as _waiting
 from hypervisor.batches.plans import apply as _applying
 from hypervisor.batches.plans import plan as _plan
 from hypervisor.batches.plans import propose as _proposing
 from hypervisor.batches.plans import undo as _undo
+from hypervisor.git import land as _land
+from hypervisor.git import queue_status as _queue_status
+from hypervisor.git import resolve as _resolve
+from hypervisor.git import review as _git_review
+from hypervisor.git import saved_work as _saved_work
+from hypervisor.git import tidy as _tidy
 from hypervisor.hive import branch as _branch
 from hypervisor.hive import branch_report as _branch_report
 from hypervisor.hive import recall as _recall
 from hypervisor.hive import remember as _remember
 from hypervisor.learning import learn as _learn
+from hypervisor.monitoring import status as _status
 from hypervisor.notifications import notify as _notify
 from hypervisor.queue import add as _add
 from hypervisor.queue import claim as _claim
 from hypervisor.queue import doctor as _doctor
-from hypervisor.queue import look as _look
+from hypervisor.queue import queries as _queries
 from hypervisor.queue import receipts as _receipts
 from hypervisor.queue import rescue as _sweep
 from hypervisor.queue import steer as _steer
 from hypervisor.queue.context import Context
-from hypervisor.runs import run as _run
-from hypervisor.runs import status as _status
+from hypervisor.runs import control as _control
+from hypervisor.runs import results as _results
 from hypervisor.runs import supervise as _supervise
-from hypervisor.runs.outputs import retention as _retention
 from hypervisor.skills import create as _skill_making
 from hypervisor.skills import skills as _skills
 
 
 class Hypervisor(Context):
-    """An open ledger with every operation as a method. Safe to share between threads."""
+    """An open store with every operation as a method. Safe to share between threads."""
 
     add = _add.add
-    list_tasks = _look.list_tasks
-    show = _look.show
+    list_tasks = _queries.list_tasks
+    show = _queries.show
     claim = _claim.claim
     heartbeat = _claim.heartbeat
     complete = _claim.complete
@@ -57,16 +69,29 @@ class Hypervisor(Context):
     retry = _steer.retry
     cancel = _steer.cancel
     accept = _steer.accept
+    approve = _git_review.approve
+    reject = _git_review.reject
     take_back = _steer.take_back
     update = _steer.update
+    diff = _saved_work.diff
+    snapshots = _saved_work.snapshots
+    restore = _saved_work.restore
+    merge_queue = _queue_status.merge_queue
+    land = _land.land
+    resolve_conflict = _resolve.resolve_conflict
     receipt = _receipts.receipt
     receipts = _receipts.receipts
-    verify = _receipts.verify
-    write_receipts = _receipts.write_receipts
-    stats = _look.stats
-    batches = _look.batches
-    events = _look.events
+    verify = _batch_receipts.verify
+    write_receipts = _batch_receipts.write_receipts
+    stats = _queries.stats
+    batches = _queries.batches
+    archive_batch = _archive.archive_batch
+    unarchive_batch = _archive.unarchive_batch
+    delete_batch = _delete.delete_batch
+    events = _queries.events
     run = _run.run
+    map = _run.map
+    submit = _submit.submit
     run_pattern = _patterns.run_pattern
     pattern = _overview.pattern
     skills = _skills.skills
@@ -75,19 +100,20 @@ class Hypervisor(Context):
     preflight = _preflight.preflight
     agents = _agents.agents
     check_agent = _agents.check_agent
-    brakes = _brakes.brakes
-    lift_brake = _brakes.lift_brake
+    cooldowns = _rate_limits.cooldowns
+    end_cooldown = _rate_limits.end_cooldown
     report = _report.report
     supervise = _supervise.supervise
     status = _status.status
     attempts = _status.attempts
-    summary = _run.summary
-    output = _run.output
-    pause = _run.pause
-    resume = _run.resume
-    scale = _run.scale
-    kill = _run.kill
-    stop_batch = _run.stop_batch
+    summary = _summary.summary
+    results = _results.results
+    output = _results.output
+    pause = _control.pause
+    resume = _control.resume
+    scale = _control.scale
+    kill = _control.kill
+    stop_batch = _control.stop_batch
     chunks = _review.chunks
     awaiting = _review.awaiting
     review = _review.review
@@ -117,7 +143,7 @@ class Hypervisor(Context):
     hive_report = _branch_report.hive_report
     branches = _branch.branches
     branch = _branch.branch
-    gc = _retention.gc
+    gc = _tidy.gc
     sweep = _sweep.sweep
     doctor = _doctor.doctor
 
@@ -136,11 +162,10 @@ class Hypervisor(Context):
 def open(store: str | os.PathLike[str] | None = None, *, relaxed: bool | None = None) -> Hypervisor:
     """Open a store: a path, a postgresql:// URL, or the project's own (made if missing).
 
-    Claims made through it belong to this process: they are not taken away while
-    it lives, and put back when it has died. `relaxed` trades the wait for the
-    disk against losing the last moments in a power cut.
+    Claims belong to this process: they are kept while it lives and released when it has died.
+    `relaxed` does not wait for the disk: a power cut may lose the last moments.
     """
-    found = app.connect(
+    context = app.connect(
         None if store is None else os.fspath(store), relaxed=relaxed, pid=os.getpid()
     )
-    return Hypervisor(found.store, found.probe, found.actor, found.pid, found.parts)
+    return Hypervisor(context.store, context.probe, context.actor, context.pid, context.parts)

@@ -1,33 +1,39 @@
-"""Finds the store, wires the rooms, starts the processes. The only module that knows all rooms."""
+"""Finds the store and connects the rooms. Only this module and `api.py` know all rooms."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, StoreUnavailable
-from hypervisor.core.store_path import meant, store_path
+from hypervisor.core.store_path import named_store, store_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from hypervisor.agents.config import AgentSettings
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.programs import LocalAgents
-    from hypervisor.agents.session import AgentSession
     from hypervisor.batches.files import BatchFiles
     from hypervisor.core.places import Places
     from hypervisor.inputs.task_files.files import TaskFiles
     from hypervisor.mcp.pipe import Pipe
-    from hypervisor.notifications.delivery import Courier
+    from hypervisor.notifications.delivery import NoticeSender
+    from hypervisor.queue.agent_session import AgentSession
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import Worker as Identity
+    from hypervisor.queue.task import NewTask
     from hypervisor.resources.governor import Governor
     from hypervisor.runs.config import Settings
     from hypervisor.runs.outputs.files import Outputs
     from hypervisor.runs.processes.launcher import LocalLauncher
+    from hypervisor.runs.spec import RunSpec
     from hypervisor.runs.supervisor import Supervisor
+    from hypervisor.runs.worker import WorkerContext
+    from hypervisor.runs.workspaces import Workspaces
     from hypervisor.store.database import Database
 
 CANNOT_RUN = 69  # EX_UNAVAILABLE, as scripts/venv.sh
@@ -43,28 +49,28 @@ def connect(
     bare: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Context:
-    """Open the store that is meant: named, set by HYPERVISOR_STORE, or found upwards.
+    """Open the store: the named one, that of HYPERVISOR_STORE, or the one found upwards.
 
-    `bare`: where there is none, this host can still be asked. `environment`: of the client that
-    is served, if it is not this process."""
+    `bare`: a missing store is not an error; questions about this host still work. `environment`:
+    that of the client, if it is another process."""
     from hypervisor.queue.context import Context
     from hypervisor.resources.host import LocalHost
 
     if sys.platform != "linux":
         raise StoreUnavailable(NEEDS_LINUX)
     env = os.environ if environment is None else environment
-    where = meant(store, env)
-    opened = _open_or_not(where, create, relaxed) if bare else _open(where, create, relaxed)
+    where = named_store(store, env)
+    opened = _open_if_exists(where, create, relaxed) if bare else _open(where, create, relaxed)
     hv = Context(opened, LocalHost(), _actor(env), pid, Parts(where, opened, env))
     hv.make_supervisor = lambda idle_ms: make_supervisor(hv, idle_ms)
     return hv
 
 
 class Parts:
-    """What the rooms above the queue work with, each part made when it is first used."""
+    """The parts of the rooms above the queue, each made when it is first used."""
 
-    def __init__(self, given: str, store: Database, environment: Mapping[str, str]) -> None:
-        self._given, self._store, self._environment = given, store, environment
+    def __init__(self, named: str, store: Database, environment: Mapping[str, str]) -> None:
+        self._named, self._store, self._environment = named, store, environment
 
     @cached_property
     def places(self) -> Places:
@@ -72,14 +78,24 @@ class Parts:
         from hypervisor.resources.host import LocalHost
 
         where = self._store.where
-        folder = None if "://" in self._given else os.path.dirname(where)
+        folder = None if "://" in self._named else os.path.dirname(where)
         return places_of(where, folder, _identity(self._store), LocalHost().boot())
 
     @cached_property
     def settings(self) -> Settings:
-        from hypervisor.runs.config import settings_from
+        return _settings(self._config)
 
-        return settings_from(_config(self.places.data))
+    @cached_property
+    def agent_settings(self) -> AgentSettings:
+        from hypervisor.agents.config import agent_settings_from
+
+        return agent_settings_from(self._config)
+
+    @cached_property
+    def _config(self) -> dict[str, Any]:
+        from hypervisor.core.config_file import read_config
+
+        return read_config(self.places.data)
 
     @cached_property
     def outputs(self) -> Outputs:
@@ -91,7 +107,7 @@ class Parts:
     def launcher(self) -> LocalLauncher:
         from hypervisor.runs.processes.launcher import LocalLauncher
 
-        where = self._given if "://" in self._given else self._store.where
+        where = self._named if "://" in self._named else self._store.where
         return LocalLauncher(where, self.places, self._environment)
 
     @cached_property
@@ -99,6 +115,12 @@ class Parts:
         from hypervisor.inputs.task_files.files import TaskFiles
 
         return TaskFiles(self.places.locks)
+
+    @cached_property
+    def write_back(self) -> Callable[..., int]:
+        from hypervisor.batches.write_back import write_back
+
+        return write_back
 
     @cached_property
     def batch_files(self) -> BatchFiles:
@@ -112,10 +134,16 @@ class Parts:
 
         return AgentHomes(self.places.data)
 
+    @cached_property
+    def assign_agents(self) -> Callable[..., tuple[RunSpec, Iterable[NewTask]]]:
+        from hypervisor.agents.agents import assign_agents
+
+        return assign_agents
+
     def clean_up_agent(self, worker: Identity, session: AgentSession) -> None:
         from hypervisor.agents.dead_agent import clean_up_home
 
-        if profile := self.settings.agents.get(session.agent):
+        if profile := self.agent_settings.profiles.get(session.agent):
             clean_up_home(self.homes, self.launcher, worker, session, profile)
 
     @cached_property
@@ -126,10 +154,32 @@ class Parts:
         return LocalAgents(self.places.data, FOLDER, self._environment)
 
     @cached_property
-    def courier(self) -> Courier:
-        from hypervisor.notifications.delivery import Courier
+    def courier(self) -> NoticeSender:
+        from hypervisor.notifications.delivery import NoticeSender
 
-        return Courier(self.places.data)
+        return NoticeSender(self.places.data)
+
+    def prepare_workspaces(self, spec: RunSpec, items: Iterable[str]) -> RunSpec:
+        if spec.workspace != "clone":
+            return spec
+        from hypervisor.git.base import with_base
+        from hypervisor.git.item_files import ItemFiles
+
+        if spec.git.merge and not spec.git.verify:
+            spec = spec._replace(git=spec.git._replace(verify=self.settings.merge_verify))
+        files = ItemFiles(spec, lambda: self.settings.workspace)
+        for item in items:
+            files.add(item)
+        return with_base(self.places.data, spec, files)
+
+    def make_workspaces(self, ctx: WorkerContext) -> Workspaces:
+        if ctx.spec.workspace == "scratch":
+            from hypervisor.runs.scratch import ScratchCopies
+
+            return ScratchCopies(ctx)
+        from hypervisor.git.attempt_workspaces import AttemptWorkspaces
+
+        return AttemptWorkspaces(ctx)
 
     def secret(self, name: str) -> tuple[str, str]:
         from hypervisor.core.secret_files import load_or_create_secret
@@ -144,7 +194,7 @@ def _identity(store: Database) -> str:
     return store.where if isinstance(store, NoStore) else identity(store)
 
 
-def _open_or_not(where: str, create: bool, relaxed: bool | None) -> Database:
+def _open_if_exists(where: str, create: bool, relaxed: bool | None) -> Database:
     from hypervisor.queue.context import NoStore
 
     try:
@@ -158,61 +208,69 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Database:
         try:
             from hypervisor.store.postgres import PostgresDatabase
         except ImportError:
+            from hypervisor.core.extras import install_command
+
             raise StoreUnavailable(
-                "a PostgreSQL store needs psycopg: pip install 'psycopg[binary]' "
-                "(in a checkout: sh scripts/venv.sh cluster)"
+                f"a PostgreSQL store needs psycopg: {install_command('cluster')}"
             ) from None
         return PostgresDatabase(where, bool(relaxed))
     if "://" in where:
         kind = where.partition("://")[0]
-        raise InvalidInput(f"no store of the kind {kind!r}: name a path or a postgresql:// URL.")
-    from hypervisor.store.new_store import make_empty_store, make_store_folder
+        raise InvalidInput(f"unknown kind of store {kind!r}: use a path or a postgresql:// URL.")
     from hypervisor.store.sqlite import SqliteDatabase
 
     path = store_path(where, create)
     folder = os.path.dirname(path)
     if not os.path.exists(path):
         if not create:
-            raise NotFound(f"there is no store at {path}. `hv add` makes one.")
+            raise NotFound(f"no store at {path}. Create one with `hv add` or `hv run`.")
+        from hypervisor.store.new_store import make_empty_store, make_store_folder
+
         make_store_folder(folder)
         make_empty_store(path)
     return SqliteDatabase(path, _relaxed(folder) if relaxed is None else relaxed)
 
 
-def _config(folder: str) -> dict[str, Any]:
-    """What config.toml beside the store says."""
-    path = os.path.join(folder, "config.toml")
-    if not os.path.exists(path):
-        return {}
-    import tomllib
+def _settings(config: dict[str, Any]) -> Settings:
+    """The settings. Errors in the tables about agents are reported at once, too."""
+    from hypervisor.runs.config import AGENT_TABLES, settings_from
 
-    try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}.") from None
-    except RecursionError:
-        raise InvalidInput(f"{path} cannot be read: it is nested too deeply.") from None
+    settings = settings_from(config)
+    if any(name in config for name in AGENT_TABLES):
+        from hypervisor.agents.config import agent_settings_from
+
+        agent_settings_from(config)
+    return settings
 
 
 def _relaxed(folder: str) -> bool:
-    """What config.toml says about durability; most commands need no more of it."""
-    config = _config(folder)
+    """The durability set in config.toml; most commands need nothing else from it."""
+    from hypervisor.core.config_file import FILE, read_config
+
+    config = read_config(folder)
     if not config:
         return False
-    from hypervisor.runs.config import settings_from
-
     try:
-        return settings_from(config).relaxed
+        return _settings(config).relaxed
     except InvalidInput as error:
-        raise InvalidInput(f"{os.path.join(folder, 'config.toml')}: {error}") from None
+        raise InvalidInput(f"{os.path.join(folder, FILE)}: {error}") from None
 
 
 def _actor(environment: Mapping[str, str]) -> str:
-    """Who acts: HV_ACTOR, or the login name."""
+    """The actor: HV_ACTOR, or the login name."""
     name = next(filter(None, map(environment.get, ("HV_ACTOR", "LOGNAME", "USER"))), "")
-    name = "".join((name or f"uid{os.getuid()}").split())
-    return name.encode("utf-8", "replace").decode()[:200] or "somebody"
+    name = "".join((name or _account()).split())
+    return name.encode("utf-8", "replace").decode()[:200] or "unknown"
+
+
+def _account() -> str:
+    """The name of our user account; in a container it may have none."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid{os.getuid()}"
 
 
 # Processes
@@ -225,8 +283,6 @@ def main() -> None:
         sys.exit(CANNOT_RUN)
     try:
         if sys.argv[1:2] == ["run"]:
-            from hypervisor.entry_points import prestart_supervisor
-
             prestart_supervisor(sys.argv[2:])
         pipe = _plain_pipe(sys.argv[2:]) if sys.argv[1:2] == ["mcp"] else None
         if pipe is not None:
@@ -234,19 +290,42 @@ def main() -> None:
         from hypervisor.cli.main import run
 
         code = run(sys.argv[1:], connect)
-    except KeyboardInterrupt:  # before the command line could catch it
+    except KeyboardInterrupt:  # before the command line can catch it
         code = 130
     sys.exit(code)
+
+
+def prestart_supervisor(words: list[str]) -> None:
+    """For `hv run`: unless a supervisor is running, start to load one in parallel."""
+    from hypervisor.core.places import is_supervised, known_places
+    from hypervisor.resources.host import LocalHost
+    from hypervisor.runs.processes import prestart
+
+    own = words[: words.index("--")] if "--" in words else words
+    if {"--dry-run", "-h", "--help"} & {*own}:
+        return
+    named = [own[at + 1] for at, word in enumerate(own[:-1]) if word == "--store"]
+    named += [word.partition("=")[2] for word in own if word.startswith("--store=")]
+    where = (named[-1] if named else "") or os.environ.get("HYPERVISOR_STORE") or ""
+    if "://" in where:  # its places are only known once it is open
+        return
+    with suppress(HypervisorError, OSError):  # the client reports the error later
+        path = store_path(where, create=True)
+        if not is_supervised(known_places(path, LocalHost().boot())):
+            prestart.start()
 
 
 def make_supervisor(
     hv: Context, idle_ms: int | None, governor: Governor | None = None, cores: int = 0
 ) -> Supervisor:
-    """A supervisor, with what each room has to do in it."""
+    """A supervisor with the parts of all rooms."""
     from hypervisor.agents.pools import AgentPools
     from hypervisor.batches.chunk_reporter import ChunkReporter
+    from hypervisor.git.upkeep import Upkeep
     from hypervisor.learning.learner import Learner
+    from hypervisor.monitoring.metrics import MetricsRecorder
     from hypervisor.notifications.notifier import Notifier
+    from hypervisor.queue.counts import CountKeeper
     from hypervisor.runs.adaptive_pools import AdaptivePools
     from hypervisor.runs.current_specs import CurrentSpecs
     from hypervisor.runs.staffing import Staffing
@@ -257,7 +336,14 @@ def make_supervisor(
     specs, learner = CurrentSpecs(hv), Learner(hv, cores)
     agents, adaptive = AgentPools(hv, specs.spec), AdaptivePools(hv, learner)
     staffing = Staffing(hv, governor, cores, specs=specs, agents=agents, adaptive=adaptive)
-    parts = (Notifier(hv), learner, ChunkReporter(hv, lambda: staffing.batches))
+    parts = (
+        Notifier(hv),
+        learner,
+        ChunkReporter(hv, lambda: staffing.batches),
+        Upkeep(hv),
+        CountKeeper(hv),
+        MetricsRecorder(hv),
+    )
     return Supervisor(hv, staffing, parts, idle_ms=idle_ms, after_sweep=_release_reduces)
 
 
@@ -270,14 +356,17 @@ def _governor(settings: Settings) -> Governor:
 
 
 def _release_reduces(hv: Context) -> None:
-    from hypervisor.batches.reduce import release_reduces  # not before it has the lock
+    from hypervisor.batches.sql import pipelines
 
-    release_reduces(hv)
+    if hv.store.read(pipelines.pending):
+        from hypervisor.batches.reduce import release_reduces
+
+        release_reduces(hv)
 
 
 def _plain_pipe(words: list[str]) -> Pipe | None:
-    """`hv mcp` without the parser of the command line, which would be half of its cost. None for
-    words that need it, or whose error it has to report."""
+    """`hv mcp` without the command line parser, which would be half of its cost. None for arguments
+    that need the parser."""
     from hypervisor.mcp.pipe import pipe_to
     from hypervisor.mcp.profiles import ALL, PROFILES
 

@@ -1,23 +1,23 @@
-"""What the processes in the background do: supervise, work, serve MCP clients, notify."""
+"""Entry points of the background processes: supervisor, worker, servers, notifier, merger."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.app import connect, make_supervisor
 from hypervisor.core.errors import StoreGone
-from hypervisor.core.store_path import store_path
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
 
-IDLE_MS = 3_000  # a supervisor in the background ends after so long with nothing to do
+IDLE_MS = 3_000  # milliseconds without work after which a background supervisor exits
 WORKER_CODE = (
     "hypervisor.runs.make_worker",
     "hypervisor.batches.reduce_input",
+    "hypervisor.core.config_file",
+    "hypervisor.inputs.items",
     "hypervisor.runs.processes.runner",
     "hypervisor.runs.processes.environment",
     "hypervisor.resources.host",
@@ -36,12 +36,12 @@ SUPERVISOR_CODE = (
     "hypervisor.learning.learner",
     "hypervisor.notifications.notifier",
     "hypervisor.batches.chunk_reporter",
-    "hypervisor.batches.pipeline",
+    "hypervisor.batches.sql.pipelines",
 )
 
 
 def serve() -> None:
-    """Entry point of the processes in the background."""
+    """Entry point of all background processes."""
     from hypervisor.runs.processes import log_file, prestart
 
     role, *words = sys.argv[1:]
@@ -54,44 +54,27 @@ def serve() -> None:
         serve_mcp()
     elif role == "notify":
         notify()
+    elif role == "merge":
+        merge()
     elif role == "work":
         work(*words)
-
-
-def prestart_supervisor(words: list[str]) -> None:
-    """`hv run` is about to need a supervisor: unless there is one, let it load beside us."""
-    from hypervisor.core.errors import HypervisorError
-    from hypervisor.core.places import is_supervised, known_places
-    from hypervisor.resources.host import LocalHost
-    from hypervisor.runs.processes import prestart
-
-    own = words[: words.index("--")] if "--" in words else words
-    if {"--dry-run", "-h", "--help"} & {*own}:
-        return
-    named = [own[at + 1] for at, word in enumerate(own[:-1]) if word == "--store"]
-    named += [word.partition("=")[2] for word in own if word.startswith("--store=")]
-    where = (named[-1] if named else "") or os.environ.get("HYPERVISOR_STORE") or ""
-    if "://" in where:  # its places are known only once it is open
-        return
-    with suppress(HypervisorError, OSError):  # whatever it is, the client reports it in time
-        path = store_path(where, create=True)
-        if not is_supervised(known_places(path, LocalHost().boot())):
-            prestart.start()
+    elif role == "dashboard":
+        serve_dashboard(*words)
 
 
 def supervise() -> None:
-    """Be the supervisor of the store on this host until there is nothing left to do."""
+    """Run the supervisor of the store on this host until there is nothing left to do."""
     from hypervisor.runs.processes.fork_server import ForkServer
 
     _load(*WORKER_CODE)
     fork_server = ForkServer(work)  # before the store is opened
-    hv = connect(create=False)  # whoever starts one has the store
+    hv = connect(create=False)  # the process that starts it has created the store
     make_supervisor(hv, IDLE_MS).run(fork_server)
     hv.close()
 
 
 def work(batch: str, agent: str = "") -> None:
-    """Be a worker of one batch until it has nothing more to claim. `agent`: with this agent."""
+    """Run a worker of one batch, with this agent if given, until nothing is left to claim."""
     import logging
 
     from hypervisor.batches.reduce_input import item_for
@@ -110,7 +93,7 @@ def work(batch: str, agent: str = "") -> None:
         if spec.agent:
             from hypervisor.agents.make_worker import make_agent_worker
 
-            make_agent_worker(start, agent or spec.agent, _parts_of).run()
+            make_agent_worker(start, agent or spec.agent.name, _parts_of).run()
         else:
             make_worker(start, item_for, _parts_of).run()
     except StoreGone as error:
@@ -120,26 +103,49 @@ def work(batch: str, agent: str = "") -> None:
 
 
 def _parts_of(hv: Context, batch: str) -> tuple[str, ...]:
-    """Loaded when a batch fails fast: most workers never need it."""
+    """Imported when a batch fails fast; most workers never need it."""
     from hypervisor.batches.pipeline import batches_of
 
     return batches_of(hv, batch)
 
 
 def serve_mcp() -> None:
-    """Be the MCP server that all clients of the store on this host share."""
+    """Run the MCP server that all clients of the store on this host share."""
     from hypervisor.mcp import shared_server
 
     shared_server.run(connect)
 
 
+def serve_dashboard(options: str) -> None:
+    """Serve the dashboard on the socket that was inherited as stdin."""
+    import socket
+
+    from hypervisor.web.dashboard.server import options_from, serve
+
+    listening = socket.socket(fileno=os.dup(0))
+    os.chdir("/")
+    hv = connect(create=False)
+    serve(hv, options_from(options), listening)
+    hv.close()
+
+
 def notify() -> None:
-    """Deliver notices until none is left, unless another process here does already."""
-    from hypervisor.notifications.notifier import Deliverer
+    """Deliver notices until none is left, unless another process already does."""
+    from hypervisor.notifications.deliverer import Deliverer
 
     hv = connect(create=False)
     if hv.launcher.acquire_notifier_lock() is not None:
         Deliverer(hv).run()
+    hv.close()
+
+
+def merge() -> None:
+    """Merge finished work until none is left, unless another process here does already."""
+    from hypervisor.git.merger import Merger
+
+    hv = connect(create=False)
+    if hv.launcher.acquire_merger_lock() is not None:
+        Merger(hv).run()
     hv.close()
 
 

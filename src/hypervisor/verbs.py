@@ -1,6 +1,7 @@
 """Every verb, once: its name and where it is defined.
 
-Faces look verbs up here; a verb's summary is the first line of its docstring.
+The CLI, MCP and the Python API look verbs up here; a verb's summary is the first line of its
+docstring.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 
 VERBS = {
     "add": "hypervisor.queue.add",
-    "list_tasks": "hypervisor.queue.look",
-    "show": "hypervisor.queue.look",
+    "list_tasks": "hypervisor.queue.queries",
+    "show": "hypervisor.queue.queries",
     "claim": "hypervisor.queue.claim",
     "heartbeat": "hypervisor.queue.claim",
     "complete": "hypervisor.queue.claim",
@@ -23,36 +24,50 @@ VERBS = {
     "retry": "hypervisor.queue.steer",
     "cancel": "hypervisor.queue.steer",
     "accept": "hypervisor.queue.steer",
+    "approve": "hypervisor.git.review",
+    "reject": "hypervisor.git.review",
     "take_back": "hypervisor.queue.steer",
     "update": "hypervisor.queue.steer",
     "receipt": "hypervisor.queue.receipts",
     "receipts": "hypervisor.queue.receipts",
-    "verify": "hypervisor.queue.receipts",
-    "write_receipts": "hypervisor.queue.receipts",
-    "stats": "hypervisor.queue.look",
-    "batches": "hypervisor.queue.look",
-    "events": "hypervisor.queue.look",
-    "run": "hypervisor.runs.run",
+    "verify": "hypervisor.batches.receipts",
+    "write_receipts": "hypervisor.batches.receipts",
+    "stats": "hypervisor.queue.queries",
+    "batches": "hypervisor.queue.queries",
+    "archive_batch": "hypervisor.batches.archive",
+    "unarchive_batch": "hypervisor.batches.archive",
+    "delete_batch": "hypervisor.batches.delete",
+    "events": "hypervisor.queue.queries",
+    "run": "hypervisor.batches.run",
+    "map": "hypervisor.batches.run",
+    "submit": "hypervisor.batches.submit",
     "run_pattern": "hypervisor.batches.pipeline",
     "pattern": "hypervisor.batches.pipeline_status",
     "preflight": "hypervisor.batches.preflight",
     "report": "hypervisor.batches.report",
+    "diff": "hypervisor.git.saved_work",
+    "snapshots": "hypervisor.git.saved_work",
+    "restore": "hypervisor.git.saved_work",
+    "merge_queue": "hypervisor.git.queue_status",
+    "land": "hypervisor.git.land",
+    "resolve_conflict": "hypervisor.git.resolve",
     "skills": "hypervisor.skills.skills",
     "skill": "hypervisor.skills.skills",
     "new_skill": "hypervisor.skills.create",
     "agents": "hypervisor.agents.agents",
     "check_agent": "hypervisor.agents.agents",
-    "brakes": "hypervisor.agents.rate_limits",
-    "lift_brake": "hypervisor.agents.rate_limits",
-    "status": "hypervisor.runs.status",
-    "attempts": "hypervisor.runs.status",
-    "summary": "hypervisor.runs.run",
-    "output": "hypervisor.runs.run",
-    "pause": "hypervisor.runs.run",
-    "resume": "hypervisor.runs.run",
-    "scale": "hypervisor.runs.run",
-    "kill": "hypervisor.runs.run",
-    "stop_batch": "hypervisor.runs.run",
+    "cooldowns": "hypervisor.agents.rate_limits",
+    "end_cooldown": "hypervisor.agents.rate_limits",
+    "status": "hypervisor.monitoring.status",
+    "attempts": "hypervisor.monitoring.status",
+    "summary": "hypervisor.batches.summary",
+    "results": "hypervisor.runs.results",
+    "output": "hypervisor.runs.results",
+    "pause": "hypervisor.runs.control",
+    "resume": "hypervisor.runs.control",
+    "scale": "hypervisor.runs.control",
+    "kill": "hypervisor.runs.control",
+    "stop_batch": "hypervisor.runs.control",
     "supervise": "hypervisor.runs.supervise",
     "chunks": "hypervisor.batches.review",
     "awaiting": "hypervisor.batches.review",
@@ -83,14 +98,14 @@ VERBS = {
     "hive_report": "hypervisor.hive.branch_report",
     "branches": "hypervisor.hive.branch",
     "branch": "hypervisor.hive.branch",
-    "gc": "hypervisor.runs.outputs.retention",
+    "gc": "hypervisor.git.tidy",
     "sweep": "hypervisor.queue.rescue",
     "doctor": "hypervisor.queue.doctor",
 }
 
 
 def operation(verb: str) -> Callable[..., Any]:
-    """The function behind a verb, imported when asked for."""
+    """The function of a verb, imported when needed."""
     module = import_module(VERBS[verb])
     function: Callable[..., Any] = getattr(module, verb)
     return function

@@ -1,24 +1,31 @@
-"""A worker of agents at its bench: the runner reports the states of a stream."""
+"""A worker of agents with a runner that reports scripted states of a stream."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
+from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.agent_worker import agent_worker
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.context import AgentContext
 from hypervisor.agents.homes import AgentHomes
-from hypervisor.agents.stream_state import StreamState
+from hypervisor.agents.stream_state import StreamError, StreamState
 from hypervisor.batches.pipeline import batches_of
+from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.attempt import Ended
-from hypervisor.runs.spec import RunSpec
+from hypervisor.runs.spec import agent_of
 from tests.support.benches import Bench, Script
+from tests.support.specs import run_spec
 
 ACCOUNT = "anthropic:1234"
+DONE = StreamState(
+    "s-1", Tokens(100, 10), 0.10, 1, 1, ended=True, ok=True, result={"status": "completed"}
+)
+LIMIT = StreamError(kinds.QUOTA, "too many requests", 429, retrying=True)
 
 
 class Agent(Script):
-    """A runner whose items say, in turn, a stream state and what `wait` answers."""
+    """A runner whose items have a list of stream states and of what `wait` returns."""
 
     def __init__(self, log):
         super().__init__(log)
@@ -43,12 +50,9 @@ class Agent(Script):
             self.stream_state, answer = answer
         return answer
 
-    def keep_changes(self, task, path):
-        return 0
-
 
 class Prompts:
-    """Says in a word which prompt it is."""
+    """Names the prompt in one word."""
 
     def write(self, task, item, context=""):
         return f"do {item.text}"
@@ -66,13 +70,13 @@ class Prompts:
 class AgentBench(Bench):
     kind = Agent
 
-    def __init__(self, folder, settings=None, **spec):
-        super().__init__(folder, settings, **spec)
+    def __init__(self, folder, settings=None, agent_settings=None, **spec):
+        super().__init__(folder, settings, agent_settings, **spec)
         self.homes = AgentHomes(str(folder))
 
     def described(self, **spec):
         spec.setdefault("agents", ("claude",))
-        return RunSpec("/", agent="claude", **spec)
+        return run_spec("/", agent="claude", **spec)
 
     def item(self, text, *answers, home=True, **more):
         made = super().item(text, *answers, **more)
@@ -81,7 +85,7 @@ class AgentBench(Bench):
         return made
 
     def in_turn(self, text, *attempts):
-        """What the attempts at an item answer, one after the other."""
+        """The results of successive attempts at an item."""
         answers, start = iter(attempts), self.runner.start
 
         def next_one(item, token, output):
@@ -92,7 +96,9 @@ class AgentBench(Bench):
         self.runner.start = next_one
 
     def worker(self, name="claude"):
-        accounts = {each: f"account:{each}" for each in self.spec.agents} | {"claude": ACCOUNT}
+        accounts = {each: f"account:{each}" for each in agent_of(self.spec).agents} | {
+            "claude": ACCOUNT
+        }
         ctx, prompts = self.context(agent=name), cast(Any, Prompts())
         agent = AgentContext(ctx, self.runner, BUILTIN[name], accounts, self.homes, prompts)
         return agent_worker(agent, batches_of)

@@ -10,6 +10,6 @@ from tests.support.benches import closed_after
 
 @pytest.fixture
 def bench(tmp_path):
-    """Makes one; for other workers a test has a bench of its own."""
+    """Creates one; tests of other workers have their own."""
     with closed_after(lambda number, **how: AgentBench(tmp_path, **how)) as maker:
         yield maker

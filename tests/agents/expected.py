@@ -1,4 +1,4 @@
-"""What is to be heard in each recorded stream."""
+"""What the parsers must find in each recorded stream."""
 
 from typing import NamedTuple
 

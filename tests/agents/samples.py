@@ -22,7 +22,7 @@ class Sample(NamedTuple):
     @property
     def ended(self) -> Ended:
         code = self.head["exit"]
-        if code is None:  # the recording was cut off: the program would have gone on
+        if code is None:  # the recording was cut off: the program would have continued
             return Ended(None, 15, 0, 0)
         return Ended(code, None, 0, 0) if code >= 0 else Ended(None, -code, 0, 0)
 

@@ -2,33 +2,42 @@
 
 import pytest
 
-from hypervisor.agents.budget import limits, near, over, price_of, task_limits, uncounted
+from hypervisor.agents.budget import (
+    batch_limits,
+    day_limits,
+    near,
+    over,
+    price_of,
+    task_limits,
+    uncounted,
+)
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.profile import Price
-from hypervisor.agents.session import AgentSession, Spent, cost_micros, resumed
-from hypervisor.agents.stream_state import StreamState, Tokens
-from hypervisor.core.text import amount_text
-from hypervisor.runs.spec import RunSpec
+from hypervisor.agents.session import cost_micros, resumed
+from hypervisor.agents.stream_state import StreamState
+from hypervisor.core.text import money, money_text
+from hypervisor.queue.agent_session import AgentSession, Spent, Tokens
+from hypervisor.runs.spec import AgentSpec
 
 CLAUDE, CODEX, COPILOT = BUILTIN["claude"], BUILTIN["codex"], BUILTIN["copilot"]
 
-SPEC = RunSpec("/")
+SPEC = AgentSpec("claude")
 NOTHING = Spent()
 
 
 def over_batch(spent, spec, day=NOTHING, day_budget=None, day_tokens=None):
-    return over(limits(spent, spec, day, day_budget, day_tokens))
+    return over([*batch_limits(spent, spec), *day_limits(day, day_budget, day_tokens)])
 
 
 def near_batch(spent, spec):
-    return near(limits(spent, spec, NOTHING, None, None))
+    return near(batch_limits(spent, spec))
 
 
 def over_task(spent, spec):
     return over(task_limits(spent, spec))
 
 
-def test_what_the_stream_tells_is_no_estimate():
+def test_what_the_stream_tells_is_not_an_estimate():
     assert cost_micros(StreamState(cost=0.0132), Price(1, 1)) == (13_200, False)
     assert cost_micros(StreamState(cost=0.0), None) == (0, False)
 
@@ -58,15 +67,15 @@ def test_a_budget_is_used_up():
     spec = SPEC._replace(budget=1_000_000)
     assert over_batch(Spent(0, 999_999), spec) is None
     assert over_batch(Spent(0, 1_000_000), spec) == (
-        "the batch's budget is used up: 1.00 of 1.00. "
-        "Run it again with a larger one to go on; nothing is lost."
+        "the batch's budget is used up: 1.00 of 1.00 USD. "
+        "To continue, run it again with a larger budget; nothing is lost."
     )
-    assert "1.20 of 1.00 (an estimate)" in str(over_batch(Spent(0, 1_200_000, True), spec))
+    assert "1.20 of 1.00 USD (an estimate)" in str(over_batch(Spent(0, 1_200_000, True), spec))
     assert over_batch(Spent(10**9, 10**12), SPEC) is None
 
 
 def test_tokens_and_days():
-    assert "number of tokens is used up: 5,000 of 5,000" in str(
+    assert "is used up: 5,000 of 5,000" in str(
         over_batch(Spent(5_000), SPEC._replace(tokens=5_000))
     )
     assert "today's budget" in str(over_batch(Spent(), SPEC, Spent(0, 7), 7))
@@ -78,7 +87,8 @@ def test_a_warning_at_four_fifths():
     spec = SPEC._replace(budget=1_000_000)
     assert near_batch(Spent(0, 799_999), spec) is None
     assert (
-        near_batch(Spent(0, 800_000), spec) == "the batch's budget is nearly used up: 0.80 of 1.00."
+        near_batch(Spent(0, 800_000), spec)
+        == "the batch's budget is nearly used up: 0.80 of 1.00 USD."
     )
     assert "no known price" in str(uncounted(Spent(unpriced=2), spec))
     assert uncounted(Spent(unpriced=2), SPEC) is None
@@ -92,7 +102,9 @@ def test_a_budget_of_nothing_lets_nothing_start():
 def test_a_task():
     spec = SPEC._replace(task_budget=100_000, task_tokens=1_000)
     assert over_task(Spent(999, 99_999), spec) is None
-    assert "the task's budget is used up: 0.10 of 0.10" in str(over_task(Spent(0, 100_000), spec))
+    assert "the task's budget is used up: 0.10 of 0.10 USD" in str(
+        over_task(Spent(0, 100_000), spec)
+    )
     assert "1,000 of 1,000" in str(over_task(Spent(1_000), spec))
     assert over_task(Spent(10**9, 10**9), SPEC) is None
 
@@ -101,7 +113,12 @@ def test_a_task():
     "micros, text", [(1_000_000, "1.00"), (4_200, "0.0042"), (0, "0.00"), (1_234_560, "1.2346")]
 )
 def test_money_for_people(micros, text):
-    assert amount_text(micros) == text
+    assert money_text(micros) == f"{text} USD"
+
+
+@pytest.mark.parametrize("text", ["2.50", "$2.50", "2.5 USD", " 2.50USD "])
+def test_money_by_people(text):
+    assert money(text) == 2_500_000
 
 
 def test_a_resumed_run_begins_with_what_its_session_had_used():

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from hypervisor.agents.budget_guard import BudgetGuard
+from hypervisor.agents.config import AgentSettings
 from hypervisor.agents.cooldown import MARGIN, Cooldown
 from hypervisor.agents.rate_limits import CooldownGuard
-from hypervisor.agents.session import NewSession
-from hypervisor.agents.sql import cooldowns
-from hypervisor.agents.stream_state import QUOTA, StreamError, Tokens
+from hypervisor.agents.sql import budget_warnings, cooldowns
+from hypervisor.agents.stream_state import QUOTA, StreamError
+from hypervisor.queue.agent_session import NewSession, Tokens
 from hypervisor.queue.task import NewTask
-from hypervisor.runs.config import Settings
-from hypervisor.runs.spec import RunSpec, spec_data
-from hypervisor.store import settings
+from hypervisor.runs.spec import AgentSpec, spec_data
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.intercept import intercept
 from tests.support.ledger import Ledger
+from tests.support.specs import run_spec
 
 ACCOUNT = "a:1"
 
@@ -27,12 +27,12 @@ ACCOUNT = "a:1"
 class Books:
     def __init__(self, path):
         self.store = Ledger(SqliteDatabase(str(path), relaxed=True))
-        self.batch = self.store.declare("b", spec_data(RunSpec("/", agent="claude")), "t").id
+        self.batch = self.store.declare("b", spec_data(run_spec("/", agent="claude")), "t").id
         self.task = self.store.add([NewTask("x")], "b", "t").ids[0]
 
     def purse(self, settings=None, **spec: Any) -> BudgetGuard:
-        wanted = RunSpec("/", agent="claude", **spec)
-        return BudgetGuard(self.store, self.batch, wanted, settings or Settings(), "w")
+        wanted = AgentSpec("claude", **spec)
+        return BudgetGuard(self.store, self.batch, wanted, settings or AgentSettings(), "w")
 
     def spend(self, tokens=0, micros: int | None = 0):
         new = NewSession("claude", ACCOUNT, self.batch, "w", self.task, 1)
@@ -62,8 +62,8 @@ def test_without_limits_nothing_is_counted(books):
     [
         {"budget": 100},
         {"tokens": 50},
-        {"settings": Settings(day_budget=100)},
-        {"settings": Settings(day_tokens=50)},
+        {"settings": AgentSettings(day_budget=100)},
+        {"settings": AgentSettings(day_tokens=50)},
     ],
 )
 def test_a_limit_that_is_reached_closes_the_purse(books, how):
@@ -106,39 +106,39 @@ def test_what_is_left_for_a_task(books):
 
 
 def test_an_account_rests_until_its_brake_is_over(books):
-    brakes = CooldownGuard(books.store, ACCOUNT, "w")
-    assert not brakes.is_cooling(ACCOUNT)
-    brakes.start(StreamError(QUOTA, "try again in 300s"))
-    assert brakes.is_cooling(ACCOUNT) and not brakes.is_cooling("a:2")
-    brakes.end()
-    assert brakes.is_cooling(ACCOUNT), "an agent that had begun before may still answer"
+    cooldowns = CooldownGuard(books.store, ACCOUNT, "w")
+    assert not cooldowns.is_cooling(ACCOUNT)
+    cooldowns.start(StreamError(QUOTA, "try again in 300s"))
+    assert cooldowns.is_cooling(ACCOUNT) and not cooldowns.is_cooling("a:2")
+    cooldowns.end()
+    assert cooldowns.is_cooling(ACCOUNT), "an agent that had begun before may still answer"
 
 
 def test_a_rest_that_is_over_is_forgotten_with_the_next_answer(books):
-    books.store.set_brake(Cooldown(ACCOUNT, books.store.now() - 1, 1, "limit", 0), "w")
-    brakes = CooldownGuard(books.store, ACCOUNT, "w")
-    assert not brakes.is_cooling(ACCOUNT)
-    brakes.end()
-    assert books.store.brakes() == []
+    books.store.start_cooldown(Cooldown(ACCOUNT, books.store.now() - 1, 1, "limit", 0), "w")
+    cooldowns = CooldownGuard(books.store, ACCOUNT, "w")
+    assert not cooldowns.is_cooling(ACCOUNT)
+    cooldowns.end()
+    assert books.store.cooldowns() == []
 
 
 def test_a_rest_that_another_agent_has_just_begun_is_not_lifted(books, monkeypatch):
     store = books.store
-    store.set_brake(Cooldown(ACCOUNT, store.now() - 1, 1, "limit", 0), "w")
+    store.start_cooldown(Cooldown(ACCOUNT, store.now() - 1, 1, "limit", 0), "w")
 
     def later(lift, *args):
-        store.set_brake(Cooldown(ACCOUNT, store.now() + 60_000, 2, "again", 0), "other")
+        store.start_cooldown(Cooldown(ACCOUNT, store.now() + 60_000, 2, "again", 0), "other")
         return lift(*args)
 
-    intercept(monkeypatch, store, cooldowns.lift_brake, later)
+    intercept(monkeypatch, store, cooldowns.end_cooldown, later)
     CooldownGuard(store, ACCOUNT, "w").end()
-    assert [brake.level for brake in store.brakes()] == [2]
+    assert [cooldown.level for cooldown in store.cooldowns()] == [2]
 
 
 def test_workers_that_come_near_a_budget_at_once_warn_of_it_once(books, monkeypatch):
     books.spend(0, 900)
     # as they all have read it
-    intercept(monkeypatch, books.store, settings.setting, lambda really, name: None)
+    intercept(monkeypatch, books.store, budget_warnings.warned_budget, lambda read, batch: "")
     for _ in range(3):
         books.purse(budget=1000).is_empty()
     assert len(books.said()) == 1
@@ -149,5 +149,5 @@ def test_workers_that_come_near_a_budget_at_once_warn_of_it_once(books, monkeypa
 def test_a_time_of_day_is_that_of_the_clock_on_the_wall(books):
     later = (datetime.now().astimezone() + timedelta(hours=2)).replace(second=0, microsecond=0)
     CooldownGuard(books.store, ACCOUNT, "w").start(StreamError(QUOTA, f"resets {later:%I:%M%p}"))
-    (brake,) = books.store.brakes()
-    assert brake.until == round(later.timestamp() * 1000) + MARGIN
+    (cooldown,) = books.store.cooldowns()
+    assert cooldown.until == round(later.timestamp() * 1000) + MARGIN

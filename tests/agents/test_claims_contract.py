@@ -1,4 +1,4 @@
-"""What an agent holds that claims by itself: its worker sees that, and nothing else."""
+"""The claims of an agent that claims tasks itself: its worker sees exactly these."""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
-"""The verdict on a run: from evidence, the surest first."""
+"""The outcome of a run, from evidence, the most reliable first."""
+
+from typing import get_args
 
 import pytest
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.classify import BY_ERROR, classify, cooldown_error
-from hypervisor.agents.outcome import OUTCOMES, Action
+from hypervisor.agents.outcome import OUTCOMES, Action, OutcomeName
 from hypervisor.agents.stream_state import StreamError, StreamState
 from hypervisor.queue.attempt import Ended
 
 WELL, BADLY, KILLED = Ended(0, None, 0, 0), Ended(1, None, 0, 0), Ended(None, 15, 0, 0)
-CLOSED = StreamState(ended=True, ok=True)  # its closing word said that all is well
+CLOSED = StreamState(ended=True, ok=True)  # its last message reported success
 
 
 def trouble(kind, **more):
@@ -25,7 +27,7 @@ EVERY = [
     (said("COMPLETED: fine"), WELL, "done", "settled", Action.NOTHING),
     (said("COMPLETED: fine"), WELL, None, "completed", Action.COMPLETE),
     (said("BLOCKED: no key"), WELL, None, "blocked", Action.BLOCK),
-    (said("FAILED: no way"), WELL, None, "refused", Action.FAIL),
+    (said("FAILED: no way"), WELL, None, "failed", Action.FAIL),
     (said("I could do that, if you like."), WELL, None, "nothing_done", Action.RETRY),
     (CLOSED._replace(denied=("Bash",)), WELL, None, "tools_denied", Action.BLOCK),
     (CLOSED._replace(mcp="dead", tools=1), WELL, None, "mcp_dead", Action.RETRY),
@@ -66,8 +68,8 @@ def test_hung():
     assert set(BY_ERROR.values()) <= set(OUTCOMES)
 
 
-def test_an_error_that_nobody_knows_is_a_failure():
-    """It may be there for ever; nobody else need wait for it."""
+def test_an_unknown_error_is_a_failure():
+    """It may be permanent; other tasks do not wait for it."""
     found = classify(trouble(kinds.OTHER), WELL, None)
     assert found[:2] == ("stream_error", Action.RETRY)
     assert cooldown_error(found, None, "why") is None
@@ -195,7 +197,7 @@ def test_denied_tools_are_named_and_how_to_allow_them():
     assert classify(told, WELL, None).evidence == "no shell"
 
 
-def test_what_is_told_of_trouble():
+def test_what_is_reported_about_trouble():
     troubled = trouble(kinds.SERVER, status=500)
     assert classify(troubled, BADLY, None).evidence == "the words of the provider"
     assert classify(troubled, BADLY, None).reason.endswith(" (HTTP 500)")
@@ -206,10 +208,10 @@ def test_what_is_told_of_trouble():
     assert "HTTP" not in classify(wordless, BADLY, None).reason
 
 
-def test_what_is_told_of_a_crash():
+def test_what_is_reported_about_a_crash():
     state = StreamState(tools=1, message="I\nbegin")
     assert classify(state, KILLED, None)[2:4] == (
-        "the agent ended badly: killed by SIGTERM",
+        "the agent failed: killed by SIGTERM",
         "I begin",
     )
 
@@ -243,3 +245,7 @@ def test_a_stop_because_of_a_limit_is_about_the_limit():
 def test_long_words_are_cut():
     state = CLOSED._replace(ok=False, error=StreamError(kinds.SERVER, "x" * 100_000))
     assert len(classify(state, BADLY, None).evidence) == 2000
+
+
+def test_every_outcome_has_an_action_and_a_meaning():
+    assert tuple(OUTCOMES) == get_args(OutcomeName)

@@ -1,16 +1,16 @@
-"""What config.toml may say about agents."""
+"""The tables of config.toml about agents."""
 
 import tomllib
 
 import pytest
 
 from hypervisor.agents.builtin_profiles import BUILTIN
-from hypervisor.agents.config import MOST_AGENTS
-from hypervisor.agents.profile import MODES, AgentProfile, Price
+from hypervisor.agents.config import MAX_AGENTS, AgentSettings, agent_settings_from
+from hypervisor.agents.profile import AgentProfile, Price
 from hypervisor.agents.routing import Route
 from hypervisor.core.errors import InvalidInput
-from hypervisor.core.validate import MOST_NAMES
-from hypervisor.runs.config import Settings, settings_from
+from hypervisor.core.validate import MAX_NAMES
+from hypervisor.runs.spec import PERMISSIONS
 
 CLAUDE = BUILTIN["claude"]
 
@@ -76,11 +76,11 @@ cached = 0.1
 
 
 def test_everything_that_can_be_said():
-    settings = settings_from(tomllib.loads(ALL))
-    assert set(settings.agents) == {*BUILTIN, "mine", "mine2", "reviewer"}
-    claude = settings.agents["claude"]
+    settings = agent_settings_from(tomllib.loads(ALL))
+    assert set(settings.profiles) == {*BUILTIN, "mine", "mine2", "reviewer"}
+    claude = settings.profiles["claude"]
     assert claude == CLAUDE._replace(model="opus", workers=3, memory=1 << 30)
-    mine = settings.agents["mine"]
+    mine = settings.profiles["mine"]
     assert (mine.program, mine.stream, mine.prompt, mine.grace) == (
         "/opt/mine",
         "text",
@@ -101,7 +101,7 @@ def test_everything_that_can_be_said():
 
 
 def test_a_profile_like_another():
-    agents = settings_from(tomllib.loads(ALL)).agents
+    agents = agent_settings_from(tomllib.loads(ALL)).profiles
     assert agents["reviewer"].argv == agents["mine2"].argv == CLAUDE.argv
     assert agents["mine2"].permissions["edit"] == ("--some",)
     assert agents["mine2"].permissions["full"] == CLAUDE.permissions["full"]
@@ -110,7 +110,7 @@ def test_a_profile_like_another():
 
 
 def test_what_is_just_within_bounds():
-    words = {mode: ["--" + mode] for mode in MODES}
+    words = {mode: ["--" + mode] for mode in PERMISSIONS}
     mine = {
         "argv": ["x{promt}y"],
         "permissions": words,
@@ -118,14 +118,14 @@ def test_what_is_just_within_bounds():
         "like": "mine",
         "codes": {"1": "turns", "255": "auth"},
     }
-    tables = {f"a{n}": MINE for n in range(MOST_AGENTS - 2)} | {"agy": {"model": "m"}}
-    agents = settings_from({"agents": {**tables, "mine": {**mine, "like": "agy"}}}).agents
+    tables = {f"a{n}": MINE for n in range(MAX_AGENTS - 2)} | {"agy": {"model": "m"}}
+    agents = agent_settings_from({"agents": {**tables, "mine": {**mine, "like": "agy"}}}).profiles
     found = agents["mine"]
     assert (found.grace, found.codes) == (600.0, {1: "turns", 255: "auth"})
     assert found.argv == ("x{promt}y",), "it is no placeholder as a whole"
-    assert found.permissions == {mode: ("--" + mode,) for mode in MODES}
+    assert found.permissions == {mode: ("--" + mode,) for mode in PERMISSIONS}
     assert not agents["agy"].verified, "what no test has run is not verified by a new model"
-    itself = settings_from({"agents": {"claude": {"like": "claude", "model": "m"}}}).agents
+    itself = agent_settings_from({"agents": {"claude": {"like": "claude", "model": "m"}}}).profiles
     assert itself["claude"] == CLAUDE._replace(model="m")
 
 
@@ -136,32 +136,37 @@ def test_argv_may_be_left_out():
         "reads": {"program": "m"},
         "takes": {"program": "m", "prompt": "argument"},
     }
-    agents = settings_from({"agents": told}).agents
+    agents = agent_settings_from({"agents": told}).profiles
     assert agents["claude"].argv == agents["reviewer"].argv == CLAUDE.argv
     assert (agents["reads"].argv, agents["reads"].prompt) == ((), "stdin")
     assert (agents["takes"].argv, agents["takes"].prompt) == (("{prompt}",), "argument")
 
 
 def test_nothing_said_is_the_built_in_ones():
-    assert settings_from({}).agents == BUILTIN == settings_from({"agents": {}}).agents
-    assert settings_from({"budget": {}}) == Settings()
+    assert (
+        agent_settings_from({}).profiles == BUILTIN == agent_settings_from({"agents": {}}).profiles
+    )
+    assert agent_settings_from({"budget": {}}) == AgentSettings()
 
 
 MINE = {"argv": ["x"]}
 WRONG = [
     ({"agents": 5}, "agents must be tables, as in [agents.NAME]."),
     ({"agents": {"x": 5}}, "agents.x must be a table, as in [agents.x]."),
-    ({"agents": {"x": {"arg": []}}}, "agents.x.arg is unknown: did you mean agents.x.argv?"),
+    ({"agents": {"x": {"arg": []}}}, "unknown key agents.x.arg; did you mean agents.x.argv?"),
     ({"agents": {"a b": MINE}}, "agents.a b: an agent's name has letters"),
     ({"agents": {"auto": MINE}}, "agents.auto: an agent's name has letters"),
-    ({"agents": {"x": {"like": "claud"}}}, "no agent 'claud': did you mean claude?"),
-    ({"agents": {"x": {"like": "y"}, "y": {"like": "x"}}}, "agents.x.like goes round in a circle."),
-    ({"agents": {"cluade": {"workers": 2}}}, "no agent 'cluade': did you mean claude? A new one n"),
+    ({"agents": {"x": {"like": "claud"}}}, "unknown agent 'claud'; did you mean claude?"),
+    ({"agents": {"x": {"like": "y"}, "y": {"like": "x"}}}, "agents.x.like refers back to itself."),
+    (
+        {"agents": {"cluade": {"workers": 2}}},
+        "unknown agent 'cluade'; did you mean claude? A new one n",
+    ),
     ({"agents": {f"a{n}": {} for n in range(101)}}, "agents: 101 tables, at most 100."),
     ({"agents": {"x": {"like": ["claude"]}}}, "agents.x.like must be text"),
     ({"agents": {"x": {"argv": "go"}}}, "agents.x.argv must be a list of words"),
-    ({"agents": {"x": {"argv": ["a"] * (MOST_NAMES + 1)}}}, "agents.x.argv must be a list of"),
-    ({"agents": {"x": {"argv": ["{promt}"]}}}, "{promt} is no placeholder; there are"),
+    ({"agents": {"x": {"argv": ["a"] * (MAX_NAMES + 1)}}}, "agents.x.argv must be a list of"),
+    ({"agents": {"x": {"argv": ["{promt}"]}}}, "unknown placeholder {promt}; use one of"),
     ({"agents": {"x": {"argv": ["{prompt}"]}}}, 'has {prompt}, so prompt must be "argument".'),
     ({"agents": {"x": {"argv": [], "prompt": "argument"}}}, "agents.x.argv has no {prompt}."),
     ({"agents": {"x": {**MINE, "resume": ["go"]}}}, "agents.x.resume has no {session}."),
@@ -190,7 +195,7 @@ WRONG = [
     ({"agents": {"x": {**MINE, "codes": {"53": "x"}}}}, "agents.x.codes must be exit codes with"),
     ({"routing": {}}, "routing must be a list of tables, as in [[routing]]."),
     ({"routing": [{}]}, "routing[1].agent is missing"),
-    ({"routing": [{"agent": "clod"}]}, "routing[1].agent: there is no agent 'clod'"),
+    ({"routing": [{"agent": "clod"}]}, "routing[1].agent: unknown agent 'clod'"),
     ({"routing": [{"agent": 5}]}, "routing[1].agent must be an agent or a list of them"),
     ({"routing": [{"agent": ["claude", 5]}]}, "routing[1].agent must be an agent or a list"),
     ({"routing": [{"agent": "claude", "type": "x"}]}, "did you mean routing[1].types?"),
@@ -205,5 +210,5 @@ WRONG = [
 @pytest.mark.parametrize("config, message", WRONG, ids=[message for _, message in WRONG])
 def test_what_is_wrong_is_named(config, message):
     with pytest.raises(InvalidInput) as error:
-        settings_from(config)
+        agent_settings_from(config)
     assert message in str(error.value)

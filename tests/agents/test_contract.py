@@ -1,4 +1,4 @@
-"""What the ledger promises about agents, one example each, the same on both databases."""
+"""What the ledger guarantees about agents, one example each, on both databases."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.session import AgentSession, NewSession, Spent
 from hypervisor.agents.sql.cooldowns import NEWS
-from hypervisor.agents.stream_state import Tokens
 from hypervisor.core.errors import NotFound
+from hypervisor.queue.agent_session import AgentSession, NewSession, Spent, Tokens
 from hypervisor.queue.event import Cursor
 from hypervisor.queue.lease import Usage, Worker
-from hypervisor.runs.spec import AtWork
+from hypervisor.runs.spec import ActiveWorker
 from tests.support.databases import dump
 from tests.support.given import ANN, BOB, NOW, SECOND
 
 NEW = NewSession("claude", "anthropic:0a1b2c3d", "b00000000001", "w-ann", "t00000000001", 2)
-BRAKE = Cooldown("anthropic:0a1b2c3d", NOW + 30 * SECOND, 1, "429: slow down", NOW)
+COOLDOWN = Cooldown("anthropic:0a1b2c3d", NOW + 30 * SECOND, 1, "429: slow down", NOW)
 
 
 def last_event(ledger):
@@ -135,7 +134,7 @@ def test_nothing_was_spent_on_nothing(ledger):
     assert ledger.spent() == ledger.spent("b", "t", NOW) == Spent(0, 0, False, 0)
 
 
-def test_a_price_that_nobody_knows_is_told_once_there_is_something_to_pay(ledger):
+def test_a_price_that_nobody_knows_is_reported_once_there_is_something_to_pay(ledger):
     made = ledger.open_session(NEW, NOW)
     assert ledger.spent() == Spent(0, 0, False, 0)
     ledger.hear_session(made, "", Tokens(1, 0, 0), None, False, 1, NOW)
@@ -154,8 +153,9 @@ def test_a_task_s_report_says_what_agents_cost_and_how_the_last_came_out(ledger,
     ]:
         made = ledger.open_session(NEW._replace(batch=batch, task=task), at)
         ledger.close_session(made, outcome, tokens, cost, estimated, 1, at)
-    found = {r.id: r[-4:] for r in ledger.report(batch, "", 9, NOW)}
-    assert found == {
+    rows = ledger.report(batch, "", 9, NOW)
+    costs = {row.id: (row.tokens, row.cost_micros, row.estimated, row.outcome) for row in rows}
+    assert costs == {
         first: (15, 30, True, "completed"),
         second: (7, None, False, "blocked"),
         third: (0, None, False, ""),
@@ -221,42 +221,46 @@ def test_sessions_add_up(store, ledger, made, of, task, since):
 
 
 def test_an_account_is_braked_and_the_event_says_so_in_one_line(ledger, open_ledger):
-    ledger.set_brake(BRAKE, "w-ann", NOW)
-    assert open_ledger().brakes() == [BRAKE]
+    ledger.start_cooldown(COOLDOWN, "w-ann", NOW)
+    assert open_ledger().cooldowns() == [COOLDOWN]
     event = last_event(ledger)
     assert (event.kind, event.actor, event.at) == ("brake", "w-ann", NOW)
     assert event.data["said"] == "anthropic is rate-limited until 08:00:30 UTC: 429: slow down"
-    assert event.data["until"] == BRAKE.until
+    assert event.data["until"] == COOLDOWN.until
 
 
 def test_the_same_limit_met_by_many_is_one_brake(store, ledger, open_ledger):
-    ledger.set_brake(BRAKE, "w-ann", NOW)
+    ledger.start_cooldown(COOLDOWN, "w-ann", NOW)
     before = dump(store)
-    open_ledger().set_brake(BRAKE, "w-bob", NOW + 1)
-    open_ledger().set_brake(BRAKE._replace(until=BRAKE.until - 1, level=2), "w-bob", NOW + 1)
-    open_ledger().set_brake(BRAKE._replace(until=BRAKE.until + NEWS - 1), "w-bob", NOW + 1)
+    open_ledger().start_cooldown(COOLDOWN, "w-bob", NOW + 1)
+    open_ledger().start_cooldown(
+        COOLDOWN._replace(until=COOLDOWN.until - 1, level=2), "w-bob", NOW + 1
+    )
+    open_ledger().start_cooldown(
+        COOLDOWN._replace(until=COOLDOWN.until + NEWS - 1), "w-bob", NOW + 1
+    )
     assert dump(store) == before
 
 
 def test_a_longer_rest_replaces_a_shorter_one(ledger):
-    ledger.set_brake(BRAKE, "w-ann", NOW)
-    longer = BRAKE._replace(until=BRAKE.until + NEWS, level=2, reason="again")
-    ledger.set_brake(longer, "w-bob", NOW + 1)
-    other = BRAKE._replace(account="openai:login")
-    ledger.set_brake(other, "w-bob", NOW + 2)
-    assert ledger.brakes() == [longer, other]
+    ledger.start_cooldown(COOLDOWN, "w-ann", NOW)
+    longer = COOLDOWN._replace(until=COOLDOWN.until + NEWS, level=2, reason="again")
+    ledger.start_cooldown(longer, "w-bob", NOW + 1)
+    other = COOLDOWN._replace(account="openai:login")
+    ledger.start_cooldown(other, "w-bob", NOW + 2)
+    assert ledger.cooldowns() == [longer, other]
     assert [e.kind for e in ledger.events(0, 9)] == ["brake"] * 3
 
 
 def test_a_brake_is_lifted_once(ledger, open_ledger):
-    ledger.set_brake(BRAKE, "w-ann", NOW)
-    assert open_ledger().lift_brake(BRAKE.account, "me", NOW + 1)
-    assert ledger.brakes() == []
+    ledger.start_cooldown(COOLDOWN, "w-ann", NOW)
+    assert open_ledger().end_cooldown(COOLDOWN.account, "me", NOW + 1)
+    assert ledger.cooldowns() == []
     assert (last_event(ledger).kind, last_event(ledger).data) == (
         "lift_brake",
-        {"account": BRAKE.account},
+        {"account": COOLDOWN.account},
     )
-    assert not ledger.lift_brake(BRAKE.account, "me", NOW + 2)
+    assert not ledger.end_cooldown(COOLDOWN.account, "me", NOW + 2)
     assert len(ledger.events(0, 9)) == 2
 
 
@@ -291,9 +295,9 @@ def test_a_claim_that_never_was(ledger, add, claim):
 def test_a_worker_says_which_agent_it_runs(ledger):
     worker = Worker("w-run", "worker-7", "here", "boot1", 107, 3)
     ledger.register(worker, "b1", NOW, "codex")
-    assert ledger.at_work("boot1") == [AtWork(worker, "b1", NOW, "codex")]
+    assert ledger.at_work("boot1") == [ActiveWorker(worker, "b1", NOW, "codex")]
     ledger.register(worker, "b1", NOW)
-    assert ledger.at_work("boot1") == [AtWork(worker, "b1", NOW, "")]
+    assert ledger.at_work("boot1") == [ActiveWorker(worker, "b1", NOW, "")]
 
 
 # Cursors

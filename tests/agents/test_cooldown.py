@@ -1,4 +1,4 @@
-"""How long an account rests."""
+"""How long an account cools down."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypervisor.agents.cooldown import (
     FORGOTTEN,
     LATEST,
-    LONGEST_LIMIT,
     MARGIN,
+    MAX_LIMIT,
     Cooldown,
     next_cooldown,
     reset_of,
@@ -43,7 +43,7 @@ PROSE = [
     ("resets in 20m", NOW + 1_200_000),
     ("try again in 1500 milliseconds", NOW + 1_500),
     ("resets 15:45", at(16, 15, 45)),
-    ("resets 2pm", NOW + 1_000),  # which it just is: no reason to wait for tomorrow
+    ("resets 2pm", NOW + 1_000),  # which is now: no reason to wait until tomorrow
     ("resets 1:59pm", at(17, 13, 59)),
     ("it resets 5 times a day", None),
     ("Too many requests", None),
@@ -79,38 +79,38 @@ def test_figures_come_before_prose():
 
 
 def test_a_known_reset_is_kept_to():
-    brake = next_cooldown(None, "a:1", StreamError(QUOTA, "try again in 30s"), NOW)
-    assert brake == Cooldown("a:1", NOW + 30_000 + MARGIN, 0, "try again in 30s", NOW)
+    cooldown = next_cooldown(None, "a:1", StreamError(QUOTA, "try again in 30s"), NOW)
+    assert cooldown == Cooldown("a:1", NOW + 30_000 + MARGIN, 0, "try again in 30s", NOW)
 
 
 def rests_of(trouble, times, pause=0):
-    """How long an account rests that meets the same trouble right after each rest."""
-    brake, now, rests = None, NOW, []
+    """The cooldowns of an account that hits the same limit right after each of them."""
+    cooldown, now, rests = None, NOW, []
     for _ in range(times):
-        brake = next_cooldown(brake, "a:1", trouble, now)
-        rests.append((brake.until - now) / 1000)
-        now = brake.until + pause
-    return brake, now, rests
+        cooldown = next_cooldown(cooldown, "a:1", trouble, now)
+        rests.append((cooldown.until - now) / 1000)
+        now = cooldown.until + pause
+    return cooldown, now, rests
 
 
 def test_without_a_word_each_rest_is_twice_as_long():
-    brake, now, rests = rests_of(StreamError(QUOTA, "", 429), 9)
+    cooldown, now, rests = rests_of(StreamError(QUOTA, "", 429), 9)
     assert rests == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
-    assert (brake.level, brake.reason, brake.kind) == (9, "429", QUOTA)
-    later = next_cooldown(brake, "a:1", StreamError(QUOTA, ""), now + FORGOTTEN)
+    assert (cooldown.level, cooldown.reason, cooldown.kind) == (9, "429", QUOTA)
+    later = next_cooldown(cooldown, "a:1", StreamError(QUOTA, ""), now + FORGOTTEN)
     assert (later.level, later.until - now - FORGOTTEN) == (1, 30_000)
 
 
 @pytest.mark.parametrize("kind", OUTAGES)
 def test_an_outage_is_looked_at_again_soon_then_less_often(kind):
-    brake, _, rests = rests_of(StreamError(kind, "away"), 9)
+    cooldown, _, rests = rests_of(StreamError(kind, "away"), 9)
     assert rests == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    assert brake.is_outage and brake.kind == kind
+    assert cooldown.is_outage and cooldown.kind == kind
 
 
 def test_an_outage_says_nothing_about_limits():
-    brake, now, _ = rests_of(StreamError(NETWORK, "away"), 6)
-    limit = next_cooldown(brake, "a:1", StreamError(QUOTA, "429"), now)
+    cooldown, now, _ = rests_of(StreamError(NETWORK, "away"), 6)
+    limit = next_cooldown(cooldown, "a:1", StreamError(QUOTA, "429"), now)
     assert (limit.level, limit.until - now) == (1, 30_000)
     known = next_cooldown(limit, "a:1", StreamError(NETWORK, "away"), now + 100)
     assert known.until == limit.until, "the rest of a limit was cut short"
@@ -148,8 +148,8 @@ def test_those_that_were_under_way_do_not_count_again():
     st.integers(0, 1 << 45),
 )
 def test_whatever_is_told_the_rest_is_bounded(text, reset, after, retrying, now):
-    brake = next_cooldown(None, "a", StreamError(QUOTA, text, None, reset, after, retrying), now)
-    assert now < brake.until <= now + max(LATEST, LONGEST_LIMIT) + 2 * MARGIN
+    cooldown = next_cooldown(None, "a", StreamError(QUOTA, text, None, reset, after, retrying), now)
+    assert now < cooldown.until <= now + max(LATEST, MAX_LIMIT) + 2 * MARGIN
 
 
 def test_a_reset_that_proves_wrong_again_and_again_is_believed_less():
@@ -163,6 +163,6 @@ def test_a_reset_that_proves_wrong_again_and_again_is_believed_less():
 
 def test_a_told_reset_starts_over_once_the_account_was_free_for_a_while():
     told = StreamError(QUOTA, "try again in 2s")
-    brake, now, _ = rests_of(told, 4, pause=500)
-    later = next_cooldown(brake, "a:1", told, now + 60_000)
+    cooldown, now, _ = rests_of(told, 4, pause=500)
+    later = next_cooldown(cooldown, "a:1", told, now + 60_000)
     assert (later.until - now - 60_000, later.level) == (2_000 + MARGIN, 0)

@@ -1,4 +1,4 @@
-"""Where a program is, behind whatever npm installed."""
+"""Finding the real program behind what npm installed."""
 
 from __future__ import annotations
 
@@ -32,31 +32,44 @@ def given(tmp_path, **more):
 
 
 def test_version_and_path(tmp_path):
-    path = program(tmp_path / "bin" / "thing")
-    assert find(AgentProfile("x", "thing"), given(tmp_path)) == (path, "1.2.3", "")
+    path = program(tmp_path / "bin" / "codex")
+    assert find(AgentProfile("x", "codex"), given(tmp_path)) == (path, "1.2.3", "")
+
+
+def test_a_program_of_ones_own_is_not_run_for_its_version(tmp_path):
+    path = program(tmp_path / "bin" / "deploy", f"touch {tmp_path}/ran; echo deployed")
+    assert find(AgentProfile("x", "deploy"), given(tmp_path)) == (path, "", "")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("script", ["echo hello", "true"])
+def test_an_answer_without_a_version_is_not_believed(tmp_path, script):
+    program(tmp_path / "bin" / "claude", script)
+    found = find(AgentProfile("x", "claude"), given(tmp_path))
+    assert found.version == "" and "--version did not print a version" in found.problem
 
 
 def test_what_is_not_there(tmp_path):
     found = find(AgentProfile("x", "no-such-thing"), given(tmp_path))
-    assert found.path == "" and "no program no-such-thing" in found.problem
+    assert found.path == "" and "no-such-thing is not on PATH" in found.problem
 
 
 @pytest.mark.parametrize(
     "script, said", [("exit 3", "exit code 3"), ("echo Too old >&2; exit 1", "Too old")]
 )
 def test_what_does_not_work(tmp_path, script, said):
-    program(tmp_path / "bin" / "thing", script)
-    found = find(AgentProfile("x", "thing"), given(tmp_path))
+    program(tmp_path / "bin" / "codex", script)
+    found = find(AgentProfile("x", "codex"), given(tmp_path))
     assert found.path and found.problem == f"--version failed: {said}"
 
 
 def test_what_cannot_be_started_or_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr("hypervisor.agents.discovery.VERSION_PATIENCE", 0.1)
-    program(tmp_path / "bin" / "thing", "exec sleep 60")
-    assert "did not answer" in find(AgentProfile("x", "thing"), given(tmp_path)).problem
-    (tmp_path / "bin" / "other").write_text("#!/no/such/shell\n")
-    (tmp_path / "bin" / "other").chmod(0o755)
-    assert "cannot be started" in find(AgentProfile("x", "other"), given(tmp_path)).problem
+    program(tmp_path / "bin" / "codex", "exec sleep 60")
+    assert "did not answer" in find(AgentProfile("x", "codex"), given(tmp_path)).problem
+    (tmp_path / "bin" / "qwen").write_text("#!/no/such/shell\n")
+    (tmp_path / "bin" / "qwen").chmod(0o755)
+    assert "cannot be started" in find(AgentProfile("x", "qwen"), given(tmp_path)).problem
 
 
 @pytest.mark.parametrize("inner", ["", "bin", "vendor/some-target/bin"])

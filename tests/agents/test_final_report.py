@@ -48,7 +48,7 @@ def test_the_last_line(said, expected):
         "UNBLOCKED: yes",
     ],
 )
-def test_what_is_no_report(said):
+def test_what_is_not_a_report(said):
     assert report(said) is None
 
 

@@ -1,4 +1,4 @@
-"""Secrets are hidden by those who know only their marks."""
+"""Secrets are removed by processes that know only their fingerprints."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypervisor.agents.secrets import HIDDEN, Hider, marks_of
+from hypervisor.agents.secrets import HIDDEN, TokenHider, marks_of
 from hypervisor.queue.hide_tokens import hide_tokens
 
 SALT = b"12345678"
 KEY, OTHER = "sk-ant-planted-0123456789", "pass word/ü"
 
 
-def hider(*secrets: str) -> Hider:
-    return Hider(marks_of(secrets, SALT))
+def hider(*secrets: str) -> TokenHider:
+    return TokenHider(marks_of(secrets, SALT))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_marks_do_not_hold_the_secrets() -> None:
 
 def test_short_secrets_and_no_marks_hide_nothing() -> None:
     assert hider("12345", "678901").clean("12345 678901") == f"12345 {HIDDEN}"
-    assert Hider().clean(KEY) == KEY
-    assert Hider().clean_value([KEY]) == [KEY]
+    assert TokenHider().clean(KEY) == KEY
+    assert TokenHider().clean_value([KEY]) == [KEY]
 
 
 @given(st.text(), st.text())

@@ -1,4 +1,4 @@
-"""The homes of agents: private, nowhere else, and gone when they are removed."""
+"""The homes of agents: private, in one place only, and gone when they are removed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_links_are_removed_and_not_what_they_lead_to(homes, tmp_path):
     os.symlink(kept, os.path.join(home.home, "link"))
     homes.remove("task1")
     assert not os.path.exists(homes.root) and (kept / "file").read_text() == "x"
-    homes.remove("task1")  # once more does nothing
+    homes.remove("task1")  # a second call does nothing
 
 
 def test_others_stay(homes):

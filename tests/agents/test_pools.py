@@ -1,4 +1,4 @@
-"""Agents tick by tick: who may work on what, how many, and what happens around a brake."""
+"""Agents tick by tick: which agent works on what, how many, and what happens around a cooldown."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from itertools import pairwise
 
 import pytest
 
+from hypervisor.agents.config import AgentSettings
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.profile import AgentProfile
-from hypervisor.agents.session import NewSession
-from hypervisor.agents.stream_state import Tokens
+from hypervisor.queue.agent_session import NewSession, Tokens
 from hypervisor.runs.config import Settings
-from hypervisor.runs.spec import RunSpec, spec_data
-from tests.runs.test_supervisor import BEGIN, BOOT, Stage, worker_of
+from hypervisor.runs.spec import spec_data
 from tests.support.benches import closed_after
+from tests.support.specs import run_spec
+from tests.support.stage import BEGIN, BOOT, Stage, worker_of
 
 AGENTS = {
     "cla": AgentProfile("cla", "cla", provider="anthropic", memory=100, keys=("KEY",)),
@@ -27,7 +28,7 @@ DAY = 24 * 60 * MINUTE
 
 class AgentStage(Stage):
     def agent_batch(self, name, tasks=1, agent="cla", requires=(), **spec):
-        made = RunSpec("/", agent=agent, prompt="do it", **spec)
+        made = run_spec("/", agent=agent, prompt="do it", **spec)
         batch = self.store.declare(name, spec_data(made), "t", self.now)
         self.add(name, tasks, requires=requires)
         return batch.id
@@ -38,17 +39,17 @@ class AgentStage(Stage):
             self.host.arrive(self.now)
 
     def pools(self):
-        """How many workers of which agent live and stay."""
+        """The number of live workers per agent that are not draining."""
         leaving = self.supervisor.staffing.workers.leaving
         here = self.store.at_work(BOOT)
         return Counter(each.agent for each in here if each.worker.id not in leaving)
 
-    def brake(self, account="anthropic:login", seconds=30):
-        brake = Cooldown(account, self.now + seconds * 1000, 1, "429", self.now)
-        self.store.set_brake(brake, "w", self.now)
+    def cooldown(self, account="anthropic:login", seconds=30):
+        cooldown = Cooldown(account, self.now + seconds * 1000, 1, "429", self.now)
+        self.store.start_cooldown(cooldown, "w", self.now)
 
     def let_go(self):
-        """All that were asked to end do so."""
+        """All workers that were asked to exit do so."""
         for pid, _ in self.host.asked:
             if pid in self.host.alive:
                 self.host.leave(pid)
@@ -61,7 +62,8 @@ class AgentStage(Stage):
 @pytest.fixture
 def make(tmp_path):
     def make(number, settings=None, **how):
-        how["settings"] = settings or Settings(agents=AGENTS)
+        how["settings"] = settings
+        how["agent_settings"] = AgentSettings(AGENTS)
         return AgentStage(tmp_path / f"{number}.db", **how)
 
     with closed_after(make) as maker:
@@ -95,15 +97,9 @@ class TestHowMany:
         stage.batch("c", 50)
         stage.run_for(5_000)
         assert stage.pools() == {"cla": 5, "": 2}
-        assert not stage.governor.counts_own
-
-    def test_what_agents_take_of_the_cpu_counts(self, stage):
-        stage.agent_batch("b", 1)
-        stage.tick()
-        assert stage.governor.counts_own
 
     def test_what_the_settings_say_of_the_host_counts_for_all(self, make):
-        stage = make(settings=Settings(agents=AGENTS, workers=3))
+        stage = make(settings=Settings(workers=3))
         stage.agent_batch("b", 50)
         stage.batch("c", 50)
         stage.run_for(5_000)
@@ -150,7 +146,7 @@ class TestMemory:
         stage.agent_batch("b", 5)
         stage.tick()
         assert stage.governor.seen[-1].next == 100
-        stage.store.set("peak agent cla", "170")
+        stage.store.set_memory_peak(170, agent="cla")
         stage.run_for(1_000)
         assert stage.governor.seen[-1].next == 170
         assert {each.footprint.expected for each in stage.governor.seen[-1].running} == {170}
@@ -178,12 +174,12 @@ class TestRouting:
 
 
 class TestBrake:
-    def test_all_of_the_account_rest_and_others_go_on(self, stage):
+    def test_all_of_the_account_rest_and_others_continue(self, stage):
         stage.agent_batch("b", 50)
         stage.agent_batch("o", 50, agent="cod")
         stage.run_for(3_000)
         before = stage.pools()
-        stage.brake()
+        stage.cooldown()
         stage.tick()
         assert {what for _, what in stage.host.asked} == {"drain"}
         assert len(stage.host.asked) == before["cla"] > 0
@@ -192,7 +188,7 @@ class TestBrake:
     def test_another_key_is_another_account(self, stage):
         stage.host.keys[stage.agent_batch("other", 1)] = "0a1b"
         stage.agent_batch("b", 1)
-        stage.brake()
+        stage.cooldown()
         stage.run_for(2_000)
         (worker,) = stage.store.at_work(BOOT)
         assert worker.batch == stage.store.batch("other").id
@@ -200,7 +196,7 @@ class TestBrake:
     def test_one_goes_first_and_then_all(self, stage):
         batch = stage.agent_batch("b", 50)
         stage.agent_batch("c", 50)
-        stage.brake(seconds=30)
+        stage.cooldown(seconds=30)
         stage.run_for(29_000)
         assert stage.host.started == []
         stage.run_for(5_000)
@@ -210,7 +206,7 @@ class TestBrake:
         assert len(stage.host.started) == 1, "it has not been answered"
         stage.store.hear_session(made, "s", Tokens(9, 1), None, False, 1, stage.now)
         stage.run_for(3_000)
-        assert stage.store.brakes() == []
+        assert stage.store.cooldowns() == []
         assert stage.pools() == {"cla": 5}
         assert [e.kind for e in stage.store.events(0, 999) if "brake" in e.kind] == [
             "brake",
@@ -218,9 +214,9 @@ class TestBrake:
         ]
         assert batch
 
-    def test_one_that_goes_on_for_a_while_was_let_through(self, stage):
+    def test_one_that_continues_for_a_while_was_let_through(self, stage):
         batch = stage.agent_batch("b", 50)
-        stage.brake(seconds=1)
+        stage.cooldown(seconds=1)
         stage.run_for(2_000)
         stage.session(100, batch)
         stage.run_for(44_000)
@@ -231,20 +227,20 @@ class TestBrake:
     @pytest.mark.parametrize("outcome", ["network", "server_error", "stream_error", "overload"])
     def test_one_that_meets_the_outage_again_was_not_let_through(self, stage, outcome):
         batch = stage.agent_batch("b", 50)
-        stage.brake(seconds=1)
+        stage.cooldown(seconds=1)
         stage.run_for(2_000)
         made = stage.session(100, batch)
         stage.store.close_session(made, outcome, Tokens(), None, False, 0, stage.now)
         stage.run_for(2_000)
-        assert len(stage.store.brakes()) == 1 and len(stage.host.started) == 1
+        assert len(stage.store.cooldowns()) == 1 and len(stage.host.started) == 1
 
     def test_a_first_one_that_meets_the_limit_again_lets_nobody_follow(self, stage):
         batch = stage.agent_batch("b", 50)
-        stage.brake(seconds=1)
+        stage.cooldown(seconds=1)
         stage.run_for(2_000)
         made = stage.session(100, batch)
         stage.store.close_session(made, "quota", Tokens(), None, False, 0, stage.now)
-        stage.brake(seconds=60)
+        stage.cooldown(seconds=60)
         stage.host.leave(100)
         stage.run_for(59_000)
         assert len(stage.host.started) == 1
@@ -256,7 +252,7 @@ class TestBrake:
         stage.run_for(3_000)
         for pid in range(100, 105):
             stage.claim(pid)
-        stage.brake(seconds=10)
+        stage.cooldown(seconds=10)
         stage.run_for(9_000)
         assert len(stage.host.asked) == 5 and len(stage.host.started) == 5
         stage.run_for(3_000)
@@ -266,7 +262,7 @@ class TestBrake:
         stage.agent_batch("b", 50, agents=("cla", "cod"), fallback="cod")
         stage.run_for(3_000)
         assert stage.pools() == {"cla": 5}
-        stage.brake(seconds=20)
+        stage.cooldown(seconds=20)
         stage.tick()
         stage.let_go()
         stage.run_for(3_000)
@@ -288,33 +284,33 @@ class TestBrake:
             "b", 2, "auto", ("agent:cla",), agents=("cla", "few", "cod"), fallback="cod"
         )
         stage.add("b", 1, requires=("agent:few",))
-        stage.brake()
+        stage.cooldown()
         stage.run_for(3_000)
         assert stage.pools() == {"cod": 2, "few": 1}
 
     def test_a_brake_that_ends_today_is_waited_for_and_told_once(self, stage):
         stage.agent_batch("b", 5)
-        stage.brake(seconds=3600)
+        stage.cooldown(seconds=3600)
         for _ in range(50):
             assert stage.tick(after=MINUTE)
         assert not stage.supervisor.is_waiting, "no need to look around often"
         (event,) = (e for e in stage.store.events(0, 999) if e.kind == "rest")
         assert "anthropic is rate-limited until" in event.data["said"]
 
-    def test_nothing_is_told_of_it_while_others_work(self, stage):
+    def test_nothing_is_reported_while_others_work(self, stage):
         stage.agent_batch("b", 50, agents=("cla", "cod"), fallback="cod")
-        stage.brake()
+        stage.cooldown()
         stage.run_for(3_000)
         assert [e for e in stage.store.events(0, 999) if e.kind == "rest"] == []
 
     def test_a_brake_of_days_is_not(self, stage):
         stage.agent_batch("b", 5)
-        stage.brake(seconds=3 * 24 * 3600)
+        stage.cooldown(seconds=3 * 24 * 3600)
         assert stage.tick()
         assert not stage.tick(after=3_000)
 
     def test_nor_is_a_brake_without_work(self, stage):
-        stage.brake()
+        stage.cooldown()
         assert stage.tick()
         assert not stage.tick(after=3_000)
 
@@ -326,19 +322,19 @@ class TestInVain:
             stage.host.leave(each.worker.pid)
         stage.tick()
 
-    def test_those_who_find_nothing_do_not_come_for_ever(self, stage):
+    def test_those_who_find_nothing_do_not_come_forever(self, stage):
         batch = stage.agent_batch("b", 1)
         for _ in range(10):
             self.come_and_go(stage)
         (pause,) = stage.store.pauses()
-        assert pause.name == batch and "began nothing" in pause.reason
+        assert pause.name == batch and "claimed no task" in pause.reason
         assert len(stage.host.started) <= 4
 
     def test_those_who_leave_for_a_brake_did_not_come_in_vain(self, stage):
         stage.agent_batch("b", 1)
         for _ in range(5):
             stage.run_for(500)
-            stage.brake(seconds=1)
+            stage.cooldown(seconds=1)
             stage.tick()
             stage.let_go()
             stage.run_for(1_500)

@@ -1,4 +1,4 @@
-"""The built-in agents and the words that start them."""
+"""The built-in agents and their command lines."""
 
 import pytest
 
@@ -6,8 +6,9 @@ from hypervisor.agents import builtin_profiles
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.command_line import LaunchOptions, arguments, money
 from hypervisor.agents.config import _check_words
-from hypervisor.agents.profile import MODES, STREAMS, AgentProfile
+from hypervisor.agents.profile import STREAMS, AgentProfile
 from hypervisor.agents.streams import parser
+from hypervisor.runs.spec import PERMISSIONS
 
 CLAUDE = BUILTIN["claude"]
 CODEX = BUILTIN["codex"]
@@ -29,12 +30,12 @@ def test_each_is_whole(profile):
     _check_words(profile.name, profile)
     assert profile.stream in STREAMS and callable(parser(profile.stream))
     assert set(profile.keys) <= set(profile.passes)
-    assert set(profile.permissions) <= set(MODES)
+    assert set(profile.permissions) <= set(PERMISSIONS)
     assert profile.provider and profile.install and profile.memory > 100 * builtin_profiles.MIB
     assert profile.prompt == "stdin"
     if profile.name in REAL:
         assert profile.resume
-        assert profile.name == "opencode" or set(profile.permissions) == set(MODES)
+        assert profile.name == "opencode" or set(profile.permissions) == set(PERMISSIONS)
 
 
 @pytest.mark.parametrize("profile", BUILTIN.values(), ids=list(BUILTIN))
@@ -92,7 +93,7 @@ def test_claude_fresh_and_resumed():
     assert "--resume" not in found and "p" not in found
 
 
-def test_nothing_asked_for_is_no_word():
+def test_nothing_asked_for_is_not_a_word():
     assert arguments(GEMINI, LaunchOptions(permissions="read-only")) == [
         "-o",
         "stream-json",
@@ -138,7 +139,7 @@ def test_what_is_put_in_is_not_looked_at_again():
     ]
 
 
-def test_a_session_that_cannot_be_resumed_starts_anew():
+def test_a_session_that_cannot_be_resumed_starts_over():
     mine = AgentProfile("x", "x", argv=("go",))
     assert arguments(mine, LaunchOptions(session="u")) == ["go"]
 

@@ -1,4 +1,4 @@
-"""Prompts: what is put in, and that no text of a task can pass for a part of the prompt."""
+"""Prompts: what is inserted, and that no text of a task can be taken for part of the prompt."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import hypervisor.agents
 from hypervisor.agents.prompt import (
     INSTRUCTIONS,
-    LONGEST_INLINE,
+    MAX_INLINE_LENGTH,
     PERMISSIONS,
     PLACEHOLDER,
     RECEIPTS,
@@ -119,7 +119,7 @@ def test_what_the_template_names_is_not_said_twice():
     assert render("Go.", task(), None, around, WORKER).count("what is known") == 1
 
 
-def test_title_and_item_are_told_once_and_only_what_there_is():
+def test_title_and_item_are_reported_once_and_only_what_there_is():
     def told(template, item=None, **more):
         return render(template, task("the title", **more), item, frame=WORKER)
 
@@ -135,12 +135,12 @@ def test_title_and_item_are_told_once_and_only_what_there_is():
 def test_columns_and_files_of_an_item():
     item = Item("i", 1, {"files": ["a.py", "b`c.py"], "owner": "me"})
     prompt = render("", task(), item, frame=WORKER)
-    assert "change only these: `a.py`, ``b`c.py``" in prompt
+    assert "Change only these files: `a.py`, ``b`c.py``" in prompt
     assert "`owner`: `me`" in prompt
     nothing: list[object] = [[], "a.py"]
     for files in nothing:
         prompt = render("{scope}", task(), Item("i", 1, {"files": files}))
-        assert "change only" not in prompt
+        assert "Change only" not in prompt
 
 
 def test_pull():
@@ -165,9 +165,11 @@ def test_a_template_for_one_task_can_be_pulled_with():
     assert "Review the task's item (the task's title).\n\nEnd." in prompt
 
 
-def test_going_on():
-    prompt = render("", task(), Item("i", note="shorter"), frame=GO_ON)
+def test_continuing():
+    around = Surroundings(context="a conflict")
+    prompt = render("", task(), Item("i", note="shorter"), around, frame=GO_ON)
     assert "abcdefghijkl" in prompt and "shorter" in prompt and "\nCOMPLETED: " in prompt
+    assert "a conflict" in prompt
     assert not PLACEHOLDER.search(prompt)
 
 
@@ -236,8 +238,8 @@ def test_a_fence_may_have_a_label():
 
 
 def test_what_is_quoted_and_what_is_fenced():
-    assert quoted("x" * LONGEST_INLINE) == f"`{'x' * LONGEST_INLINE}`"
-    for text in ("x" * (LONGEST_INLINE + 1), "  ", "a\nb"):
+    assert quoted("x" * MAX_INLINE_LENGTH) == f"`{'x' * MAX_INLINE_LENGTH}`"
+    for text in ("x" * (MAX_INLINE_LENGTH + 1), "  ", "a\nb"):
         assert quoted(text).startswith("\nBEGIN DATA ")
     assert (quoted("a`"), quoted("`a"), quoted("")) == ("`` a` ``", "`` `a ``", "``")
 

@@ -1,4 +1,4 @@
-"""The worker whose agent claims by itself: a real store, and agents that do as the test says."""
+"""The worker of an agent that claims tasks itself: a real store, and scripted agents."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ import pytest
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
+from hypervisor.agents.stream_state import StreamError, StreamState
+from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.runs.spec import spec_data
 from tests.agents.agent_bench import ACCOUNT, AgentBench
 from tests.support.benches import ME, WELL, closed_after
+from tests.support.specs import changed
 
 EMPTY = StreamState("s-1", Tokens(100, 10), 0.10, 1, 1, message="QUEUE EMPTY", ended=True, ok=True)
 BADLY = Ended(1, None, 0.1, 0)
 
 
 class KeptBench(AgentBench):
-    """Its agents have no item: `runs` says what each run does, one after the other."""
+    """Its agents have no item: `runs` lists what successive runs do."""
 
     def __init__(self, folder, **how):
         super().__init__(folder, **how)
@@ -59,7 +61,7 @@ def bench(tmp_path):
         yield maker
 
 
-def test_runs_go_on_as_long_as_there_is_work(bench):
+def test_runs_continue_as_long_as_there_is_work(bench):
     bench = bench()
     tasks = [bench.item(text) for text in "abc"]
     one = [bench.claims(), bench.completes, (EMPTY, WELL)]
@@ -70,7 +72,7 @@ def test_runs_go_on_as_long_as_there_is_work(bench):
     ] * 2
     assert bench.runner.briefs[0][0] == "pull"
     assert "journal leader 77" in bench.log
-    assert bench.store.setting("peak agent claude") == str(WELL.peak)
+    assert bench.store.memory_peak(agent="claude") == WELL.peak
 
 
 def test_nothing_is_started_without_work_or_for_an_account_that_rests(bench):
@@ -79,7 +81,7 @@ def test_nothing_is_started_without_work_or_for_an_account_that_rests(bench):
     bench.item("a", requires=("browser",))
     bench.agents_do()
     bench.item("b")
-    bench.store.set_brake(Cooldown(ACCOUNT, bench.store.now() + 60_000, 1, "limit", 0), "t")
+    bench.store.start_cooldown(Cooldown(ACCOUNT, bench.store.now() + 60_000, 1, "limit", 0), "t")
     bench.agents_do()
     assert bench.runs() == []
 
@@ -97,7 +99,7 @@ def test_one_that_cannot_be_started_pauses_it_too(bench):
     bench.item("a")
     bench.agents_do([OSError(errno.EACCES, "not allowed")])
     assert [run.outcome for run in bench.runs()] == ["stopped"]
-    assert "could not be started" in bench.store.pauses()[0].reason
+    assert "cannot start claude" in bench.store.pauses()[0].reason
 
 
 def test_a_claim_that_it_leaves_behind_counts_as_failed(bench):
@@ -115,8 +117,8 @@ def test_a_limit_puts_its_claims_back_and_the_account_rests(bench, kind):
     met = StreamState("s-1", error=StreamError(kind, "try again in 300s", retrying=True))
     bench.agents_do([bench.claims(), met, None])
     assert bench.outcomes_of(task) == ["released"] and "stop" in bench.log
-    (brake,) = bench.store.brakes()
-    assert brake.account == ACCOUNT and brake.until > bench.store.now() + 200_000
+    (cooldown,) = bench.store.cooldowns()
+    assert cooldown.account == ACCOUNT and cooldown.until > bench.store.now() + 200_000
     assert bench.store.pauses() == []
 
 
@@ -130,7 +132,7 @@ def test_a_refused_key_pauses_the_batch_at_once(bench):
     assert "Log in" in bench.store.pauses()[0].reason
 
 
-def test_agents_that_claim_nothing_are_not_started_for_ever(bench):
+def test_agents_that_claim_nothing_are_not_started_forever(bench):
     bench = bench()
     bench.item("a"), bench.item("b")
     idle = [None, (EMPTY, WELL)]
@@ -162,7 +164,7 @@ def test_a_limit_of_the_run_fails_what_it_holds(bench):
 
     bench.agents_do([bench.claims(), grows, None, None, None])
     assert bench.outcomes_of(task) == ["failed"] and "memory" in bench.task(task).reason
-    assert bench.store.setting("peak agent claude") is None, "it was cut off"
+    assert bench.store.memory_peak(agent="claude") is None, "it was cut off"
 
 
 def test_told_to_stop_it_gives_back_what_it_holds(bench):
@@ -209,11 +211,11 @@ def test_it_beats_for_what_the_agent_holds(bench, monkeypatch):
 def test_a_brake_is_lifted_by_an_answer(bench):
     bench = bench()
     bench.item("a")
-    bench.store.set_brake(Cooldown(ACCOUNT, bench.store.now() - 1, 1, "limit", 0), "t")
+    bench.store.start_cooldown(Cooldown(ACCOUNT, bench.store.now() - 1, 1, "limit", 0), "t")
     seen = []
 
     def look():
-        seen.append(len(bench.store.brakes()))
+        seen.append(len(bench.store.cooldowns()))
 
     said = StreamState("s-1", tools=1)
     bench.agents_do(
@@ -252,7 +254,7 @@ def test_another_way_to_run_it_is_for_another_worker(bench):
     bench.item("a"), bench.item("b")
 
     def declares_anew():
-        bench.store.declare("b", spec_data(bench.spec._replace(model="big")), "t")
+        bench.store.declare("b", spec_data(changed(bench.spec, model="big")), "t")
 
     bench.agents_do([bench.claims(), declares_anew, bench.completes, (EMPTY, WELL)])
     assert len(bench.runs()) == 1
@@ -263,8 +265,8 @@ def test_a_limit_that_only_the_exit_code_tells_makes_the_account_rest_too(bench)
     bench.item("a")
     bench.in_turn("", [(StreamState("s-1", ended=True), Ended(173, None, 0.1, 0))])
     bench.work("gemini")
-    (brake,) = bench.store.brakes()
-    assert brake.account == "account:gemini" and brake.reason
+    (cooldown,) = bench.store.cooldowns()
+    assert cooldown.account == "account:gemini" and cooldown.reason
     assert bench.store.pauses() == []
 
 
@@ -284,4 +286,4 @@ def test_the_memory_that_was_seen_is_learned(bench):
         bench.runner.memory = WELL.peak * 3
 
     bench.agents_do([bench.claims(), grows, None, bench.completes, (EMPTY, WELL)])
-    assert bench.store.setting("peak agent claude") == str(WELL.peak * 3)
+    assert bench.store.memory_peak(agent="claude") == WELL.peak * 3

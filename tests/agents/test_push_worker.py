@@ -1,14 +1,16 @@
-"""The worker of agents, attempt by attempt: a real store, and agents that say what is scripted."""
+"""The worker of agents, attempt by attempt: a real store, and scripted agents."""
 
 from __future__ import annotations
 
 import pytest
 
 from hypervisor.agents import stream_state as kinds
+from hypervisor.agents.config import AgentSettings
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.session import to_resume
-from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
+from hypervisor.agents.stream_state import StreamError, StreamState
 from hypervisor.batches.plans.propose import propose
+from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.lease import AttemptResult, parse_token
 from hypervisor.runs.config import Settings
@@ -58,7 +60,7 @@ def test_the_session_is_written_down_at_its_first_word(bench):
     assert bench.runs()[0].outcome == "completed"
 
 
-@pytest.mark.parametrize("trouble", [LIMIT, StreamError(kinds.OVERLOAD, "too much to do", 529)])
+@pytest.mark.parametrize("trouble", [LIMIT, StreamError(kinds.OVERLOAD, "is overloaded", 529)])
 def test_a_limit_stops_the_agent_at_once_and_the_account_rests(bench, trouble):
     bench = bench()
     task = bench.item("a", StreamState("s-1", error=trouble))
@@ -66,28 +68,28 @@ def test_a_limit_stops_the_agent_at_once_and_the_account_rests(bench, trouble):
     bench.work()
     assert "stop" in bench.log and bench.outcomes_of(task) == ["released"]
     assert bench.task(task).state == "active" and bench.task(task).failures == 0
-    (brake,) = bench.store.brakes()
-    assert brake.account == ACCOUNT and brake.until > bench.store.now()
+    (cooldown,) = bench.store.cooldowns()
+    assert cooldown.account == ACCOUNT and cooldown.until > bench.store.now()
     assert bench.outcomes_of(other) == [], "nobody claims for an account that rests"
-    assert brake.reason == trouble.text
+    assert cooldown.reason == trouble.text
     assert len(bench.events("brake")) == 1
     assert bench.runs()[0].outcome == trouble.kind
     assert bench.homes.exists(task), "the session may go on"
 
 
-def test_after_the_rest_the_session_goes_on_and_the_brake_is_lifted(bench):
+def test_after_the_rest_the_session_continues_and_the_brake_is_lifted(bench):
     bench = bench()
     task = bench.item("a", StreamState("s-1", Tokens(5, 5), error=LIMIT))
     bench.work()
-    bench.store.lift_brake(ACCOUNT, "t")
-    bench.store.set_brake(Cooldown(ACCOUNT, bench.store.now() - 1, 1, "was", 0), "t")
+    bench.store.end_cooldown(ACCOUNT, "t")
+    bench.store.start_cooldown(Cooldown(ACCOUNT, bench.store.now() - 1, 1, "was", 0), "t")
     answer = SAID._replace(session="s-1")
     bench.runner.items["a"] = [StreamState("s-1", Tokens(1, 1)), (answer, WELL)]
     bench.work()
     assert bench.outcomes_of(task) == ["released", "done"]
     text, session, _, known = bench.runner.briefs[-1]
     assert (text, session, known.tokens_before) == ("go on", "s-1", Tokens(5, 5))
-    assert bench.store.brakes() == []
+    assert bench.store.cooldowns() == []
     assert bench.runs()[-1].resumes == "s-1"
 
 
@@ -104,7 +106,7 @@ def test_a_refused_key_is_the_whole_batchs_trouble(bench):
 
 
 def test_what_the_ledger_says_comes_first(bench):
-    """The agent has completed its claim itself, and then failed noisily."""
+    """The agent has completed its claim itself, and then failed with errors."""
     bench = bench()
 
     def completes():
@@ -115,7 +117,7 @@ def test_what_the_ledger_says_comes_first(bench):
     task = bench.item("a", completes)
     bench.work()
     assert bench.task(task).state == "done" and bench.task(task).result == {"by": "itself"}
-    assert bench.runs()[0].outcome == "settled" and bench.store.brakes() == []
+    assert bench.runs()[0].outcome == "settled" and bench.store.cooldowns() == []
     assert not bench.homes.exists(task)
 
 
@@ -131,7 +133,7 @@ def test_one_that_has_ended_its_claim_may_say_its_last_words(bench, monkeypatch)
     assert "stop" not in bench.log and bench.outcomes_of(task) == ["done"]
 
 
-def test_but_not_for_ever(bench, monkeypatch):
+def test_but_not_forever(bench, monkeypatch):
     monkeypatch.setattr("hypervisor.runs.watch.HEARTBEAT", 0.0)
     monkeypatch.setattr("hypervisor.agents.watch.LAST_WORDS", 0.0)
     bench = bench()
@@ -144,7 +146,7 @@ def test_but_not_for_ever(bench, monkeypatch):
     assert "stop" in bench.log and bench.outcomes_of(task) == ["done"]
 
 
-def test_a_claim_that_somebody_took_away_ends_the_agent(bench, monkeypatch):
+def test_a_claim_that_was_revoked_ends_the_agent(bench, monkeypatch):
     monkeypatch.setattr("hypervisor.runs.watch.HEARTBEAT", 0.0)
     bench = bench()
 
@@ -199,18 +201,18 @@ def test_a_session_whose_home_is_gone_is_not_resumed(bench):
     bench = bench()
     task = bench.item("a", StreamState("s-1", Tokens(5, 5), error=LIMIT))
     bench.work()
-    bench.store.lift_brake(ACCOUNT, "t")
+    bench.store.end_cooldown(ACCOUNT, "t")
     bench.homes.remove(task)
     bench.runner.items["a"] = [(SAID, WELL)]
     bench.work()
     assert bench.runner.briefs[-1][:2] == ("do a", "")
 
 
-def test_a_lost_session_costs_nothing_and_starts_anew(bench):
+def test_a_lost_session_costs_nothing_and_starts_over(bench):
     bench = bench()
     task = bench.item("a", StreamState("s-1", Tokens(5, 5), error=LIMIT))
     bench.work()
-    bench.store.lift_brake(ACCOUNT, "t")
+    bench.store.end_cooldown(ACCOUNT, "t")
     gone = StreamState("s-1", error=StreamError(kinds.RESUME, "no conversation found"), ended=True)
     bench.in_turn("a", [(gone, BADLY)], [(SAID, WELL)])
     bench.work()
@@ -239,7 +241,7 @@ def test_the_budget_of_a_batch_pauses_it(bench):
     states = [bench.task(task).state for task in tasks]
     assert states == ["done"] * 3 + ["active"] * 2
     (pause,) = bench.store.pauses()
-    assert "0.30 of 0.25" in pause.reason
+    assert "0.30 of 0.25 USD" in pause.reason
     warning, end = bench.events("budget")
     assert "nearly used up" in warning.data["said"] and end.data["said"] == pause.reason
 
@@ -266,7 +268,7 @@ def test_a_budget_that_is_used_up_with_the_last_task_pauses_nothing(bench):
 
 
 def test_the_budget_of_a_day_holds_for_all_batches(bench):
-    bench = bench(settings=Settings(day_tokens=150))
+    bench = bench(agent_settings=AgentSettings(day_tokens=150))
     tasks = [bench.item(text, (SAID, WELL)) for text in "abc"]
     bench.work()
     assert [bench.task(task).state for task in tasks] == ["done", "done", "active"]
@@ -286,7 +288,7 @@ def test_a_fallback_takes_what_others_would_have_done(bench):
     for_claude = bench.item("a", (SAID, WELL), requires=("agent:claude",))
     bench.work("codex")
     assert bench.outcomes_of(for_claude) == [], "claude's account does not rest"
-    bench.store.set_brake(Cooldown(ACCOUNT, bench.store.now() + 60_000, 1, "limit", 0), "t")
+    bench.store.start_cooldown(Cooldown(ACCOUNT, bench.store.now() + 60_000, 1, "limit", 0), "t")
     bench.work("codex")
     assert bench.outcomes_of(for_claude) == ["done"]
     assert bench.runs()[-1].agent == "codex"
@@ -300,7 +302,7 @@ def test_capabilities_are_the_agents_and_the_hosts(bench):
     assert (bench.outcomes_of(mine), bench.outcomes_of(other)) == (["done"], [])
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_is_claimed(bench):
+def test_a_program_that_is_not_there_is_reported_before_anything_is_claimed(bench):
     bench = bench()
     task = bench.item("a")
     bench.runner.fatal_error = "claude is not installed"
@@ -312,7 +314,7 @@ def test_memory_is_learned_for_the_agent(bench):
     bench = bench()
     bench.item("a", (SAID, Ended(0, None, 0.1, 300 << 20)))
     bench.work()
-    assert bench.store.setting("peak agent claude") == str(300 << 20)
+    assert bench.store.memory_peak(agent="claude") == 300 << 20
 
 
 def test_homes_of_tasks_that_are_over_go_with_the_next_worker(bench):
@@ -335,7 +337,7 @@ def test_a_prompt_builds_on_what_came_before(bench):
 
 
 @pytest.mark.parametrize("given, expected", [({}, 900_000), ({"silence": 0}, 0)])
-def test_an_agent_may_not_be_silent_for_ever_unless_somebody_says_so(bench, given, expected):
+def test_an_agent_may_not_be_silent_forever_unless_allowed(bench, given, expected):
     bench = bench(**given)
     task = bench.task(bench.item("a"))
     assert bench.worker().attempts.limits_of(task).silence == expected

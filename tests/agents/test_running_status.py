@@ -1,4 +1,4 @@
-"""What agents cost, wherever it is told; the brakes of their accounts; specs that make sense."""
+"""The cost of agents wherever it is shown; the cooldowns of their accounts; valid specs."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import json
 
 import pytest
 
-from hypervisor.agents import rate_limits as braking
+from hypervisor.agents import rate_limits as rate_limits
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.session import NewSession
-from hypervisor.agents.stream_state import Tokens
+from hypervisor.batches import submit
 from hypervisor.batches.chunk_files import write_chunk
 from hypervisor.batches.files import BatchFiles
 from hypervisor.batches.report import report
+from hypervisor.batches.summary import summary
 from hypervisor.core.errors import InvalidInput
+from hypervisor.monitoring.status import status
+from hypervisor.queue.agent_session import NewSession, Tokens
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import AttemptResult
 from hypervisor.queue.rescue import reap_worker
-from hypervisor.runs import run as running
 from hypervisor.runs.check_spec import check_spec
-from hypervisor.runs.spec import RunSpec
-from hypervisor.runs.status import status
-from tests.runs.test_run import HERE, NOW, FakeHost, claim, hv, items, run
+from hypervisor.runs.spec import CommandSpec
+from tests.support.specs import changed, run_spec
+from tests.support.submitted_runs import HERE, NOW, FakeHost, claim, hv, items, run
 
 __all__ = ["hv"]
-AGENT = RunSpec("/", agent="claude", agents=("claude",), prompt="do it")
-BRAKE = Cooldown("anthropic:0a1b2c3d", NOW + 1_000, 1, "429", NOW)
+AGENT = run_spec("/", agent="claude", agents=("claude",), prompt="do it")
+COOLDOWN = Cooldown("anthropic:0a1b2c3d", NOW + 1_000, 1, "429", NOW)
 
 
 def session(hv, batch, task="", cost=None, estimated=False, outcome="completed", at=NOW):
@@ -40,7 +41,7 @@ def test_the_summary_tells_what_agents_cost(hv):
     session(hv, batch, first.id, 250_000, outcome="stream_error")
     session(hv, batch, first.id, 500_000, True, at=NOW + 1)
     session(hv, batch, second.id, outcome="blocked")
-    found = running.summary(hv, "b", NOW)
+    found = summary(hv, "b", NOW)
     assert (found.tokens, found.cost, found.estimated) == (3 * 123, 0.75, True)
     a, b, c = found.tasks
     assert (a.tokens, a.cost_micros, a.estimated, a.outcome) == (246, 750_000, True, "completed")
@@ -50,9 +51,9 @@ def test_the_summary_tells_what_agents_cost(hv):
 
 
 def test_an_agent_that_claims_by_itself_counts_for_the_batch(hv):
-    batch = run(hv, "a", spec=AGENT._replace(mode="pull")).batch.id
+    batch = run(hv, "a", spec=changed(AGENT, mode="pull")).batch.id
     session(hv, batch, cost=1_000_000)
-    found = running.summary(hv, "b", NOW)
+    found = summary(hv, "b", NOW)
     assert (found.tokens, found.cost, found.estimated) == (123, 1.0, False)
     assert found.tasks[0].cost_micros is None
 
@@ -74,7 +75,7 @@ def test_a_chunk_s_files_tell_what_it_cost(hv, tmp_path):
     hv.batch_files = BatchFiles(str(tmp_path))
     spec = AGENT._replace(gate="each")
     new = [task._replace(chunk=1) for task in items("a", "b")]
-    batch = running.run(hv, spec, new, "b", NOW, chunks=["one"]).batch
+    batch = submit.submit(hv, spec, new, "b", NOW, chunks=["one"]).batch
     (first,) = claim(hv)
     hv.store.settle([AttemptResult(first, "complete", result={"summary": "fine"})], NOW)
     session(hv, batch.id, first.task, 1_234_500, True)
@@ -84,26 +85,26 @@ def test_a_chunk_s_files_tell_what_it_cost(hv, tmp_path):
         told = json.load(file)
     assert (told["cost"], told["tokens"], told["estimated"]) == (1.2345, 123, True)
     with open(details) as file:
-        assert "123 tokens, cost 1.2345 (an estimate)" in file.read()
+        assert "123 tokens, cost 1.2345 USD (an estimate)" in file.read()
 
 
 def test_brakes_are_listed_while_they_hold(hv):
-    hv.store.set_brake(BRAKE, "w", NOW)
-    assert braking.brakes(hv, NOW) == (BRAKE,)
-    assert status(hv, now=NOW).brakes == (BRAKE,)
-    assert braking.brakes(hv, BRAKE.until) == ()
+    hv.store.start_cooldown(COOLDOWN, "w", NOW)
+    assert rate_limits.cooldowns(hv, NOW) == (COOLDOWN,)
+    assert status(hv, now=NOW).cooldowns == (COOLDOWN,)
+    assert rate_limits.cooldowns(hv, COOLDOWN.until) == ()
 
 
 def test_a_person_may_lift_one(hv):
-    hv.store.set_brake(BRAKE, "w", NOW)
-    assert braking.lift_brake(hv, BRAKE.account, NOW)
-    assert braking.brakes(hv, NOW) == ()
-    assert not braking.lift_brake(hv, BRAKE.account, NOW)
+    hv.store.start_cooldown(COOLDOWN, "w", NOW)
+    assert rate_limits.end_cooldown(hv, COOLDOWN.account, NOW)
+    assert rate_limits.cooldowns(hv, NOW) == ()
+    assert not rate_limits.end_cooldown(hv, COOLDOWN.account, NOW)
     last = hv.store.events(0, 99)[-1]
     assert (last.kind, last.actor) == ("lift_brake", "me")
 
 
-def test_whoever_buries_a_worker_closes_its_sessions(hv):
+def test_cleaning_up_after_a_worker_closes_its_sessions(hv):
     batch = run(hv, "a", spec=AGENT).batch.id
     (token,) = claim(hv)
     new = NewSession("claude", "anthropic:login", batch, HERE.id, token.task, 1)
@@ -120,9 +121,7 @@ def test_whoever_buries_a_worker_closes_its_sessions(hv):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"command": ("true",)}, "say what to run"),
-        ({"function": "m:f"}, "say what to run"),
-        ({"agent": ""}, "say what to run"),
+        ({"agent": ""}, "nothing to run"),
         ({"mode": "shove"}, "mode"),
         ({"permissions": "all"}, "permissions"),
         ({"workspace": "moon"}, "workspace"),
@@ -138,16 +137,16 @@ def test_whoever_buries_a_worker_closes_its_sessions(hv):
 )
 def test_specs_that_make_no_sense_are_refused(wrong, said):
     with pytest.raises(InvalidInput, match=said):
-        check_spec(AGENT._replace(**wrong))
+        check_spec(changed(AGENT, **wrong))
 
 
 @pytest.mark.parametrize("more", [{"budget": 5}, {"prompt": "do"}, {"fallback": "codex"}])
 def test_commands_have_no_budget_and_so_on(more):
-    with pytest.raises(InvalidInput, match="goes with an agent only"):
-        check_spec(RunSpec("/", ("true",), **more))
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        CommandSpec(("true",), **more)
 
 
 def test_specs_that_make_sense():
     for more in ({}, {"mode": "pull"}, {"permissions": "full"}, {"budget": 1}, {"fallback": "x"}):
-        spec = AGENT._replace(**more)
+        spec = changed(AGENT, **more)
         assert check_spec(spec) == spec

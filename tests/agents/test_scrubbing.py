@@ -1,4 +1,4 @@
-"""Secrets are taken out of what an agent left in its home; the rest stays as it was."""
+"""Secrets are removed from the files in an agent's home; everything else stays unchanged."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_secret_over_the_end_of_a_piece_is_found(home, monkeypatch):
 
 
 def test_one_that_is_too_large_or_cannot_be_rewritten_is_removed(home, monkeypatch):
-    monkeypatch.setattr(scrubbing, "LARGEST", 1_000)
+    monkeypatch.setattr(scrubbing, "MAX_SIZE", 1_000)
     large = write(home, "large", "x" * 2_000 + KEY)
     plain = write(home, "plain", "x" * 2_000)
     scrub(home, {KEY})

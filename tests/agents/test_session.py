@@ -1,14 +1,15 @@
-"""The rows of agents' runs: what is written when, what goes on, what is counted."""
+"""The rows of agent sessions: what is written when, what is resumed, what is counted."""
 
 from __future__ import annotations
 
 import pytest
 
-from hypervisor.agents.session import OVER, AgentSession, NewSession, given_back, to_resume
+from hypervisor.agents.session import OVER, releases_in_a_row, to_resume
 from hypervisor.agents.session_recorder import SessionRecorder, close_orphans
-from hypervisor.agents.sql import sessions
-from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.agents.stream_state import StreamState
 from hypervisor.core.errors import StoreUnavailable
+from hypervisor.queue.agent_session import AgentSession, NewSession, Tokens
+from hypervisor.queue.sql import agent_sessions
 from hypervisor.queue.task import Attempt
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.intercept import intercept
@@ -70,7 +71,7 @@ def test_a_name_is_written_at_once_and_figures_now_and_then(books):
 
 def test_what_does_not_change_is_not_written(books, monkeypatch):
     open_row, written = row(books), []
-    intercept(monkeypatch, books, sessions.update, lambda really, *told: written.append(told))
+    intercept(monkeypatch, books, agent_sessions.update, lambda really, *told: written.append(told))
     for now in (100.0, 200.0):
         open_row.update(StreamState("s", Tokens(1)), now)
     assert len(written) == 1
@@ -122,7 +123,7 @@ def test_how_often_agents_gave_a_task_back(outcomes, ended_by_themselves, times)
         for number in range(1, len(outcomes) + 1)
     ]
     attempts = [attempt(number, outcome) for number, outcome in enumerate(outcomes, 1)]
-    assert given_back(runs, attempts) == times
+    assert releases_in_a_row(runs, attempts) == times
 
 
 def test_runs_of_killed_workers_are_closed_with_what_they_had_used(books):
@@ -147,6 +148,6 @@ def test_a_store_that_is_away_ends_the_closing_quietly(books, monkeypatch):
         asked.append(told)
         raise StoreUnavailable("away")
 
-    intercept(monkeypatch, books, sessions.close, away)
+    intercept(monkeypatch, books, agent_sessions.close, away)
     close_orphans(books, books.sessions())
     assert len(asked) == 1

@@ -1,4 +1,4 @@
-"""What a run is given: words, environment, files; and nothing of the user's."""
+"""What an agent's run gets: arguments, environment, files; and nothing of the user's."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.agents.account import account_of
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.homes import AgentHomes, link_login
 from hypervisor.agents.mcp_config import McpAccess
-from hypervisor.agents.profile import AgentProfile
-from hypervisor.agents.secrets import HIDDEN, Hider
+from hypervisor.agents.profile import AgentProfile, account_of
+from hypervisor.agents.secrets import HIDDEN, TokenHider
 from hypervisor.agents.setup import AgentSetup, Prompt, add_file_usage, prepare_launch, secrets_of
-from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.agents.stream_state import StreamState
 from hypervisor.core.errors import InvalidInput
-from hypervisor.runs.spec import RunSpec
+from hypervisor.queue.agent_session import Tokens
+from hypervisor.runs.spec import AgentSpec
 
 TOKEN = "1q22pqqjp2tt.1.x7k2"
 ACCESS = McpAccess("/p/.hypervisor/store.db", "batch1", TOKEN, mark=("HV_ATTEMPT", "t.1"))
@@ -43,8 +43,8 @@ def home(tmp_path):
 
 
 def ready(name, home, **spec):
-    how = RunSpec("/project", agent=name, permissions=spec.pop("permissions", "full"), **spec)
-    setup = AgentSetup(BUILTIN[name], how, GIVEN, ACCESS, schema='{"type":"object"}')
+    how = AgentSpec(name, permissions=spec.pop("permissions", "full"), **spec)
+    setup = AgentSetup(BUILTIN[name], how, "/project", GIVEN, ACCESS, schema='{"type":"object"}')
     return prepare_launch(setup, home, Prompt("do it"))
 
 
@@ -64,17 +64,22 @@ def test_it_finds_the_users_login(home, tmp_path):
     login = tmp_path / "me" / ".claude" / ".credentials.json"
     login.parent.mkdir(parents=True)
     login.write_text("{}")
-    spec = RunSpec("/project", agent="claude", permissions="full")
+    spec = AgentSpec("claude", permissions="full")
     given = {**GIVEN, "HOME": str(tmp_path / "me")}
-    prepare_launch(AgentSetup(BUILTIN["claude"], spec, given, ACCESS), home, Prompt("do it"))
+    prepare_launch(
+        AgentSetup(BUILTIN["claude"], spec, "/project", given, ACCESS), home, Prompt("do it")
+    )
     assert os.path.samefile(f"{home.home}/.claude/.credentials.json", login)
 
 
 def test_its_server_knows_the_marks_of_its_secrets_and_the_program_is_the_one_that_was_found(home):
     _, entry = servers("claude", home)
-    assert Hider(entry["env"]["HV_HIDE"]).clean(f"a {GIVEN['ANTHROPIC_API_KEY']}") == f"a {HIDDEN}"
-    spec = RunSpec("/project", agent="claude", permissions="full")
-    unknown = AgentSetup(BUILTIN["claude"], spec, GIVEN, ACCESS)
+    assert (
+        TokenHider(entry["env"]["HV_HIDE"]).clean(f"a {GIVEN['ANTHROPIC_API_KEY']}")
+        == f"a {HIDDEN}"
+    )
+    spec = AgentSpec("claude", permissions="full")
+    unknown = AgentSetup(BUILTIN["claude"], spec, "/project", GIVEN, ACCESS)
     found = unknown._replace(program="/opt/claude")
     launches = [prepare_launch(setup, home, Prompt("do it")) for setup in (unknown, found)]
     assert [launch.argv[0] for launch in launches] == ["claude", "/opt/claude"]
@@ -98,7 +103,7 @@ def servers(name, home):
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode", "qwen", "copilot"])
-def test_it_is_told_of_our_server_with_the_claim(name, home):
+def test_it_gets_our_server_with_the_claim(name, home):
     path, entry = servers(name, home)
     assert os.stat(path).st_mode & 0o777 == 0o600
     env = entry["environment" if name == "opencode" else "env"]
@@ -130,7 +135,7 @@ def test_codex_keeps_its_key_to_itself(home):
 def test_the_server_starts_without_path_and_home(home):
     _, entry = servers("claude", home)
     words = [entry["command"], *entry["args"][:-3], "--version"]
-    ended = subprocess.run(words, env={}, cwd="/", capture_output=True, timeout=60)
+    ended = subprocess.run(words, env={}, cwd="/", capture_output=True, timeout=180)
     assert ended.returncode == 0, ended
 
 
@@ -166,7 +171,7 @@ def test_opencode_is_told_what_it_may_do(home):
 def test_a_prompt_that_is_too_long_for_an_argument_is_refused(home):
     profile = AgentProfile("x", "x", argv=("{prompt}",), prompt="argument")
     with pytest.raises(InvalidInput, match="too long"):
-        setup = AgentSetup(profile, RunSpec("/"), GIVEN, ACCESS)
+        setup = AgentSetup(profile, AgentSpec("x"), "/", GIVEN, ACCESS)
         prepare_launch(setup, home, Prompt("y" * 200_000))
 
 
@@ -247,7 +252,7 @@ def test_what_an_agent_put_into_its_home_leads_nowhere(home, tmp_path):
         assert json.loads(Path(home.home, name).read_text()), "ours, and no pipe"
 
 
-def test_tokens_that_are_told_in_a_file_only(home):
+def test_tokens_that_are_reported_in_a_file_only(home):
     copilot, before = BUILTIN["copilot"], StreamState("s-1")
     old = {"modelMetrics": {"m": {"usage": {"inputTokens": 9, "outputTokens": 9}}}}
     path = f"{home.home}/usage.json"
@@ -278,8 +283,10 @@ def test_tokens_that_are_told_in_a_file_only(home):
 def test_another_address_is_for_codex_alone(home):
     given = {**GIVEN, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
     for name in ("codex", "claude"):
-        spec = RunSpec("/project", agent=name, permissions="full")
-        prepare_launch(AgentSetup(BUILTIN[name], spec, given, ACCESS), home, Prompt("do it"))
+        spec = AgentSpec(name, permissions="full")
+        prepare_launch(
+            AgentSetup(BUILTIN[name], spec, "/project", given, ACCESS), home, Prompt("do it")
+        )
     with open(f"{home.home}/.codex/config.toml", "rb") as file:
         assert tomllib.load(file)["openai_base_url"] == given["OPENAI_BASE_URL"]
     with open(f"{home.home}/mcp.json") as file:

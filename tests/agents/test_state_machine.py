@@ -18,9 +18,8 @@ from hypothesis.stateful import (
 )
 
 from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.session import AgentSession, NewSession, Spent
 from hypervisor.agents.sql.cooldowns import NEWS
-from hypervisor.agents.stream_state import Tokens
+from hypervisor.queue.agent_session import AgentSession, NewSession, Spent, Tokens
 from hypervisor.queue.event import Cursor
 from tests.support.databases import Store
 from tests.support.ledger import Ledger
@@ -47,7 +46,7 @@ class AgentMachine(RuleBasedStateMachine):
         self.store.wipe()
         self.now, self.turn = START, 0
         self.sessions: dict[str, AgentSession] = {}
-        self.brakes: dict[str, Cooldown] = {}
+        self.cooldowns: dict[str, Cooldown] = {}
         self.cursors: dict[str, Cursor] = {}
         self.kinds: list[str] = []
 
@@ -108,18 +107,18 @@ class AgentMachine(RuleBasedStateMachine):
         length=st.integers(-50, 100) | st.integers(0, 3 * NEWS),
         level=st.integers(0, 3),
     )
-    def brake(self, account, length, level):
+    def cooldown(self, account, length, level):
         new = Cooldown(account, self.now + length, level, "429", self.now)
-        self.ledger.set_brake(new, "w1", self.now)
-        old = self.brakes.get(account)
+        self.ledger.start_cooldown(new, "w1", self.now)
+        old = self.cooldowns.get(account)
         if old is None or new.until >= old.until + NEWS or new.since >= old.until:
-            self.brakes[account] = new
+            self.cooldowns[account] = new
             self.kinds.append("brake")
 
     @rule(account=ACCOUNTS)
     def lift(self, account):
-        assert self.ledger.lift_brake(account, "me", self.now) == (account in self.brakes)
-        if self.brakes.pop(account, None):
+        assert self.ledger.end_cooldown(account, "me", self.now) == (account in self.cooldowns)
+        if self.cooldowns.pop(account, None):
             self.kinds.append("lift_brake")
 
     @rule(name=NAMES, number=st.integers(0, 99))
@@ -154,7 +153,7 @@ class AgentMachine(RuleBasedStateMachine):
     def agrees(self):
         assert self.ledger.sessions() == sorted(self.sessions.values(), reverse=True)
         assert self.ledger.spent() == _sum(list(self.sessions.values()))
-        assert self.ledger.brakes() == sorted(self.brakes.values())
+        assert self.ledger.cooldowns() == sorted(self.cooldowns.values())
         assert self.ledger.cursors() == sorted(self.cursors.values())
         assert [self.ledger.cursor(name) for name in ("mail", "log")] == [
             self.cursors[name].number if name in self.cursors else 0 for name in ("mail", "log")

@@ -8,14 +8,15 @@ from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.classify import classify
 from hypervisor.agents.cooldown import reset_of
 from hypervisor.agents.stream_errors import stream_error
-from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import with_usage
 from hypervisor.agents.streams.claude import NO_SESSION
+from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.attempt import Ended
 from tests.agents.expected import EXPECTED, Expected
 from tests.agents.samples import NAMES, sample, state_after
 
-# What the server dealt out is what the stream told: runs that came to a good end.
+# The tokens in the stream are those of the server: successful runs.
 WHOLE = ("success", "blocked", "structured", "nothing-done", "dead-mcp", "max-turns")
 
 
@@ -64,7 +65,7 @@ def test_tokens_are_what_the_server_dealt_out(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_half_a_line_loses_nothing(name):
-    """A killed program leaves half a line; nothing parsed before is lost."""
+    """A killed program leaves an incomplete line; nothing parsed before is lost."""
     found = sample(name)
     for cut in (1, len(found.lines) // 2, len(found.lines)):
         half = [*found.lines[: cut - 1], found.lines[cut - 1][:-7]] if found.lines else []
@@ -100,7 +101,7 @@ TURNS = {
 @pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "gemini", "opencode", "qwen"])
 def test_turns_are_answers_of_the_model(agent, scenario):
     state = sample(f"{agent}/{scenario}").state()
-    assert state.turns == (1 if agent == "codex" else TURNS[scenario])  # codex tells its own
+    assert state.turns == (1 if agent == "codex" else TURNS[scenario])  # codex reports its own
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "gemini", "opencode", "qwen"])
@@ -149,7 +150,7 @@ def test_an_outage_is_seen_while_the_agent_still_tries():
 
 
 def retried(status, attempt, delay):
-    """What claude says before it tries again."""
+    """What claude prints before it retries."""
     event = {
         "type": "system",
         "subtype": "api_retry",
@@ -169,7 +170,7 @@ def test_a_short_retry_after_is_told_from_the_programs_own_pause():
 
 
 def failed_with(header):
-    """What opencode says of a refused request."""
+    """What opencode prints about a refused request."""
     data = {"message": "Rate limit", "statusCode": 429, "responseHeaders": {"retry-after": header}}
     event = {"type": "error", "error": {"name": "APIError", "data": data}}
     return state_after("opencode", StreamState(), json.dumps(event)).error
@@ -184,7 +185,7 @@ def test_a_retry_after_is_followed_in_seconds_and_as_a_date():
 
 
 def test_a_refused_request_has_its_own_status():
-    """codex tells a 400 by its body alone; an earlier 404 was about something else."""
+    """codex reports a 400 only by its body; an earlier 404 was about something else."""
     said = json.dumps({"error": {"message": "invalid: HTTP 404 expected", "type": "x"}})
     before = {"type": "error", "message": "Reconnecting... 1/5 (unexpected status 404 Not Found)"}
     state = StreamState()
@@ -240,8 +241,8 @@ def test_when_a_limit_ends():
     assert told is not None and reset_of(told, now) == now + 2_000
 
 
-def test_claude_tells_when_a_limit_ends():
-    """From its documentation; no provider here sends it."""
+def test_claude_reports_when_a_limit_ends():
+    """From its documentation; the scripted provider does not send it."""
     line = (
         '{"type":"rate_limit_event","rate_limit_info":'
         '{"status":"%s","resetsAt":1763000000,"rateLimitType":"five_hour"}}'
@@ -265,14 +266,14 @@ def test_claude_tells_when_a_limit_ends():
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "qwen"])
-def test_one_that_goes_on_after_its_last_word_has_not_ended(agent):
+def test_one_that_continues_after_its_last_word_has_not_ended(agent):
     found = sample(f"{agent}/success")
     twice = found._replace(lines=found.lines * 2)
     assert twice.state().ended
     assert not twice._replace(lines=twice.lines[:-1]).state().ended
 
 
-# Recorded one by one: what a refusal looks like where the samples have none.
+# Recorded separately: refusals that the samples do not contain.
 REFUSALS = [
     (
         "codex",
@@ -305,7 +306,7 @@ def test_refusals(agent, tool, line):
 
 
 def test_what_came_from_the_cache_is_counted_once():
-    """The last line of a run that read 600 tokens anew and 400 from the cache, and wrote 20."""
+    """The last line of a run that read 600 new tokens and 400 from the cache, and wrote 20."""
     told = {
         "codex": '{"type":"turn.completed","usage":{"input_tokens":1000,"cached_input_tokens":400,'
         '"cache_write_input_tokens":0,"output_tokens":20,"reasoning_output_tokens":0}}',
@@ -363,7 +364,7 @@ def test_figures_of_several_models_are_added_up():
     assert state_after("claude", resumed, total % "0.25").cost == 0.0, "never less than nothing"
 
 
-def test_a_session_that_is_not_there_is_told_in_plain_words_too():
+def test_a_session_that_is_not_there_is_reported_in_plain_words_too():
     told = state_after("claude", StreamState(), f"{NO_SESSION}: x").error
     assert told is not None and told.kind == "resume"
     earlier = StreamState(error=told._replace(kind="quota"))

@@ -1,4 +1,4 @@
-"""No line makes a parser fail, whatever it is."""
+"""No line makes a parser fail, whatever it contains."""
 
 import json
 from pkgutil import iter_modules
@@ -12,8 +12,9 @@ from hypervisor.agents.classify import classify
 from hypervisor.agents.outcome import OUTCOMES
 from hypervisor.agents.profile import STREAMS
 from hypervisor.agents.session import cost_micros
-from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import parser, with_usage
+from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.attempt import Ended
 from tests.agents.samples import NAMES, sample, state_after
 
@@ -36,7 +37,7 @@ ODD = st.recursive(
 
 @st.composite
 def bent(draw):
-    """A real line with one value exchanged for anything else."""
+    """A real line with one value replaced by any other."""
     event = json.loads(draw(st.sampled_from(LINES)))
     place = event
     for _ in range(draw(st.integers(0, 4))):

@@ -1,4 +1,4 @@
-"""Transcripts for people: the recorded ones of the real programs, and whatever else comes."""
+"""Transcripts for people: recordings of the real programs, and arbitrary lines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_run_that_went_well_is_shown_in_order(stream):
 @pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_no_event_is_shown_as_it_is_and_none_is_shown_twice(path):
     transcript = render(path.parent.name, lines(path))
-    assert bool(transcript) == bool(lines(path))  # opencode tries again without a word
+    assert bool(transcript) == bool(lines(path))  # opencode retries silently
     assert not [shown for shown in transcript if shown.text.lstrip().startswith('{"type"')]
     plain = [shown.text for shown in transcript if shown.who not in (TOOL, ANSWER)]
     assert not [text for text, after in pairwise(plain) if text == after]

@@ -1,4 +1,4 @@
-"""From the pipe to the file: no secret passes, and no line takes all the memory."""
+"""From the pipe to the file: no secret is written, and no line uses all the memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypervisor.agents import transcript_writer
 from hypervisor.agents.secrets import HIDDEN
 from hypervisor.agents.transcript_writer import Redactor, TranscriptWriter, secrets_in
-from hypervisor.queue.hide_tokens import LONGEST_TOKEN
+from hypervisor.queue.hide_tokens import MAX_TOKEN_LENGTH
 
 KEY = "sk-ant-0123456789"
 ODD = 'ä "key" / with\\odd signs'
@@ -37,7 +37,7 @@ def test_letter_by_letter_and_without_an_end_of_line():
 
 
 @pytest.mark.parametrize("levels", range(4))
-def test_json_within_json_is_no_hiding_place(levels):
+def test_json_within_json_is_not_a_hiding_place(levels):
     for ascii_only in (True, False):
         text, hidden = f"it is {ODD}!", f"it is {HIDDEN}!"
         for _ in range(levels):
@@ -69,7 +69,7 @@ def test_tokens_are_known_by_their_form():
     assert shown.endswith("1.2.3 a.b.c\n")
 
 
-def test_short_words_are_no_secrets():
+def test_short_words_are_not_secrets():
     assert through(Redactor(["abc", ""]), b"abc\n") == b"abc\n"
 
 
@@ -86,7 +86,7 @@ def test_a_line_without_an_end_is_given_on_in_pieces(monkeypatch, key):
         largest = max(largest, len(redactor._held))
     shown += redactor.end()
     assert shown == text.replace(key.encode(), HIDDEN.encode())
-    assert largest <= 100 + 2 * max(len(key), LONGEST_TOKEN) + 90
+    assert largest <= 100 + 2 * max(len(key), MAX_TOKEN_LENGTH) + 90
 
 
 def test_addresses_hold_passwords():
@@ -127,7 +127,7 @@ def test_lines_are_heard_when_they_are_whole(tmp_path):
     assert pipe.lines[-1] == "some more"
 
 
-def test_what_is_no_text_does_no_harm(tmp_path):
+def test_what_is_not_text_does_no_harm(tmp_path):
     pipe = Pipe(tmp_path / "t.log")
     pipe.write(b"\xff\xfe\0\n\n")
     assert pipe.end() == b"\xff\xfe\0\n\n"
@@ -135,7 +135,7 @@ def test_what_is_no_text_does_no_harm(tmp_path):
 
 
 def test_an_endless_line_is_kept_but_not_listened_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(transcript_writer, "LONGEST_LINE", 200_000)
+    monkeypatch.setattr(transcript_writer, "MAX_LINE_LENGTH", 200_000)
     pipe = Pipe(tmp_path / "t.log")
     for _ in range(30):
         pipe.write(b"x" * 50_000)
@@ -146,7 +146,7 @@ def test_an_endless_line_is_kept_but_not_listened_to(tmp_path, monkeypatch):
 
 
 def test_nor_at_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(transcript_writer, "LONGEST_LINE", 200_000)
+    monkeypatch.setattr(transcript_writer, "MAX_LINE_LENGTH", 200_000)
     pipe = Pipe(tmp_path / "t.log")
     pipe.write(b"x" * 400_000)
     pipe.end()

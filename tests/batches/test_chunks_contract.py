@@ -1,4 +1,4 @@
-"""Chunks: what is held is not claimable, what is decided lets the next one go; both databases."""
+"""Chunks: a held chunk cannot be claimed, a decision releases the next one; on both databases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batch(ledger, add):
 
 
 def work(ledger, event="complete", **more):
-    """Do all that can be claimed."""
+    """Complete everything that can be claimed."""
     leases = ledger.claim(ClaimRequest(ANN, 100, LEASE), NOW)
     ledger.settle([AttemptResult(parse_token(each.token), event, **more) for each in leases], NOW)
     return [each.task.title for each in leases]
@@ -73,7 +73,7 @@ def test_the_gate_after_the_first_asks_of_the_second_where_they_come_one_by_one(
 
 
 def test_a_gate_behind_chunks_that_had_none_holds_and_lets_go(ledger):
-    """Somebody must be asked: else what is held would wait for ever."""
+    """A decision must be requested, or the held chunk would wait forever."""
     batch = ledger.declare("b", SPEC, "me", NOW).id
     ledger.declare_chunks(batch, ["a"], "none")
     later = ledger.declare_chunks(batch, ["a", "b", "c"], "each")
@@ -168,7 +168,7 @@ def test_evidence_is_written_down_with_the_end(ledger, batch):
         for lease in leases
     ]
     ledger.settle(verdicts, NOW)
-    ledger.settle(verdicts, NOW)  # the same verdict again is answered, not written again
+    ledger.settle(verdicts, NOW)  # repeating a result returns the same answer and writes nothing
     found = ledger.receipts_of_chain(batch)
     assert [(r.number, r.text) for r in found] == [
         (1, "one"),

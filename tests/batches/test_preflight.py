@@ -1,4 +1,4 @@
-"""Pre-flight over real files and a real store: what is found, and what the run may rely on."""
+"""Preflight over real files and a real store: its findings, and what the run may rely on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from hypervisor.batches.preflight import Intent, Survey, preflight
+from hypervisor.batches.preflight import RunIntent, Survey, preflight
 from hypervisor.inputs.items import TaskItem, occurrences, task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
@@ -27,7 +27,7 @@ WORKER = Worker("w-1", "worker-1", "here", "boot/1", 11, 100)
 class Disk(Outputs):
     left = 1 << 40
 
-    def free(self):
+    def room(self):
         return self.left
 
 
@@ -59,7 +59,7 @@ def submit(hv, items, batch="b"):
 
 
 def finish(hv, event, batch="b", output=100):
-    """Take the next task of a batch and end it so; returns its title."""
+    """Claim the next task of a batch and end it this way; returns its title."""
     wanted = ClaimFilter(batch=hv.store.batch(batch).id)
     (lease,) = hv.store.claim(ClaimRequest(WORKER, 1, 60_000, wanted), NOW)
     if event:
@@ -71,7 +71,7 @@ def finish(hv, event, batch="b", output=100):
 
 
 def look(hv, items, **more):
-    survey = Survey(Intent(batch="b", **more))
+    survey = Survey(RunIntent(batch="b", **more))
     for item in items:
         survey.add(item)
     return survey, survey.result(hv)
@@ -113,17 +113,17 @@ class TestWhatWasDoneBefore:
         assert found.headline == "1 to do, 2 skipped (already complete and cancelled)"
         assert [survey.skips(item) for item in items] == ["done", "cancelled", ""]
 
-    def test_what_somebody_else_has_claimed_is_left_alone_but_our_own_is_taken_up(self, hv):
+    def test_what_someone_else_has_claimed_is_left_alone_but_our_own_is_taken_up(self, hv):
         theirs = task_file("t/1.md", status="in_progress", assignee="ann")
         ours = task_file("t/2.md", status="in_progress", assignee="worker-7")
         submit(hv, [ours])
         survey, found = look(hv, [theirs, ours])
 
         assert (found.claimed, found.to_do, found.still_open) == (1, 1, 1)
-        assert "1 claimed by somebody else" in found.headline
+        assert "1 claimed by others" in found.headline
         assert (survey.skips(theirs), survey.skips(ours)) == ("claimed", "")
 
-    def test_duplicates_are_told_and_count_as_often_as_they_run(self, hv):
+    def test_duplicates_are_reported_and_count_as_often_as_they_run(self, hv):
         items = [Item(text) for text in ("a", "b", "a", "a")]
         submit(hv, items)
         finish(hv, "complete")
@@ -154,7 +154,7 @@ class TestFiles:
         survey, found = look(hv, [one, two, three])
         assert survey.exclusive_for(one) == survey.exclusive_for(two) == ("file:src/a.py",)
         assert survey.exclusive_for(three) == ()
-        assert found.headline == "3 to do, 1 conflict will run one after the other"
+        assert found.headline == "3 to do, 1 conflict will run one at a time"
         (finding,) = (each for each in found.findings if each.kind == "overlap")
         assert finding.examples == ("src/a.py: 2 items (t/1.md, t/2.md)",)
         assert found.clear
@@ -282,10 +282,10 @@ class TestOrder:
         assert not found.clear
         assert told["unknown"] == ("T-99 (t/3.md)",)
         assert told["cycle"] == ("t/1.md → t/2.md → t/1.md",)
-        assert survey.after_for(items[0]) == ()  # who goes on regardless is not refused
+        assert survey.after_for(items[0]) == ()  # continuing regardless is not refused
 
     def test_what_it_says_holds_in_the_store(self, hv):
-        """Those with a common file are never out together, and dependencies come first."""
+        """Tasks with a common file never run together, and dependencies come first."""
         items = [
             task_file("t/0.md", files=["x"]),
             task_file("t/1.md", id="one", files=["x"]),
@@ -316,7 +316,7 @@ class TestNeeds:
         assert not found.clear
         assert found.findings[0].examples == ("gpu (2 items)",)
 
-    def test_somebody_unknown_only_if_it_is_said_who_is_known(self, hv):
+    def test_an_unknown_assignee_is_reported_only_if_known_ones_are_listed(self, hv):
         items = [task_file("t/1.md", assignee="ann"), task_file("t/2.md", assignee="bob")]
         assert look(hv, items)[1].clear
         found = look(hv, items, known=("ann",))[1]
@@ -326,7 +326,7 @@ class TestNeeds:
     def test_memory_disk_and_time_are_told_from_what_was_seen(self, hv):
         submit(hv, [Item("a"), Item("b")])
         finish(hv, "complete", output=1_000)
-        hv.store.set("peak run", str(300 << 20))
+        hv.store.set_memory_peak(300 << 20, "run")
         found = look(hv, [Item(str(n)) for n in range(10)], workers=4)[1]
         cost = found.estimate
         assert (cost.workers, cost.memory_each, cost.output_all) == (4, 300 << 20, 10_000)
@@ -341,7 +341,7 @@ class TestNeeds:
         assert not full.clear and kinds(full) == {"disk": 1}
 
     def test_an_attempt_bigger_than_the_host_stands_in_the_way(self, hv):
-        hv.store.set("peak run", str(1 << 60))
+        hv.store.set_memory_peak(1 << 60, "run")
         assert kinds(look(hv, [Item("a")])[1]) == {"memory": 1}
 
 

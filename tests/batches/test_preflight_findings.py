@@ -1,4 +1,4 @@
-"""The rules of pre-flight: what files say of themselves, what overlaps, what waits for what."""
+"""The rules of preflight: metadata of files, overlaps, and dependencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypervisor.batches.preflight_findings import (
     WORKERS,
     advice,
     chains,
-    standing,
+    status_in_file,
 )
 from hypervisor.inputs import path_overlap
 from hypervisor.inputs.named_files import names_in
@@ -34,13 +34,13 @@ NAMES = st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/"
         ({"status": "closed"}, "done"),
         ({"status": "cancelled"}, "cancelled"),
         ({"status": "In-Progress", "assignee": "ann"}, "claimed"),
-        ({"status": "in progress"}, ""),  # nobody has it
+        ({"status": "in progress"}, ""),  # no worker has it
         ({"status": "in_progress", "assignee": "none"}, ""),
         ({"status": ["done"]}, ""),
     ],
 )
 def test_what_a_file_says_of_itself(columns, stands):
-    assert standing(columns) == stands
+    assert status_in_file(columns) == stands
 
 
 def test_names_come_as_a_list_or_as_one_text():
@@ -72,7 +72,7 @@ class TestChains:
         found = chains({"a": [], "b": ["a"], "c": ["b", "a"], "d": ["a"]})
         assert found == (3, ())
 
-    def test_a_circle_is_told_without_what_only_waits_for_it(self):
+    def test_a_circle_is_reported_without_what_only_waits_for_it(self):
         steps, cycles = chains({"x": ["a"], "a": ["b"], "b": ["c"], "c": ["a"], "y": []})
         assert steps == 1
         (cycle,) = cycles
@@ -130,7 +130,7 @@ class TestOverlap:
     def test_many_names_become_few_folders_that_cover_them(self):
         names = {f"src/{folder}/{n}.py" for folder in range(10) for n in range(30)} | {"top.txt"}
         found = path_overlap.outermost(names)
-        assert len(found) <= path_overlap.MOST_NAMES
+        assert len(found) <= path_overlap.MAX_NAMES
         assert all(any(lies_in(name, folder) for folder in found) for name in names)
 
     def test_so_many_folders_end_at_the_root_and_at_an_end(self):

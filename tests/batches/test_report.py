@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from hypervisor.batches.files import BatchFiles
-from hypervisor.batches.report import MOST_BAD, MOST_FAILURES, report
-from hypervisor.batches.timeline import MOST_LANES, Attempts, Lane, Segment, packed_lanes
+from hypervisor.batches.report import MAX_BAD, MAX_FAILURES, report
+from hypervisor.batches.timeline import MAX_LANES, Attempts, Lane, Segment, packed_lanes
 from hypervisor.cli.commands.report import write
-from hypervisor.cli.output import plain
+from hypervisor.cli.json_form import plain
 from hypervisor.queue.context import Context
 from hypervisor.queue.history import AttemptLine
 from hypervisor.queue.lane import ClaimFilter
@@ -48,7 +48,7 @@ def hv(tmp_path):
 
 
 class Batch:
-    """A batch that is worked on by hand."""
+    """A batch whose tasks the test completes itself."""
 
     def __init__(self, hv, titles, name="b", **more):
         self.hv, self.name = hv, name
@@ -73,7 +73,7 @@ class Batch:
 
 
 class Elements(HTMLParser):
-    """All elements of a page and its text; fails on what no page of ours has."""
+    """All elements of a page and its text; fails on elements that our pages never have."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -218,6 +218,14 @@ class TestTimeline:
             labels = ticks(timeline)
             assert len(set(labels)) == 5 and {len(label) for label in labels} == {length}
 
+    @pytest.mark.parametrize("milliseconds", [0, 1, 3, 120, 900, 4_000, 86_400_000])
+    def test_no_label_of_the_axis_is_repeated(self, milliseconds):
+        labels = ticks(tries(("a", 250, 250 + milliseconds, "done")).timeline({}))
+        shown = [label for label in labels if label]
+        assert len(labels) == 5 and shown and len(set(shown)) == len(shown), labels
+        if milliseconds == 120:
+            assert [label[-4:] for label in shown] == [".250", ".280", ".310", ".340", ".370"]
+
     def test_many_attempts_become_cells_that_lose_none(self):
         many = [
             ("a", n * 10, n * 10 + 10, "failed" if n % 10 == 0 else "done") for n in range(5_000)
@@ -236,7 +244,7 @@ class TestTimeline:
         packed = packed_lanes(lanes)
         assert len(packed) == 4 and all(len(each.segments) == 20 for each in packed)
         crowd = packed_lanes([lane(str(n), 0) for n in range(100)])
-        assert len(crowd) == MOST_LANES
+        assert len(crowd) == MAX_LANES
 
     def test_durations_fall_into_the_right_steps(self):
         made = tries(
@@ -292,6 +300,26 @@ class TestPage:
         assert text.index("Content-Security-Policy") < text.index("<style>")
         assert not re.search(r"https?:|url\(|@import", text)
 
+    def test_failures_come_before_charts_and_receipts_last(self, hv):
+        batch = Batch(hv, ["good", "bad"])
+        for event in ("complete", "fail"):
+            (lease,) = batch.claim(0)
+            batch.end(lease, event, 10, receipts=("seen",))
+        heads = re.findall(r"<h2>(.*?)</h2>", page(report(hv, "b", NOW)), re.DOTALL)
+        names = [re.sub(r"[^a-z ]", "", head.lower()).strip() for head in heads]
+        order = ["did not succeed", "workers over time", "tasks", "receipts"]
+        assert [name for name in names if name in order] == order, names
+
+    def test_values_stay_in_line_where_a_label_wraps(self, hv):
+        Batch(hv, ["a"])
+        (rule,) = re.findall(r"\.figures div \{(.*?)\}", page(report(hv, "b", NOW)))
+        assert "justify-content: flex-end" in rule
+
+    @pytest.mark.parametrize("cost, shown", [(0.0042, "0.0042 USD"), (1234.5, "1,234.50 USD")])
+    def test_a_cost_has_its_currency_and_is_not_rounded_to_nothing(self, hv, cost, shown):
+        Batch(hv, ["a"])
+        assert shown in page(report(hv, "b", NOW)._replace(cost=cost))
+
     def test_the_figures_in_the_page_are_the_figures(self, hv):
         batch = Batch(hv, [f"{HOSTILE}\u2028"])
         batch.end(batch.claim(0)[0], "complete", 10)
@@ -316,7 +344,7 @@ class TestPage:
             hv.store.settle(verdicts, NOW + turn * 1_000 + 900)
         found = report(hv, "b", NOW + 200_000)
         assert (found.total, found.bad, found.attempts) == (10_000, 1_000, 10_000)
-        assert len(found.failures) == MOST_FAILURES and len(found.tasks) == MOST_BAD
+        assert len(found.failures) == MAX_FAILURES and len(found.tasks) == MAX_BAD
         text = page(found, plain(found))
         assert len(text.encode()) < 5 << 20
         assert "And 940 more." in text

@@ -1,4 +1,4 @@
-"""What pre-flight and the report read, on both databases."""
+"""The queries of preflight and the report, on both databases."""
 
 from __future__ import annotations
 

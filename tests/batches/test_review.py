@@ -1,14 +1,16 @@
-"""Checkpoints as operations: what is shown of a chunk, what a decision does, what files say."""
+"""Checkpoints as operations: what is shown about a chunk, what a decision does, the files of a
+chunk."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hypervisor.batches import review as reviewing
+from hypervisor.batches import submit
 from hypervisor.batches.chunk import HELD, span_name
 from hypervisor.batches.chunk_reporter import PAUSE_MS, ChunkReporter
 from hypervisor.batches.cut_chunks import Cut, Numbering, check_cut
@@ -19,14 +21,13 @@ from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, parse_token
 from hypervisor.queue.task import NewTask
-from hypervisor.runs import run as running
 from hypervisor.runs.outputs.files import Outputs
-from hypervisor.runs.spec import RunSpec
 from hypervisor.store.sqlite import SqliteDatabase
-from tests.runs.test_run import HERE, LEASE, NOW, FakeHost, FakeLauncher
 from tests.support.intercept import intercept
 from tests.support.ledger import Ledger
 from tests.support.parts import parts
+from tests.support.specs import run_spec
+from tests.support.submitted_runs import HERE, LEASE, NOW, FakeHost, FakeLauncher
 
 
 @pytest.fixture
@@ -46,12 +47,12 @@ def start(hv, gate="each", chunks=("jan", "feb", "mar"), each=3):
         for place, name in enumerate(chunks, 1)
         for n in range(each)
     ]
-    spec = RunSpec("/", ("true",), gate=gate)
-    return running.run(hv, spec, tasks, "b", NOW, chunks=chunks)
+    spec = run_spec("/", ("true",), gate=gate)
+    return submit.submit(hv, spec, tasks, "b", NOW, chunks=chunks)
 
 
 def work(hv, results=None, event="complete", now=NOW):
-    """Do what can be claimed; `results` are handed out in turn."""
+    """Complete what can be claimed, with the `results` in order."""
     leases = hv.store.claim(ClaimRequest(HERE, 100, LEASE), now)
     for number, lease in enumerate(leases):
         result = results[number % len(results)] if results else None
@@ -95,7 +96,7 @@ def test_a_changed_mind_lets_nothing_go(hv):
     reviewing.decide(hv, "b", "approved", now=NOW)
     work(hv)
     reviewing.decide(hv, "b", "approved", now=NOW)
-    with pytest.raises(WrongState, match="no chunk of b waits"):
+    with pytest.raises(WrongState, match="no chunk of b is waiting"):
         reviewing.decide(hv, "b", "rejected", now=NOW)
 
 
@@ -147,7 +148,7 @@ def test_a_checkpoint_shows_counts_samples_and_failures(hv):
 
 
 def while_deciding(hv, monkeypatch, act):
-    """Let something else happen after a decision was prepared, before it is made."""
+    """Do something else after a decision was prepared and before it is made."""
     acts = [act]
 
     def later(decide, *args, **options):
@@ -173,7 +174,7 @@ def test_of_two_who_decide_at_once_the_second_changes_nothing(hv, monkeypatch):
     start(hv)
     work(hv)
     while_deciding(hv, monkeypatch, lambda: reviewing.decide(hv, "b", "approved", now=NOW))
-    with pytest.raises(WrongState, match="approved by now"):
+    with pytest.raises(WrongState, match="already approved"):
         reviewing.decide(hv, "b", "rejected", now=NOW)
     assert reviewing.chunks(hv, "b")[0].state == "approved"
 
@@ -211,16 +212,57 @@ def running_filter():
     return TaskFilter(states=("done",))
 
 
+def test_a_retry_of_the_chunk_keeps_what_a_person_has_corrected(hv):
+    start(hv)
+    work(hv, [{"category": "fyi"}])
+    first, second, third = hv.store.chunk_tasks(reviewing.awaiting(hv)[0][0].id, 1)
+    reviewing.amend(hv, second.id, {"category": "task"}, NOW)
+    done = reviewing.retry_chunk(hv, "b", "look closer", now=NOW)
+    assert (done.tasks, done.kept) == (2, 1)
+    assert work(hv, [{"category": "fyi"}]) == [first.title, third.title]
+    assert hv.store.task(second.id).result["category"] == "task"
+
+    again = reviewing.retry_chunk(hv, "b", "", tasks=[second.id], now=NOW)
+    assert (again.tasks, again.kept) == (1, 0), "named, it is tried again"
+    assert work(hv, [{"category": "spam"}]) == [second.title]
+    assert reviewing.retry_chunk(hv, "b", "", now=NOW).tasks == 3, "the correction is gone"
+
+
+def test_a_task_without_data_keeps_its_correction_and_gets_the_note(hv):
+    tasks = [NewTask(title, key=title, chunk=1) for title in "ab"]
+    submit.submit(hv, run_spec("/", ("true",), gate="each"), tasks, "b", NOW, chunks=["all"])
+    work(hv, [{"category": "fyi"}])
+    first, second = hv.store.chunk_tasks(reviewing.awaiting(hv)[0][0].id, 1)
+    reviewing.amend(hv, second.id, {"category": "task"}, NOW)
+    done = reviewing.retry_chunk(hv, "b", "look closer", now=NOW)
+    assert (done.tasks, done.kept) == (1, 1)
+    assert hv.store.task(first.id).data == {"note": "look closer"}
+
+
+def test_a_correction_changes_the_proposed_edit_too(hv):
+    start(hv)
+    fields = {"assignee": "bot", "complexity": "simple"}
+    edit = {"do": "edit", "path": "a.md", "set": fields}
+    move = {"do": "move", "path": "a.md", "to": "b.md"}
+    work(hv, [{"category": "fyi", "assignee": "bot", "actions": [edit, move]}])
+    task = hv.store.list_tasks(running_filter(), 9)[-1]
+    changes = {"assignee": "ann", "complexity": None}
+    result = reviewing.amend(hv, task.id, changes, NOW)
+    assert result["assignee"] == "ann"
+    assert result["actions"] == [{**edit, "set": {"assignee": "ann"}}, move]
+    assert reviewing.amend(hv, task.id, {"assignee": None}, NOW)["actions"] == [move]
+
+
 def test_decisions_that_make_no_sense_are_refused(hv):
     start(hv)
     with pytest.raises(InvalidInput):
-        reviewing.decide(hv, "b", "maybe")
+        reviewing.decide(hv, "b", cast(Any, "maybe"))
     with pytest.raises(WrongState):
         reviewing.decide(hv, "b", "approved")
     with pytest.raises(NotFound):
         reviewing.decide(hv, "b", "approved", 7)
     hv.store.add([NewTask("x")], "plain", "me", NOW)
-    with pytest.raises(NotFound, match="not cut into chunks"):
+    with pytest.raises(NotFound, match="has no chunks"):
         reviewing.review(hv, "plain")
 
 
@@ -253,7 +295,7 @@ class TestFiles:
         assert details.count("\n## ") == 3
         assert not (Path(hv.batch_files.folder("b")) / "chunk-02-summary.json").exists()
 
-    def test_whoever_comes_later_writes_the_same(self, hv):
+    def test_a_later_process_writes_the_same(self, hv):
         batch = start(hv, gate="none").batch
         work(hv, [{"category": "a"}])
         ChunkReporter(hv, lambda: [batch.id]).tick(NOW)
@@ -300,6 +342,6 @@ class TestCutting:
             with pytest.raises(InvalidInput):
                 check_cut(cut)
         many = Numbering(Cut(size=1))
-        with pytest.raises(InvalidInput, match="nobody could review"):
+        with pytest.raises(InvalidInput, match="too many to review"):
             for number in range(1, 20_000):
                 many.see(Item("x", number))

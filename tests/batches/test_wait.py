@@ -1,4 +1,4 @@
-"""Cursors on both databases: where a reader stands is kept, and events come in order."""
+"""Cursors on both databases: the position of a reader is kept, and events arrive in order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_cursor_moves_on_and_never_back(hv):
     finish(hv, 3)
     assert acknowledge(hv, "c", 2) == 2
     assert acknowledge(hv, "c", 1) == 2
-    with pytest.raises(InvalidInput, match="The cursor stays at 2"):
+    with pytest.raises(InvalidInput, match="The cursor is still at 2"):
         acknowledge(hv, "c", 1_000)
     assert hv.store.cursor("c") == 2
 
@@ -61,7 +61,7 @@ def test_a_late_acknowledgement_moves_no_cursor_back(hv):
     assert hv.store.cursor("c") == 4
 
 
-def test_what_ends_while_we_look_is_told_with_the_end(hv, monkeypatch):
+def test_what_ends_while_we_look_is_reported_with_the_end(hv, monkeypatch):
     add(hv, [NewTask("x")], "b")
     token = claim(hv, "w", pid=0)[0].token
 
@@ -74,7 +74,7 @@ def test_what_ends_while_we_look_is_told_with_the_end(hv, monkeypatch):
     assert news.finished and [event.kind for event in news.events] == ["complete"]
 
 
-def test_who_waits_for_what_will_never_come_is_told(hv):
+def test_a_wait_that_can_never_end_is_reported(hv):
     ids = add(hv, [NewTask("a", key="a"), NewTask("b", key="b", after=("a",))], "b").ids
     add(hv, [NewTask("c", after=(ids[1],))], "c")
     assert not wait_for_events(hv, "c", "finished", timeout=0, batch="c").stuck

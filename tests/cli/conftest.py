@@ -1,7 +1,7 @@
-"""The command line as a person or a script meets it: a real process in a folder of its own.
+"""The command line as a person or a script uses it: a real process in its own folder.
 
-`hv(...)` forks: a process of its own without the start of an interpreter, which would take
-most of the time of hundreds of calls. `hv.start(...)` starts the program as `./hv` does.
+`hv(...)` forks: a real process without starting an interpreter, which would take most of
+the time of hundreds of calls. `hv.start(...)` starts the program as `./hv` does.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Cli:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.uid: int | None = None  # to be another user; needs root
         self.env = {
             "PATH": os.defpath,
             "HOME": str(folder),
@@ -80,7 +81,7 @@ class Cli:
         **env: str,
     ) -> Result:
         given = stdin.encode() if isinstance(stdin, str) else stdin or b""
-        return _fork(args, given, cwd or self.folder, {**self.env, **env})
+        return _fork(args, given, cwd or self.folder, {**self.env, **env}, uid=self.uid)
 
     def ok(self, *args: str | bytes, stdin: str | bytes | None = None, **env: str) -> str:
         code, out, err = self(*args, stdin=stdin, cwd=None, **env)
@@ -130,8 +131,9 @@ class Cli:
         return result.err
 
     def content(self) -> dict[str, list[Any]]:
-        """Every row of the store, to see that nothing changed; but for what happens after the
-        last task of a run (its workers retire, its supervisor learns) and for the store's clock."""
+        """Every row of the store, to check that nothing changed; except for what happens
+        after the last task of a run (its workers exit, its supervisor learns) and for the
+        store's clock."""
         if not self.store.exists():
             return {}
         connection = apsw.Connection(str(self.store), flags=apsw.SQLITE_OPEN_READONLY)
@@ -141,16 +143,17 @@ class Cli:
                 str(name): connection.execute(f'SELECT * FROM "{name}"').fetchall()
                 for (name,) in tables.fetchall()
             }
-            found["settings"] = [
-                r for r in found["settings"] if not str(r[0]).startswith(("learned", "clock"))
-            ]
+            for table in ("learned_records", "learner_cursors", "clocks"):
+                found.pop(table, None)
             found["workers"] = [row[:1] for row in found["workers"]]
             return found
         finally:
             connection.close()
 
 
-def _fork(args: Sequence[str | bytes], stdin: bytes, cwd: Path, env: dict[str, str]) -> Result:
+def _fork(
+    args: Sequence[str | bytes], stdin: bytes, cwd: Path, env: dict[str, str], *, uid: int | None
+) -> Result:
     with ExitStack() as stack:
         files = [stack.enter_context(TemporaryFile()) for _ in range(3)]
         files[0].write(stdin)
@@ -158,11 +161,19 @@ def _fork(args: Sequence[str | bytes], stdin: bytes, cwd: Path, env: dict[str, s
             file.seek(0)
         child = os.fork()
         if child == 0:
+            _become(uid)
             _be_the_program([os.fsdecode(arg) for arg in args], files, cwd, env)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         for file in files:
             file.seek(0)
         return Result(code, files[1].read().decode(), files[2].read().decode())
+
+
+def _become(uid: int | None) -> None:
+    if uid is not None:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
 
 
 def _be_the_program(args: list[str], files: Sequence[Any], cwd: Path, env: dict[str, str]) -> None:
@@ -198,7 +209,7 @@ def assert_one_clear_line(err: str) -> None:
 
 
 class Project(Cli):
-    """A command line whose runs are for real, with supervisors and workers of its own."""
+    """A command line that really runs work, with its own supervisors and workers."""
 
     @property
     def runtime(self) -> Path:
@@ -218,7 +229,7 @@ class Project(Cli):
         return str(self.task(task)["state"])
 
     def tasks(self, batch: str) -> list[Any]:
-        """The tasks of a batch as its summary tells them, by title."""
+        """The tasks of a batch by title, from its summary."""
         found: list[Any] = self.json("summary", batch)["tasks"]
         return sorted(found, key=lambda task: str(task["title"]))
 
@@ -228,13 +239,13 @@ class Project(Cli):
         self.terminals: list[Terminal] = []
 
     def equip(self, key: str = "sk-planted") -> None:
-        """Let it know the stand-ins for agents, and have the key that they need."""
+        """Configure the stand-ins for agents, and set the key that they need."""
         config = self.folder / ".hypervisor" / "config.toml"
         config.write_text(config.read_text() + standin.config(self.folder / "agents"))
         self.env["STANDIN_KEY"] = key
 
     def end(self) -> None:
-        """Stop whatever a test has left running, by its own id."""
+        """Stop all processes that a test has left running, by pid."""
         for terminal in self.terminals:
             terminal.close()
         deadline = time.monotonic() + DEADLINE
@@ -249,7 +260,7 @@ class Project(Cli):
             time.sleep(0.05)
 
     def _supervisors(self) -> list[int]:
-        """Known by a variable that is set here alone, whatever store they serve."""
+        """Recognised by a variable that is set only here, whatever store they serve."""
         mark = f"XDG_RUNTIME_DIR={self.runtime}".encode()
         return [
             process.pid
@@ -268,7 +279,7 @@ def _command_line(pid: int) -> bytes:
 
 
 def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """Wait for something to become true; returns what it was."""
+    """Wait for a condition; returns its value."""
     deadline = time.monotonic() + DEADLINE
     while not (found := condition()):
         assert time.monotonic() < deadline, f"did not happen in time: {what}"
@@ -278,7 +289,7 @@ def until(condition: Callable[[], Any], what: str = "") -> Any:
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder with a store in which work is really run, whatever else this host does."""
+    """A folder with a store in which work is really run, whatever else runs on this host."""
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     made = Project(tmp_path / "project", runtime)
@@ -302,3 +313,10 @@ def hv(bare):
     hypervisor.open(folder, relaxed=True).close()
     folder.joinpath("config.toml").write_text('[store]\ndurability = "relaxed"\n')
     return bare
+
+
+@pytest.fixture
+def postgres_url(project, postgres_url):
+    """The supervisor ends before its database does: without one, it would try again for a while."""
+    yield postgres_url
+    project.end()

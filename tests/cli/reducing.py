@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import apsw
 
-# Writes down that it began and that it ended, and between waits for a file `go-NAME` if there
-# is one called `hold-NAME`; then says its name and the words that follow.
+# Records that it began and ended; in between, it waits for a file `go-NAME` if there is one
+# called `hold-NAME`; then prints its name and the words that follow.
 STEP = """#!/bin/sh
 name=$1; shift
 echo $$ > "pid-$name"
@@ -83,7 +83,7 @@ def stages(hv, batch="b"):
 
 
 def started(hv, *options, items="ab", **more):
-    """The run as a process of its own, which can be killed."""
+    """The run as a separate process, which can be killed."""
     (hv.folder / "items").write_text("".join(f"{item}\n" for item in items))
     return hv.start(*words("--items", "items", *options, **more))
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from hypervisor.resources.process_table import look
+from hypervisor.resources.process_table import read_process
 from tests.cli.conftest import until
 
 NOTHING_TO_SEE = ["--quiet", "--workers", "2"]
@@ -42,7 +42,7 @@ def held(hv, batch, items, *options):
 
 
 def is_alive(hv, item):
-    """Whether the command that works on it has begun and not ended."""
+    """Whether the command for it has begun and not ended."""
     path = hv.folder / f"pid-{item}"
-    process = look(int(path.read_text() or 0)) if path.exists() else None
+    process = read_process(int(path.read_text() or 0)) if path.exists() else None
     return process is not None and process.lives

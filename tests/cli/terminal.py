@@ -1,7 +1,7 @@
-"""A terminal for programs under test: it runs one and knows what a person would see.
+"""A terminal for programs under test: it runs one and shows what a person would see.
 
-It understands what Hypervisor's pictures are made of and fails on anything else:
-nothing may reach a terminal that is not known to be harmless.
+It understands only the escape sequences that Hypervisor uses and fails on all
+others: nothing may reach a terminal that is not known to be harmless.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PIECE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|([\r\n\t])|([^\x00-\x1f\x7f]
 
 
 class Screen:
-    """What is on the screen after all that was written to it."""
+    """The contents of the screen after everything that was written to it."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
@@ -64,7 +64,7 @@ class Screen:
         self.columns, self.rows = columns, rows
 
     def _put(self, words: str) -> None:
-        if self.modes.get("7", True):  # too long a line goes on in the next one
+        if self.modes.get("7", True):  # a line that is too long continues on the next
             while len(words) > (room := self.columns - self.column):
                 self._place(words[:room])
                 words = words[room:]
@@ -120,7 +120,7 @@ class Screen:
 
 
 class Terminal:
-    """Runs a program that has this terminal for its own."""
+    """Runs a program on this terminal."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ def test_lines_from_stdin_with_duplicates_reported(hv):
     code, out, err = hv("add", "--from", "-", "--title", "Review {}", stdin="a.py\nb.py\n\na.py\n")
 
     assert (code, out) == (0, "2 added\n")
-    assert err.startswith("1 already there, e.g. a.py (")
+    assert err.startswith("1 already in the batch, e.g. a.py (")
     assert titles(hv) == ["Review a.py", "Review b.py"]
     task = hv.json("ls")[0]
     assert (task["key"], task["data"]) == ("b.py", {"item": "b.py"})
@@ -77,7 +77,7 @@ def test_a_glob_takes_files_only(hv):
     assert [task["key"] for task in hv.json("ls")] == ["src/file.py"]
 
 
-def test_jsonl_rows_are_tasks_and_what_is_no_field_is_data(hv):
+def test_jsonl_rows_are_tasks_and_what_is_not_a_field_is_data(hv):
     rows = [
         {"title": "one", "key": "k1", "requires": "git", "more": [1, None]},
         {"title": "two", "after": ["k1"], "data": {"x": 1}, "y": 2, "inbox": False, "type": None},
@@ -137,7 +137,7 @@ GOOD = '{"title": "fine"}\n'
         ("jsonl", GOOD + '{"title": "x", "retries": 1.5}', "line 2: retries must be a whole"),
         ("jsonl", GOOD + '{"title": "x", "retries": true}', "line 2: retries must be a whole"),
         ("jsonl", GOOD + '{"title": "x", "retries": 1e999}', "line 2: retries must be a whole"),
-        ("jsonl", GOOD + '{"title": "x", "start_at": "soon"}', "line 2: the start time"),
+        ("jsonl", GOOD + '{"title": "x", "start_at": "soon"}', "line 2: invalid time 'soon'"),
         ("jsonl", GOOD + '{"title": "x", "inbox": "no"}', "line 2: inbox must be true or false"),
         ("jsonl", GOOD + '{"title": "x", "requires": 5}', "line 2: requires must be a list"),
         ("jsonl", GOOD + '{"title": "x", "requires": ["a b"]}', "line 2: requires: 'a b' must"),
@@ -149,8 +149,8 @@ GOOD = '{"title": "fine"}\n'
         ("jsonl", GOOD + '{"title": "\\ud800"}', "line 2: the title is not valid Unicode"),
         ("jsonl", GOOD + '{"title": "x", "key": 5}', "line 2: the key must be text"),
         ("jsonl", GOOD + '{"title": "x", "y": %s}' % ("[" * 101 + "]" * 101), "too deeply"),
-        ("csv", "title,body\na,b\nc\n", "line 3: its number of cells differs"),
-        ("csv", "title,body\na,b,c\n", "line 2: its number of cells differs"),
+        ("csv", "title,body\na,b\nc\n", "line 3: it has a different number of cells"),
+        ("csv", "title,body\na,b,c\n", "line 2: it has a different number of cells"),
         ("csv", 'title\na\n"open', "line 3: not valid CSV"),
         ("csv", "title,retries\na,--5\n", "line 2: retries must be a whole number"),
         ("csv", "title,retries\na,9999999\n", "line 2: retries must be between"),
@@ -232,9 +232,9 @@ def test_a_body_may_begin_with_an_at_sign(hv):
     assert hv.task(task)["body"] == "@@"
 
 
-def test_a_pattern_for_titles_alone_is_no_task(hv):
-    assert "--title is for" in hv.refused(2, "add", "--title", "Fix it")
-    assert "give a TITLE" in hv.refused(2, "add")
+def test_a_pattern_for_titles_alone_is_not_a_task(hv):
+    assert "--title works only with" in hv.refused(2, "add", "--title", "Fix it")
+    assert "give one of: a TITLE" in hv.refused(2, "add")
 
 
 def test_a_chunk_is_data_like_any_other_word(hv):
@@ -259,15 +259,40 @@ def test_a_list_that_does_not_go_in_as_a_whole_says_how_much_did(tmp_path, monke
     with hypervisor.open(tmp_path / "store.db") as hv:
         really_write, calls = hv.store.write, []
 
-        def full(*args):
+        def full(*args, **options):
             calls.append(args)
             if len(calls) == 3:
                 raise StoreFull("no space left. Nothing was changed; free some space.")
-            return really_write(*args)
+            return really_write(*args, **options)
 
         monkeypatch.setattr(hv.store, "write", full)
         with pytest.raises(StoreFull) as caught:
             hv.add([hypervisor.NewTask(str(n)) for n in range(7)])
         assert "Nothing was changed" not in str(caught.value)
-        assert "The first 4 of 7 tasks are in the store" in str(caught.value)
+        assert "The first 4 of 7 tasks were added" in str(caught.value)
         assert len(hv.list_tasks()) == 4
+
+
+@pytest.mark.parametrize("column", ["at", "start_at"])
+def test_a_column_has_the_time_before_which_a_task_does_not_start(hv, column):
+    rows = f"title,{column}\na,2090-02-01T09:00+00:00\nb,3789536400000\nc,\nd,17:00\n"
+    hv.ok("add", "--from", "-", "--format", "csv", stdin=rows)
+    line = json.dumps({"title": "e", column: "2090-02-01T09:00+00:00"})
+    hv.ok("add", "--from", "-", "--format", "jsonl", stdin=line)
+    tasks = {task["title"]: task for task in hv.json("ls")}
+    late = 3_789_622_800_000
+    assert [tasks[title]["start_at"] for title in "abce"] == [late, 3_789_536_400_000, None, late]
+    assert 0 < tasks["d"]["start_at"] - tasks["d"]["created_at"] <= 25 * 3_600_000
+    assert {task["data"] is None for task in tasks.values()} == {True}
+
+
+def test_two_columns_with_a_start_time_are_refused(hv):
+    row = json.dumps({"title": "x", "at": "17:00", "start_at": "18:00"})
+    code, _, err = hv("add", "--from", "-", "--format", "jsonl", stdin=row)
+    assert code == 2 and "line 1: give at or start_at, not both." in err
+
+
+def test_a_dash_reads_standard_input(hv):
+    assert hv.ok("add", "-", "--batch", "b", stdin="one\ntwo\n") == "2 added\n"
+    assert {task["title"] for task in hv.json("ls", "--batch", "b")} == {"one", "two"}
+    hv.refused(2, "add", "-", "--glob", "*", stdin="x\n")

@@ -1,9 +1,14 @@
-"""Many tasks steered at once; several callers at once; completion."""
+"""Changing many tasks at once; several concurrent callers; tab completion."""
 
 import json
 import os
+import pty
+import select
+import shlex
 import shutil
+import signal
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -26,8 +31,8 @@ def mixed(hv):
 
 
 def test_retry_by_state_and_batch(mixed):
-    out = mixed.ok("retry", "--state", "failed", "--batch", "b", "--reason", "fixed")
-    assert [line.split()[1] for line in out.splitlines()] == ["active", "active"]
+    moved = mixed.json("retry", "--state", "failed", "--batch", "b", "--reason", "fixed")
+    assert [each["state"] for each in moved] == ["active", "active"]
     assert set(states(mixed).values()) == {"active"}
 
 
@@ -37,22 +42,25 @@ def test_retry_by_batch_alone_takes_what_failed_or_is_blocked(mixed):
 
 
 def test_what_is_chosen_by_a_filter_goes_oldest_first(hv):
-    """A dependency that is opened again is in the way of the others before they are."""
+    """A reopened dependency holds its dependents before they are reopened."""
     first = hv.add("first", "--batch", "b")
     hv.ok("done", hv.claim())
     second = hv.add("second", "--batch", "b", "--after", first)
     hv.ok("done", hv.claim())
 
     assert hv.json("retry", "--state", "done", "--dry-run") == [first, second]
-    out = hv.ok("retry", "--state", "done", "--batch", "b")
-    assert out == f"{first} active\n{second} waiting\n"
-    assert hv.ok("cancel", "--batch", "b") == f"{first} cancelled\n{second} cancelled\n"
+    moved = hv.json("retry", "--state", "done", "--batch", "b")
+    assert [(each["task"], each["state"]) for each in moved] == [
+        (first, "active"),
+        (second, "waiting"),
+    ]
+    assert [each["task"] for each in hv.json("cancel", "--batch", "b")] == [first, second]
 
 
 def test_help_says_which_states_a_filter_takes(bare):
     assert "(default: failed, blocked)" in bare.ok("retry", "--help")
     said = " ".join(bare.ok("cancel", "--help").split())
-    assert "(default: inbox, waiting, active, in_progress, merging, review, blocked)" in said
+    assert "(default: inbox, waiting, ready, running, merging, in review, blocked)" in said
 
 
 def test_cancel_by_batch_leaves_the_rest(mixed):
@@ -81,7 +89,7 @@ def test_one_bad_id_does_not_stop_the_others(mixed):
     a, b = mixed.add("a"), mixed.add("b")
     code, out, err = mixed("cancel", a[:11], "zzzz", b)
     assert code == 4 and len(err.splitlines()) == 1
-    assert out == f"{a} cancelled\n{b} cancelled\n"
+    assert out == "" and {mixed.task(task)["state"] for task in (a, b)} == {"cancelled"}
     code, out, _ = mixed("retry", a, "zzzz", "--json")
     done, wrong = json.loads(out)
     assert (code, done["task"]) == (4, a)
@@ -95,8 +103,36 @@ def test_bulk_choices_that_make_no_sense(mixed):
     mixed.refused(4, "cancel", "--batch", "no such batch")
 
 
+def test_a_batch_by_its_name_alone(mixed):
+    assert len(mixed.json("retry", "b")) == 2
+    assert len(mixed.json("cancel", "b", "--dry-run")) == 3
+    assert mixed.json("kill", "b") == mixed.json("kill", "--type", "t") == []
+    assert mixed.json("kill", "--state", "running") == mixed.json("kill", "--all") == []
+    assert "hv cancel --state failed" in mixed.refused(2, "kill", "--state", "failed")
+    assert len(mixed.json("cancel", "--all", "--dry-run")) == 4
+    mixed.ok("pause", "--batch", "b")
+    mixed.ok("resume", "b")
+    mixed.refused(2, "pause", "b", "--batch", "b")
+    mixed.refused(2, "cancel", "b", "--batch", "b")
+
+
+def test_a_word_that_means_a_task_and_a_batch_is_refused(hv):
+    task = hv.add("x")
+    hv.add("y", "--batch", task[:6])
+    assert "--batch" in hv.refused(hv("cancel", task[:6]).code, "cancel", task[:6])
+    assert set(states(hv).values()) == {"active"}
+    assert len(hv.json("cancel", "--batch", task[:6])) == 1
+
+
+def test_the_end_of_an_id_stands_for_it(hv):
+    task, other = hv.add("x"), hv.add("y")
+    length = next(n for n in range(5, 12) if task[-n:] != other[-n:])
+    assert hv.task(task[-length:])["id"] == task
+    assert "at least 5 characters" in hv.refused(4, "show", task[-4:])
+
+
 def test_unique_prefixes_stand_for_ids_everywhere(hv):
-    """Only one task: four letters are enough. Look-alikes and capitals are read as meant."""
+    """With a single task, four letters are enough. Look-alike letters and capitals are accepted."""
     task = hv.add("x", "--batch", "b")
     short = task[:4]
     assert short[0] == "1"
@@ -107,10 +143,10 @@ def test_unique_prefixes_stand_for_ids_everywhere(hv):
     hv.ok("update", short, "--title", "y")
     hv.ok("receipt", "add", short, "seen")
     assert hv.ok("events", "--task", short)
-    hv.claim("--batch", hv.json("stats", "--batches")[0]["id"][:6])
+    hv.claim("--batch", hv.json("batches")[0]["id"][:6])
     assert hv.json("release", "--force", short)["task"] == task
-    assert hv.ok("cancel", short) == f"{task} cancelled\n"
-    assert hv.ok("retry", short) == f"{task} active\n"
+    assert hv.json("cancel", short) == [{"task": task, "state": "cancelled"}]
+    assert hv.json("retry", short) == [{"task": task, "state": "active"}]
     second = hv.ok("add", "z", "--after", short).strip()
     assert hv.json("show", second)["detail"]["after"] == [task]
 
@@ -174,23 +210,102 @@ def test_bash_completes_commands_options_values_ids_and_batches(hv):
     assert sorted(complete(hv, "re")) == [
         "recall",
         "receipt",
+        "reject",
         "release",
         "remember",
         "report",
+        "resolve",
+        "restore",
+        "results",
         "resume",
         "retry",
         "review",
     ]
     assert complete(hv, "add", "--pri") == ["--priority"]
     assert complete(hv, "add", "--priority", "h") == ["high"]
-    assert complete(hv, "ls", "--state", "in") == ["inbox", "in_progress"]
+    assert complete(hv, "ls", "--state", "in") == ["inbox", "in-review"]
     assert complete(hv, "show", task[:-1]) == [task]
     assert complete(hv, "receipt", "ver") == ["verify"]
     assert complete(hv, "add", "--from", "tas") == ["tasks.csv"]
-    assert complete(hv, "logs", task[:-1]) == [task]
+    for command in ("logs", "diff", "snapshots", "restore", "approve"):
+        assert complete(hv, command, task[:-1]) == [task]
+    assert complete(hv, "queue", "pa") == ["pages"]
     assert complete(hv, "summary", "") == ["--help", "--store", "--json", "--all", "pages"]
     assert complete(hv, "ls", "--batch", "") == ["pages"]
+    assert complete(hv, "events", "--batch", "") == ["pages"]
+    assert complete(hv, "logs", "pa") == complete(hv, "results", "pa") == ["pages"]
+    assert complete(hv, "results", "--format", "") == ["jsonl", "csv", "table"]
+    assert "table" not in complete(hv, "run", "--format", "")
+    assert complete(hv, "run", "--no-p") == ["--no-print"]
+    assert complete(hv, "run", "--orde") == ["--ordered"]
     assert not (hv.folder / "trapped").exists()
+
+
+@pytest.fixture
+def installed(hv):
+    """`hv` on the PATH; returns what installs the completion of a shell for it."""
+    program = hv.folder / "bin" / "hv"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec " + shlex.join(PROGRAM) + ' "$@"\n')
+    program.chmod(0o755)
+    hv.env["PATH"] = f"{program.parent}:{hv.env['PATH']}"
+    return lambda shell: hv.json("completion", shell, "--install")["path"]
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_fish_completes_with_the_installed_file(hv, installed):
+    hv.add("a task", "--batch", "pages")
+    (hv.folder / "tasks.csv").touch()
+    installed("fish")
+
+    def offered(line):
+        command = ["fish", "-c", f"complete -C '{line}'"]
+        done = subprocess.run(
+            command, cwd=hv.folder, env=hv.env, capture_output=True, text=True, timeout=120
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return [word.split("\t")[0] for word in done.stdout.splitlines()]
+
+    assert offered("hv rec") == ["recall", "receipt"]
+    assert offered("hv add --priority h") == ["high"]
+    assert offered("hv ls --batch ") == offered("hv summary ") == ["pages"]
+    assert offered("hv batches ") == ["archive", "delete", "pages", "unarchive"]
+    assert offered("hv batches archive ") == ["pages"]
+    assert offered("hv run --items tas") == ["tasks.csv"]
+    assert offered("hv run --timeout ") == [], "a value that cannot be guessed"
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
+def test_zsh_completes_with_the_installed_file(hv, installed):
+    hv.add("a task", "--batch", "pages")
+    folder = os.path.dirname(installed("zsh"))
+    (hv.folder / ".zshrc").write_text(
+        f"fpath=({folder} $fpath)\nautoload -U compinit && compinit -u\nPS1='ready> '\n"
+    )
+    child, leader = pty.fork()
+    if child == 0:
+        os.chdir(hv.folder)
+        os.execvpe("zsh", ["zsh", "-i"], {**hv.env, "TERM": "dumb"})
+    try:
+        for keys, seen in (
+            ("", "ready> "),
+            ("hv receipt ver\t", "verify"),
+            ("\x15hv ls --batch pa\t", "pages"),
+        ):
+            os.write(leader, keys.encode())
+            _wait_for(leader, seen)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(leader)
+
+
+def _wait_for(terminal, text):
+    shown, deadline = "", time.monotonic() + 120
+    while text not in shown:
+        assert time.monotonic() < deadline, shown
+        if select.select([terminal], [], [], 1)[0]:
+            shown += os.read(terminal, 65536).decode("utf-8", "replace")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -201,3 +316,19 @@ def test_completion_scripts_are_valid(bare, shell):
         pytest.skip(f"{shell} is not installed")
     done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_completion_is_installed_for_the_login_shell(bare):
+    path = bare.folder / ".config" / "fish" / "completions" / "hv.fish"
+    would = bare.ok("completion", "--install", "--dry-run", SHELL="/usr/bin/fish")
+    assert would.startswith(f"would write {path}\n") and not path.exists()
+    wrote = bare.ok("completion", "--install", SHELL="/usr/bin/fish")
+    assert wrote.startswith(f"wrote {path}\n") and wrote.endswith(f"\nto undo: rm {path}\n")
+    assert path.read_text() == bare.ok("completion", "fish")
+    assert bare.json("completion", "fish", "--install")["changed"] is False
+
+
+def test_completion_needs_a_shell(bare):
+    assert "no shell given" in bare.refused(2, "completion")
+    assert "--dry-run needs --install" in bare.refused(2, "completion", "bash", "--dry-run")
+    assert "cannot tell your shell" in bare.refused(2, "completion", "--install")

@@ -120,7 +120,7 @@ def test_done_without_next_takes_no_options_of_a_claim(hv, options):
 
 @pytest.mark.parametrize("next_one", [False, True])
 def test_a_reduce_without_results_is_given_back_and_the_others_are_claimed(hv, next_one):
-    mine = hv.add("mine", "--data", '{"gather": "nonsense"}')  # means nothing by itself
+    mine = hv.add("mine", "--data", '{"gather": "nonsense"}')  # has no meaning on its own
     words = ["done", hv.claim(), "--next", "me"] if next_one else ["claim"]
     broken = hv.add("sum up", "--key", "reduce", "--data", '{"gather": "nonsense"}')
     other = hv.add("c")
@@ -128,14 +128,14 @@ def test_a_reduce_without_results_is_given_back_and_the_others_are_claimed(hv, n
     assert code == 0 and [line.split(".")[0] for line in out.splitlines()] == (
         [other] if next_one else [mine, other]
     )
-    assert err.startswith("hv: sum up: the file with its results could not be made:")
-    assert err.endswith("It is given back.\n") and err.count("\n") == 1
+    assert err.startswith("hv: sum up: the file with its results could not be written:")
+    assert err.endswith("The task was released.\n") and err.count("\n") == 1
     assert hv.task(broken)["state"] == "active"
     code, out, err = hv("claim")
     assert (code, out) == (3, "") and "sum up" in err
 
 
-def test_a_reduce_that_cannot_even_be_given_back_is_told(hv, monkeypatch):
+def test_a_reduce_that_cannot_even_be_given_back_is_reported(hv, monkeypatch):
     def away(hv, token, why):
         raise StoreUnavailable("the store is away.")
 
@@ -169,14 +169,25 @@ def test_block_says_why_and_what_would_help(hv):
 
 def test_fail_tries_again_later_while_retries_are_left(hv):
     task = hv.add("x", "--retries", "1")
-    assert hv.ok("fail", hv.claim(), "first try") == f"{task} will be tried again\n"
+    assert hv.json("fail", hv.claim(), "first try")["state"] == "waiting"
     waiting = hv.task(task)
     assert waiting["state"] == "waiting" and waiting["failures"] == 1
     assert waiting["start_at"] - waiting["updated_at"] == 10_000
 
     hv.ok("update", task, "--at", "2000-01-01")
-    assert hv.ok("fail", hv.claim(), "second try") == f"{task} failed\n"
+    assert hv.json("fail", hv.claim(), "second try")["state"] == "failed"
     assert hv.task(task)["reason"] == "second try"
+
+
+def test_the_first_delay_of_a_batch_doubles_with_every_retry(hv):
+    task = hv.add("x", "--retries", "2", "--batch", "b", "--retry-delay", "30s")
+    for delay in (30_000, 60_000):
+        hv.ok("fail", hv.claim(), "again")
+        waiting = hv.task(task)
+        assert waiting["start_at"] - waiting["updated_at"] == delay
+        hv.ok("update", task, "--in", "0s")
+    assert "--batch NAME" in hv.refused(2, "add", "y", "--retry-delay", "30s")
+    assert "retry delay" in hv.refused(2, "add", "y", "--batch", "b", "--retry-delay", "2h")
 
 
 def test_fail_may_be_final_or_name_its_own_delay(hv):
@@ -197,7 +208,7 @@ def test_release_gives_back_unharmed(hv):
     assert (kept["state"], kept["failures"], kept["crashes"]) == ("active", 0, 0)
 
 
-def test_release_force_ends_somebody_elses_claim(hv):
+def test_release_force_ends_someone_elses_claim(hv):
     task = hv.add()
     token = hv.claim("--worker", "stuck")
 
@@ -219,7 +230,7 @@ def test_heartbeat_extends_and_names_what_has_ended(hv):
 
 
 @pytest.mark.parametrize("next_too", [False, True])
-def test_a_token_that_cannot_be_told_is_given_back(hv, next_too):
+def test_a_token_that_cannot_be_printed_is_released(hv, next_too):
     hv.ok("add", "a")
     command = ["claim"]
     if next_too:
@@ -237,5 +248,5 @@ def test_a_token_that_cannot_be_told_is_given_back(hv, next_too):
             check=False,
         )
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
-    (task,) = hv.json("ls", "--state", "active")
+    (task,) = hv.json("ls", "--state", "ready")
     assert (task["attempts"], task["failures"], task["crashes"]) == (1, 0, 0)

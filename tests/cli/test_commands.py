@@ -1,4 +1,4 @@
-"""Each command end to end: what people see, and the shapes that programs rely on."""
+"""Each command end to end: what people see, and the formats that programs rely on."""
 
 import json
 import re
@@ -12,6 +12,7 @@ TASK_FIELDS = {
     "type",
     "priority",
     "batch",
+    "batch_id",
     "branch",
     "assignee",
     "requires",
@@ -48,7 +49,7 @@ def test_add_reports_a_duplicate_key_instead_of_doubling_it(hv):
     answer = hv.json("add", "three", "--key", "k")
 
     assert (code, out) == (0, "0 added\n")
-    assert err == f"1 already there, e.g. k ({task}, active)\n"
+    assert err == f"1 already in the batch, e.g. k ({task}, ready)\n"
     assert answer == {"ids": [], "duplicates": [{"key": "k", "task": task, "state": "active"}]}
     assert len(hv.json("ls")) == 1
     assert len(hv.json("add", "four", "--key", "k", "--batch", "other")["ids"]) == 1
@@ -89,10 +90,11 @@ def test_add_keeps_every_field(hv):
     )
     shown = hv.json("show", task)
 
-    assert set(shown) == {"detail", "receipts", "batch", "sessions"}
+    known = {"detail", "receipts", "batch", "sessions", "command", "exit_code"}
+    assert set(shown) == known | {"merged", "unchanged", "verification"}
     assert (shown["batch"]["id"], shown["batch"]["name"]) == (
+        shown["detail"]["task"]["batch_id"],
         shown["detail"]["task"]["batch"],
-        "my batch",
     )
     detail = shown["detail"]
     assert set(detail) == {"task", "exclusive", "after", "waits_for", "attempts"}
@@ -126,7 +128,7 @@ def test_add_keeps_every_field(hv):
 
 def test_show_is_not_misled_by_a_batch_named_like_another_ones_id(hv):
     task = hv.add("x", "--batch", "mine")
-    batch = hv.task(task)["batch"]
+    batch = hv.task(task)["batch_id"]
     hv.add("y", "--batch", batch)
     assert hv.json("show", task)["batch"] is None
     assert f"\n  batch       {batch}\n" in hv.ok("show", task)
@@ -139,7 +141,7 @@ def test_ls_lists_newest_first_and_pages_by_id(hv):
     assert [task["id"] for task in hv.json("ls")] == tasks[::-1]
     assert hv.ok("ls", "--ids", "--limit", "2").split() == tasks[:0:-1]
     assert hv.ok("ls", "--ids", "--before", tasks[1]).split() == [tasks[0]]
-    assert hv.ok("ls").splitlines()[0] == f"{tasks[2]}  active  medium    task  task 2"
+    assert hv.ok("ls").splitlines()[0] == f"{tasks[2]}  ready  medium    task  task 2"
     assert set(hv.json("ls")[0]) == TASK_FIELDS
 
 
@@ -160,9 +162,9 @@ def test_ls_filters(hv):
 
 def test_update_changes_what_is_named_and_nothing_else(hv):
     first, task = hv.add("first"), hv.add("old", "--priority", "low", "--data", "1")
-    answer = hv.ok("update", task, "--title", "new", "--priority", "high", "--after", first)
+    answer = hv.json("update", task, "--title", "new", "--priority", "high", "--after", first)
 
-    assert answer == f"{task} waiting\n"
+    assert answer == {"task": task, "state": "waiting"}
     kept = hv.task(task)
     assert (kept["title"], kept["priority"], kept["data"]) == ("new", "high", 1)
     assert hv.json("update", task, "--after", "") == {"task": task, "state": "active"}
@@ -171,7 +173,7 @@ def test_update_changes_what_is_named_and_nothing_else(hv):
 def test_a_task_leaves_the_inbox_only_when_accepted(hv):
     task = hv.add("idea", "--inbox")
     assert hv("claim").code == 3
-    assert hv.ok("update", task, "--accept", "--priority", "high") == f"{task} active\n"
+    assert hv.json("update", task, "--accept", "--priority", "high")["state"] == "active"
     assert hv.task(task)["priority"] == "high"
 
     line = hv.refused(5, "update", task, "--title", "not kept", "--accept")
@@ -201,21 +203,21 @@ def test_receipts_are_written_listed_and_verified(hv):
     (report,) = hv.json("receipt", "verify")
     assert set(report) == {"chain", "receipts", "head", "problem"}
     assert (report["receipts"], report["problem"]) == (3, None)
-    assert hv.ok("receipt", "verify", "mail").startswith("3 receipts in 1 chain: all hold\nhead ")
+    assert hv.ok("receipt", "verify", "mail").startswith("3 receipts in 1 chain: all valid\nhead ")
 
 
 @pytest.mark.parametrize("action", ["ls", "verify"])
 def test_receipts_are_listed_and_verified_by_one_name(hv, action):
     task = hv.add()
-    assert "nothing more" in hv.refused(2, "receipt", action, task, "another word")
+    assert "takes only one" in hv.refused(2, "receipt", action, task, "another word")
 
 
 def test_numbers_and_their_words_agree(hv):
-    assert hv.ok("receipt", "verify") == "0 receipts in 0 chains: all hold\n"
+    assert hv.ok("receipt", "verify") == "0 receipts in 0 chains: all valid\n"
     task = hv.add()
     hv.ok("receipt", "add", task, "seen")
-    assert hv.ok("receipt", "verify").startswith("1 receipt in 1 chain: all hold\n")
-    assert "1 receipt in 1 chain: all hold\n" in hv.ok("doctor")
+    assert hv.ok("receipt", "verify").startswith("1 receipt in 1 chain: all valid\n")
+    assert "1 receipt in 1 chain: all valid\n" in hv.ok("doctor")
     assert hv.ok("stats").startswith("1 task, 1 remaining, 0 claimed\n")
 
 
@@ -238,10 +240,11 @@ def test_stats_count_by_state_and_batch(hv):
     assert counted["states"]["done"] == counted["states"]["inbox"] == 1
     assert counted["types"] == {"task": {"done": 1, "inbox": 1}, "bug": {"active": 1}}
     assert hv.ok("stats").splitlines()[0] == "3 tasks, 2 remaining, 0 claimed"
-    (batch,) = hv.json("stats", "--batches")
-    assert set(batch) == {"id", "name", "created_at", "spec", "stats"} and batch["name"] == "b1"
-    assert hv.ok("stats", "--names") == "b1\n" and hv.json("stats", "--names") == ["b1"]
-    assert hv.ok("stats", "--batches").endswith("1 of 1 done, 0 left  b1\n")
+    (batch,) = hv.json("batches")
+    members = {"id", "name", "created_at", "spec", "archived_at", "deleting", "stats"}
+    assert set(batch) == members and batch["name"] == "b1"
+    assert hv.ok("batches", "--names") == "b1\n" and hv.json("batches", "--names") == ["b1"]
+    assert re.fullmatch(rf"{batch['id']}  +\d+ s +1 of 1 +b1\n", hv.ok("batches"))
     assert hv.json("stats", "--batch", "b1") == batch["stats"]
 
 
@@ -258,6 +261,7 @@ def test_events_are_a_json_line_each(hv):
             "kind",
             "task",
             "batch",
+            "batch_id",
             "attempt",
             "state",
             "actor",
@@ -303,8 +307,9 @@ def test_help_shows_every_command_with_an_example(bare):
     overview = bare.ok("--help")
     assert bare.ok() == bare.ok("help") == overview
     assert max(map(len, overview.splitlines())) <= 100
-    for name in COMMANDS:
-        assert f"\n  {name} " in overview
+    for command in COMMANDS.values():
+        assert re.search(rf"\n  {command.name} +{re.escape(command.about)}\n", overview)
+        assert len(command.about) < 60 and not command.about.endswith(".")
     assert "example:\n  hv claim" in bare.ok("claim", "--help") == bare.ok("help", "claim")
     assert re.fullmatch(r"hv \d+\.\d+\.\d+\n", bare.ok("--version"))
 
@@ -316,7 +321,8 @@ def test_every_command_has_help_with_an_example():
     for command in COMMANDS.values():
         parser = make_parser(command)[0]
         text = parser.format_help()
-        assert "example:\n  " in text and command.summary.split()[0] in text
+        description = " ".join(str(parser.description).split())
+        assert "example:\n  " in text and description in " ".join(text.split())
         assert [action.dest for action in parser._actions if not action.help] == []
 
 

@@ -78,8 +78,8 @@ def test_ambiguous_prefixes_name_a_candidate(hv):
         more = ["text"] if rest == ["add"] else []
         line = hv.refused(4, verb, *rest, task[:4], *more)
         assert task in line and task[:4] in line
-    assert "fits several" in hv.refused(4, "events", "--task", task[:4])
-    assert "fits several batches" in hv.refused(4, "ls", "--batch", task[:4])
+    assert "matches several" in hv.refused(4, "events", "--task", task[:4])
+    assert "matches several batches" in hv.refused(4, "ls", "--batch", task[:4])
 
 
 def test_wrong_states_and_cycles(hv):
@@ -91,7 +91,7 @@ def test_wrong_states_and_cycles(hv):
     assert "it is done" in hv.refused(5, "cancel", a)
     assert "it is done" in hv.refused(5, "release", "--force", a)
     assert "cannot accept" in hv.refused(5, "update", a, "--accept")
-    assert "can no longer change" in hv.refused(5, "update", a, "--after", "")
+    assert "its dependencies cannot change" in hv.refused(5, "update", a, "--after", "")
 
 
 def test_a_store_that_cannot_serve(hv, tmp_path):

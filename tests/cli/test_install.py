@@ -1,4 +1,4 @@
-"""hv install and hv uninstall in an empty home: what is written, kept, refused and put back."""
+"""hv install and hv uninstall in an empty home: what is written, kept, refused and restored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClaimRegistry(Cli):
         self.env["HOME"] = str(self.home)
 
     def files(self):
-        """Everything below the two, but what was kept to undo."""
+        """Everything below the two, except the backups."""
         return {
             str(path.relative_to(self.home.parent)): path.read_bytes()
             for path in self.home.parent.rglob("*")
@@ -124,7 +124,7 @@ class TestOwnersFile:
         desk.ok("uninstall", client, "--yes")
         assert path.read_bytes() == text.encode()
 
-    def test_what_else_changed_meanwhile_stays(self, desk):
+    def test_what_else_changed_in_the_meantime_stays(self, desk):
         path = desk.given("claude", OTHER)
         desk.ok("install", "claude", "--yes")
         changed = path.read_text().replace('"dark"', '"light"')
@@ -132,7 +132,7 @@ class TestOwnersFile:
         desk.ok("uninstall", "claude", "--yes")
         assert path.read_text() == OTHER.replace('"dark"', '"light"')
 
-    def test_a_client_that_writes_its_file_anew(self, desk):
+    def test_a_client_that_rewrites_its_file(self, desk):
         """As Claude Code does at every start."""
         desk.ok("install", "claude", "--yes")
         path = desk.config("claude")
@@ -147,7 +147,7 @@ class TestOwnersFile:
         before = path.read_bytes()
         result = desk("uninstall", "claude", "--yes")
         assert result.code == 9
-        assert "is not as it was written" in result.out
+        assert "was changed since it was written" in result.out
         assert path.read_bytes() == before
 
     def test_an_entry_of_before_comes_back(self, desk):
@@ -230,7 +230,7 @@ class TestOddFiles:
             data = data.replace(b"mcpServers", b"mcp")
         desk.given(client, data)
         said = desk.left_alone("install", client, "--yes")
-        assert "was left as it is" in said
+        assert "was not changed" in said
         assert "Add this yourself: {" in said
 
     def test_commented_opencode_file(self, desk):
@@ -261,7 +261,7 @@ class TestOddFiles:
 
     @pytest.mark.parametrize("verb", ["install", "uninstall"])
     @pytest.mark.parametrize("client", CLIENTS)
-    def test_a_linked_folder_leads_nobody_out_of_the_project(self, desk, client, verb):
+    def test_a_linked_folder_does_not_lead_out_of_the_project(self, desk, client, verb):
         """A project comes from others: its links may point at files of its user."""
         desk.ok("install", client, "--project", "--yes")
         outside = desk.home / "outside"
@@ -274,7 +274,7 @@ class TestOddFiles:
             (outside / top.name).mkdir()
         top.symlink_to(outside / top.name)
         said = desk.left_alone(verb, client, "--project", "--yes")
-        assert "leads out of the project" in said
+        assert "outside the project" in said
 
     def test_a_linked_folder_that_is_missing_is_not_made(self, desk):
         (desk.project / ".gemini").symlink_to(desk.home / "new")
@@ -300,14 +300,14 @@ class TestOddFiles:
 
     def test_a_folder_in_its_place(self, desk):
         desk.config("claude").mkdir()
-        assert "no regular file" in desk.left_alone("install", "claude", "--yes")
+        assert "not a regular file" in desk.left_alone("install", "claude", "--yes")
 
     def test_a_fifo_in_its_place(self, desk):
         os.mkfifo(desk.config("claude"))
-        assert "no regular file" in desk.left_alone("install", "claude", "--yes")
+        assert "not a regular file" in desk.left_alone("install", "claude", "--yes")
 
     def test_what_was_kept_is_lost(self, desk):
-        """Then the entry alone is taken out."""
+        """Then only the entry is removed."""
         path = desk.given("gemini", OTHER)
         for spoil in (Path.unlink, lambda file: file.write_text('{"x": 1}')):
             desk.ok("install", "gemini", "--yes")
@@ -330,7 +330,7 @@ class TestOddFiles:
 class TestManners:
     @pytest.mark.parametrize("home", ["", "somewhere"])
     def test_a_home_that_is_none(self, desk, home):
-        """The user's own is meant, as the system knows it; never the root or this folder."""
+        """The user's home from the system is used; never the root or this folder."""
         own = pwd.getpwuid(os.getuid()).pw_dir
         said = json.loads(desk.ok("install", "gemini", "--dry-run", "--json", HOME=home))
         assert said["files"][0] == f"{own}/.gemini/settings.json"

@@ -1,4 +1,4 @@
-"""The live picture as a person sees it, on terminals of several sizes."""
+"""The live view as a person sees it, on terminals of several sizes."""
 
 import os
 import re
@@ -11,20 +11,15 @@ import pytest
 from hypervisor.cli.output import width
 from tests.cli.conftest import CONFIG, until
 
-# Told to end, it takes its time: until that was seen.
+# When asked to end, it waits until that was seen.
 WORK = """
 trap 'until [ -e seen ]; do sleep 0.05; done; exit 143' TERM
 echo "$1: started"
 case $1 in *fails*) sleep 0.1; exit 3 ;; *waits*) while [ ! -e open ]; do sleep 0.05; done ;; esac
 """
-ITEMS = [
-    "pages/one.tif",
-    "pages/fails.tif",
-    "pages/three.tif",
-    "waits-a",
-    "waits-\x1b[31mb",
-    "last",
-]
+# One more waits than there are workers: whichever two run, three have ended until it is open.
+WAITING = ["waits-\x1b[31ma", "waits-\x1b[31mb", "waits-\x1b[31mc"]
+ITEMS = ["pages/one.tif", "pages/fails.tif", "pages/three.tif", *WAITING]
 
 
 @pytest.fixture
@@ -56,7 +51,7 @@ def start(hv, *options, columns=80, rows=24, **env):
 
 
 def in_the_middle(text):
-    """Three have ended, two run and have said so, one is left."""
+    """Three have ended, two are running and have printed something, one is left."""
     return "3/6" in text and text.count(": started") == 2
 
 
@@ -74,17 +69,20 @@ def test_the_picture_fits_and_tells_all(hv, columns):
     assert any("CPU" in line and "RAM" in line for line in lines)
     rows = [line for line in lines if ": started" in line]
     assert all(line.split()[0].startswith("0:") and " MB  " in line for line in rows)
-    assert any("waits-\\x1b[31mb  waits-\\x1b[31mb: started" in line for line in rows)
-    if columns == 160:  # room for the id, for `hv logs` and `hv kill`
-        (task,) = [t["id"] for t in hv.tasks("demo") if t["title"] == "waits-a"]
-        assert any(f"  {task}  waits-a" in line for line in rows)
+    ids = {task["title"].replace("\x1b", "\\x1b"): task["id"] for task in hv.tasks("demo")}
+    for line in rows:
+        title = line.split()[-2].removesuffix(":")
+        assert line.endswith(f"  {title}  {title}: started")
+        if columns == 160:  # room for the id, for `hv logs` and `hv kill`
+            assert f"  {ids[title]}  {title}" in line
 
     (hv.folder / "open").touch()
     assert terminal.wait() == 9
     after = terminal.screen.text
     assert "✗ 5 done · 1 failed in " in after
-    assert re.search(r" [678] attempts", after)  # what was claimed ahead may have been given back
-    assert "━" not in after and ": started" not in after
+    attempts = re.search(r" (\d+) attempts", after)
+    assert attempts and int(attempts[1]) >= 6  # more if what was claimed ahead was given back
+    assert "━" not in after and after.count(": started") == 1  # the failure's last line
     assert max(map(width, after.splitlines())) <= columns
 
 
@@ -147,7 +145,7 @@ def test_ctrl_c_drains_and_says_so_then_stops(hv):
     terminal = start(hv)
     terminal.wait_for(in_the_middle)
     terminal.press("\x03")
-    terminal.wait_for("draining: 2 still run; Ctrl-C again stops them")
+    terminal.wait_for("draining: 2 tasks are still running; Ctrl-C again stops them")
     terminal.press("\x03")
     terminal.wait_for("stopping 2; their tasks go back into the queue")
     (hv.folder / "seen").touch()
@@ -157,7 +155,7 @@ def test_ctrl_c_drains_and_says_so_then_stops(hv):
     (hv.folder / "open").touch()
     again = start(hv)
     assert again.wait() == 9
-    assert "2 already done, skipped; 1 failed before, tried again; 3" in again.screen.text
+    assert "2 already done, skipped; 1 failed before, retrying; 3" in again.screen.text
 
 
 def test_closing_the_terminal_drains(hv):
@@ -169,8 +167,8 @@ def test_closing_the_terminal_drains(hv):
     (hv.folder / "open").touch()
     hanging.join()
     assert terminal.code == 130
-    states = {task["title"]: task["state"] for task in hv.tasks("demo")}
-    assert (states["waits-a"], states["last"]) == ("done", "active")
+    states = [task["state"] for task in hv.tasks("demo") if task["title"] in WAITING]
+    assert sorted(states) == ["active", "done", "done"]
 
 
 def test_suspended_it_gives_the_terminal_back(hv):
@@ -200,14 +198,14 @@ def test_watching_a_batch_from_elsewhere(hv):
     watching = hv.terminal("status", "demo", "--watch", columns=100)
     watching.wait_for(in_the_middle)
     hv.ok("pause", "demo", "--reason", "lunch")
-    watching.wait_for("paused: demo (lunch); `hv resume demo` goes on")
+    watching.wait_for("paused: demo (lunch); to continue: hv resume demo")
     (hv.folder / "open").touch()
     until(lambda: "in_progress" not in hv.json("summary", "demo")["states"])
     hv.ok("resume", "demo")
     assert watching.wait() == 0
     assert "5 done · 1 failed" in watching.screen.text
 
-    again = hv.terminal("status", "--watch")
+    again = hv.terminal("status", "--all", "--watch")
     again.wait_for("6/6")
     again.press("\x03")
     assert again.wait() == 0
@@ -216,13 +214,13 @@ def test_watching_a_batch_from_elsewhere(hv):
 def test_top_takes_the_screen_and_gives_it_back(hv):
     start(hv, "--detach").wait()
     terminal = hv.terminal("top", columns=100, rows=20)
-    whole = terminal.wait_for(lambda text: text.count(": started") == 2 and "q leaves" in text)
+    whole = terminal.wait_for(lambda text: text.count(": started") == 2 and "q: quit" in text)
     lines = whole.splitlines()
     assert terminal.screen.modes["1049"] is True
     assert max(map(width, lines)) < 100 and len(lines) <= 20
     head = next(line for line in lines if "MEMORY" in line)
     assert head.split() == ["AGE", "MEMORY", "TASK", "BATCH", "TITLE", "LAST", "LINE"]
-    assert lines[-1] == "q leaves"
+    assert lines[-1] == "q: quit"
     terminal.press("q")
     assert terminal.wait() == 0
     assert terminal.screen.modes["1049"] is False and terminal.screen.text.strip() == ""

@@ -1,4 +1,4 @@
-"""Pipes, terminals, colours, closed streams: a command that behaves."""
+"""Pipes, terminals, colours and closed streams."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def on_a_terminal(hv, *args, columns=80, **env):
     )
     os.close(follower)
     seen = b""
-    while select.select([leader], [], [], 30)[0]:
+    while select.select([leader], [], [], 180)[0]:
         try:
             piece = os.read(leader, 65536)
         except OSError:  # the other side has been closed
@@ -92,7 +92,7 @@ def test_help_fits_a_narrow_terminal(bare):
 
 
 @pytest.mark.parametrize("command", [["ls"], ["events"], ["--help"], ["completion", "bash"]])
-def test_a_reader_that_has_seen_enough_is_no_error(hv, command):
+def test_a_reader_that_has_seen_enough_is_not_an_error(hv, command):
     rows = "".join(json.dumps({"title": "x" * 1900}) + "\n" for _ in range(40))
     hv.ok("add", "--from", "-", "--format", "jsonl", stdin=rows)
     reading, writing = os.pipe()
@@ -110,7 +110,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(hv):
         process = hv.start("ls", stdout=full)
         _, err = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert err == "hv: the answer could not be written: No space left on device.\n"
+    assert err == "hv: cannot write the output: No space left on device.\n"
 
 
 def test_closed_streams_do_no_harm(hv):
@@ -164,5 +164,64 @@ def test_an_unexpected_error_is_one_line_too(hv, monkeypatch):
     monkeypatch.setattr("hypervisor.cli.commands.ls.list_tasks", broken)
     code, out, err = hv("ls")
     assert (code, out) == (1, "")
-    assert err == "hv: unexpected RuntimeError: two\\nlines \\x1b[31m. HV_DEBUG=1 shows where.\n"
+    assert err == (
+        "hv: unexpected RuntimeError: two\\nlines \\x1b[31m. Set HV_DEBUG=1 to see the traceback.\n"
+    )
     assert "Traceback" in hv("ls", HV_DEBUG="1").err
+
+
+def test_a_list_that_is_empty_or_cut_says_so_on_a_terminal_only(hv):
+    assert on_a_terminal(hv, "ls") == "no tasks\n"
+    first, second = hv.add("a"), hv.add("b")
+    assert "older ones" not in on_a_terminal(hv, "ls")
+    note = f"the newest 1; for older ones: hv ls --before {second}"
+    assert note in on_a_terminal(hv, "ls", "--limit", "1")
+    assert hv.ok("ls", "--limit", "1", "--ids") == f"{second}\n"
+    assert hv.ok("ls", "--before", second, "--ids") == f"{first}\n"
+
+
+def test_status_and_lists_use_the_same_names_of_states(hv):
+    for title in ("blocked", "ready", "claimed", "inbox"):
+        hv.add(title, *(["--inbox"] if title == "inbox" else []))
+    hv.ok("block", hv.claim(), "why")
+    hv.add("later", "--in", "2h")
+    states = "0 done · 1 blocked · 1 inbox · 1 waiting · 2 ready"
+    assert states in hv.ok("status")
+
+
+def test_several_tasks_are_counted_in_one_line(hv):
+    hv.add("a", "--batch", "b")
+    hv.add("c", "--batch", "b")
+    assert on_a_terminal(hv, "cancel", "b") == "2 tasks: 2 cancelled\n"
+    assert on_a_terminal(hv, "retry", "--state", "cancelled") == "2 tasks: 2 ready\n"
+
+
+def test_changing_commands_confirm_in_one_line_on_a_terminal_only(hv):
+    """Piped or with -q, nothing is printed: a script has the exit code and --json."""
+    task, other = hv.add("a", "--batch", "b"), hv.add("c", "--batch", "b")
+    changes = [
+        (("pause", "b"), "batch b paused; running attempts will finish"),
+        (("pause", "b"), "batch b is already paused"),
+        (("scale", "2", "b"), "batch b: at most 2 workers"),
+        (("update", task, "--title", "x"), f"{task} ready"),
+        (("cancel", task), f"{task} cancelled"),
+        (("retry", task), f"{task} ready"),
+        (("kill", "b"), "no tasks match; nothing was changed"),
+        (("resume", "b"), "batch b resumed"),
+        (("cancel", other), f"{other} cancelled"),
+        (("fail", "TOKEN", "why"), f"{task} failed"),
+        (("batches", "archive", "b"), "b archived"),
+        (("batches", "unarchive", "b"), "b no longer archived"),
+    ]
+    for args, line in changes:
+        if "TOKEN" in args:
+            args = tuple(hv.claim("--batch", "b") if arg == "TOKEN" else arg for arg in args)
+        assert on_a_terminal(hv, *args, columns=120) == f"{line}\n", args
+    hv.ok("retry", task)
+    again = [args for args, _ in changes[:8]] + [args for args, _ in changes[-2:]]
+    for args in again:
+        assert hv.ok(*args) == "", args
+        if args[0] not in ("cancel", "retry"):  # those cannot be done twice
+            assert on_a_terminal(hv, *args, "-q") == "", args
+        if args[0] == "resume":
+            hv.ok("cancel", task)

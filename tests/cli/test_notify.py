@@ -1,4 +1,4 @@
-"""hv notify as people use it: rules, a run that tells about itself, dead letters, and secrets."""
+"""hv notify as people use it: rules, notices of a run, dead letters, and secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def received(path):
 
 
 def everywhere(folder, but=()):
-    """What the files below a folder hold, but for some."""
+    """The contents of the files below a folder, with some exceptions."""
     return b"".join(
         path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in but
     )
@@ -96,15 +96,15 @@ class TestWithoutSupervisor:
         result = hv("notify", "send")
         assert (result.code, result.out) == (9, "0 notices delivered, 1 given up\n")
         shown = hv.ok("notify", "failed")
-        assert "done: one  (1 tries; the receiver answered HTTP 500)" in shown
-        assert hv.ok("notify", "retry") == "1 dead letter to be tried again\n"
+        assert "done: one  (tried once; the receiver answered HTTP 500)" in shown
+        assert hv.ok("notify", "retry") == "1 dead letter will be retried\n"
         assert hv.ok("notify", "failed") == "no dead letters\n"
         assert hv.ok("notify", "send") == "1 notice delivered\n"
         assert hv.ok("notify", "drop") == "0 dead letters dropped\n"
 
     def test_test_says_whether_it_arrives(self, hv, receiver):
         add_url(hv, receiver.url)
-        assert hv.ok("notify", "test", "chat") == "the test arrived\n"
+        assert hv.ok("notify", "test", "chat") == "test message delivered\n"
         receiver.answers = [403]
         assert "did not arrive: the receiver answered HTTP 403" in hv.refused(
             5, "notify", "test", "chat"

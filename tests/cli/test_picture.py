@@ -6,11 +6,13 @@ from hypervisor.cli.escape import EscapeFilter
 from hypervisor.cli.live import Rows, draw, terminal_console
 from hypervisor.cli.output import width
 from hypervisor.cli.render import clock, memory_text, progress, rate
-from hypervisor.runs.monitor import Snapshot
-from hypervisor.runs.progress import Counts, count
-from hypervisor.runs.spec import Pause
-from hypervisor.runs.status import Status
-from tests.runs.test_progress import BATCH, attempt, stats
+from hypervisor.monitoring.monitor import Snapshot
+from hypervisor.monitoring.progress import Counts, count
+from hypervisor.monitoring.status import Status
+from hypervisor.monitoring.waiting import why_waiting
+from hypervisor.queue.pause import Pause
+from hypervisor.queue.task import Delay
+from tests.monitoring.test_progress import BATCH, attempt, stats
 
 
 def status(*attempts, pauses=(), host=None, **states):
@@ -60,7 +62,7 @@ class TestPicture:
         titles = [[a and a.title for a in rows] for rows in (first, then, later, last)]
         assert titles == [["page 1", "page 2"], ["page 3", "page 2"], [None, "page 2"], ["page 4"]]
 
-    def test_what_holds_it_up_is_said(self):
+    def test_what_holds_it_up_is_reported(self):
         held = {
             "zone": "safe",
             "cpu": 0.1,
@@ -71,14 +73,34 @@ class TestPicture:
         assert f"safe · CPU 10 % · RAM 80 % · {held['said']}" in lines
         paused = status(pauses=(Pause("type", "slow\x1b", "lunch", "me", 0),), active=3)
         text = "\n".join(drawn(Snapshot(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
-        assert "paused: type slow\\x1b (lunch); `hv resume --type slow\\x1b` goes on" in text
+        assert "paused: type slow\\x1b (lunch); to continue: hv resume --type slow\\x1b" in text
         assert "left" not in text
 
     def test_when_nothing_moves_it_says_why(self):
-        found = status(waiting=2)
+        found = status(active=2)
         snapshot = Snapshot(found, count(found.stats.states, ()), 9_000, 0, idle_since=1_000)
-        assert "nothing runs: all that is left waits for its time or for others" in drawn(snapshot)
+        assert "waiting: nothing has been started yet" in drawn(snapshot)
         assert len(drawn(snapshot._replace(now=2_000))) < len(drawn(snapshot))
+        merging = status(merging=2)
+        snapshot = Snapshot(merging, count(merging.stats.states, ()), 9_000, 0, idle_since=1_000)
+        assert "waiting: 2 tasks being merged (hv queue)" in drawn(snapshot)
+
+    def test_the_time_until_a_retry_is_counted_down(self):
+        retry = Delay(True, 3, 21_000, 21_000)
+        found = status(waiting=3)
+        found = found._replace(waiting=why_waiting(found, [retry], 9_000))
+        snapshot = Snapshot(found, count(found.stats.states, ()), 9_000, 0)
+        assert "waiting: 3 tasks retry in 12 s" in drawn(snapshot)
+        assert "waiting: 3 tasks retry in 1 s" in drawn(snapshot._replace(now=20_500))
+
+    def test_the_reason_of_the_governor_is_reported_once(self):
+        busy = {"zone": "danger", "cpu": 0.85, "ram": 0.2, "target": 1}
+        busy["said"] = "nothing new is started: CPU 85 % busy with other work (danger)"
+        found = status(host=busy, active=3)
+        found = found._replace(waiting=why_waiting(found, (), 0))
+        lines = drawn(Snapshot(found, Counts(open=3), 5_000, 0), 120)
+        assert "waiting: CPU 85 % busy with other work" in lines
+        assert "\n".join(lines).count("busy with other work") == 1
 
     def test_a_bar_shows_failures_and_never_lies_about_the_end(self):
         nearly = Snapshot(status(), Counts(done=998, failed=1, open=1), 5_000, 0)
@@ -142,7 +164,7 @@ class TestHarmless:
     def test_without_colours_none_get_through(self):
         assert EscapeFilter(colours=False).feed(b"\x1b[31mred\x1b[0m\n", last=True) == "red\n"
 
-    def test_bytes_that_are_no_text(self):
+    def test_bytes_that_are_not_text(self):
         assert EscapeFilter(colours=True).feed(b"a\xff\xfeb\n", last=True) == "a\ufffd\ufffdb\n"
 
     def test_a_sequence_that_never_ends_is_let_go(self):

@@ -1,4 +1,4 @@
-"""`hv plan`, `hv apply` and `hv undo` as a person or a script meets them."""
+"""`hv plan`, `hv apply` and `hv undo` as a person or a script uses them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_plan_shows_counts_diffs_and_refusals(tidy):
     assert "by category: \\x1b[2Jbills 1, odds 1\n" in out
     assert "\n     -status: open\n" in out
     assert "→ old/c.md" in out
-    assert "in/b.md → ../b.md: '../b.md' lies outside" in out
+    assert "in/b.md → ../b.md: '../b.md' is outside" in out
     assert everything(tidy) == before
 
 
@@ -83,7 +83,7 @@ def test_plan_as_json(tidy):
     assert [each["kind"] for each in found["to_do"]] == ["edit", "move"]
     assert found["to_do"][0]["diff"].startswith("--- a/in/a.md\n")
     assert len(found["hash"]) == 64
-    assert found["refused"][0]["refused"].startswith("'../b.md' lies outside")
+    assert found["refused"][0]["refused"].startswith("'../b.md' is outside")
 
 
 def test_long_plans_are_cut_unless_asked_for(project):
@@ -104,7 +104,7 @@ def test_dry_run_changes_nothing(tidy):
     assert everything(tidy) == before
     tidy.ok("apply", "tidy", "--yes")
     before = everything(tidy)
-    assert "2 actions to be undone" in tidy.ok("undo", "tidy", "--dry-run")
+    assert "2 actions to undo" in tidy.ok("undo", "tidy", "--dry-run")
     assert everything(tidy) == before
 
 
@@ -123,13 +123,13 @@ def test_apply_again_says_so_and_undo_restores(tidy):
     assert "2 actions applied" in tidy.ok("apply", "tidy", "--yes")
     applied = everything(tidy)
     assert tidy.ok("apply", "tidy", "--yes") == (
-        "nothing to do: all 2 actions are applied, 1 refused\n"
+        "nothing to do: all actions are already applied, 1 refused\n"
     )
     assert everything(tidy) == applied
     assert tidy.ok("undo", "tidy", "--yes") == "2 actions undone\n"
     assert tree(tidy.folder) == before
     assert tidy.ok("undo", "tidy", "--yes") == "nothing to undo\n"
-    assert "all hold" in tidy.ok("receipt", "verify", "tidy")
+    assert "all valid" in tidy.ok("receipt", "verify", "tidy")
 
 
 def test_a_person_is_asked(tidy):
@@ -157,7 +157,7 @@ def test_what_changed_while_a_person_was_thinking_is_shown_again(tidy):
     (tidy.folder / "in/a.md").write_text(TEXT + "something new\n")
     terminal.press("y\n")
     seen = terminal.wait_for(lambda text: text.count("[y/N]") == 2)
-    assert "the plan is no longer the one that was shown" in seen.replace("\n", "")
+    assert "the plan has changed since it was shown" in seen.replace("\n", "")
     assert (tidy.folder / "in/a.md").read_text() == TEXT + "something new\n"
     terminal.press("y\n")
     assert terminal.wait() == 0
@@ -172,9 +172,9 @@ def test_what_cannot_be_done_is_named_and_counts(tidy):
         hv.store.write(actions.approve, plan.id, new, "approved", actor="tester", now=hv.now())
     change(tidy, "in/a.md")
     code, out, err = tidy("apply", "tidy", "--yes", "--fail-fast")
-    assert (code, err) == (9, "hv: #1 edit in/a.md: in/a.md has changed meanwhile\n")
+    assert (code, err) == (9, "hv: #1 edit in/a.md: in/a.md has changed since\n")
     assert "0 actions applied, 1 failed, 1 still to do" in out
-    again = tidy.json("apply", "tidy", "--yes")  # what was left, and the edit planned anew
+    again = tidy.json("apply", "tidy", "--yes")  # what was left, and the edit planned again
     assert (again["resumed"], again["applied"], again["failed"]) == (1, 2, [])
     (tidy.folder / "old/c.md").write_text("the owner's")
     code, out, err = tidy("undo", "tidy", "--yes")
@@ -189,17 +189,27 @@ def test_two_at_once(tidy):
     with ActionFiles(str(tidy.folder), own).lock("hv apply of bob"):
         for command in ("apply", "undo"):
             line = tidy.refused(5, command, "tidy", "--yes")
-            assert f"hv apply of bob (process {os.getpid()}) is at work" in line
+            assert f"hv apply of bob (process {os.getpid()}) is working" in line
 
 
 @pytest.mark.parametrize("command", [("plan",), ("apply", "--yes"), ("undo", "--yes")])
 def test_no_such_batch(tidy, command):
-    assert "no batch is called 'nope'" in tidy.refused(4, *command, "nope")
+    assert "no batch named 'nope'" in tidy.refused(4, *command, "nope")
 
 
 def test_nothing_proposed(project):
     with hypervisor.open(project.folder / ".hypervisor", relaxed=True) as hv:
         propose(hv, "quiet", project.folder, [None, {"category": "x"}])
     assert project.ok("plan", "quiet") == "quiet: 0 actions to do\n"
-    assert project.ok("apply", "quiet", "--yes") == "nothing to do: nothing is proposed\n"
+    assert project.ok("apply", "quiet", "--yes") == "nothing to do: no changes are proposed\n"
     assert project.ok("undo", "quiet", "--yes") == "nothing to undo\n"
+
+
+def test_a_correction_in_the_review_is_what_the_plan_proposes(tidy):
+    task = tidy.tasks("tidy")[0]["id"]
+    corrected = tidy("review", "tidy", "--set", task, "status=closed")
+    assert (corrected.code, corrected.err) == (0, "")
+    assert "+status: closed" in tidy.ok("plan", "tidy")
+    renamed = tidy("review", "tidy", "--set", task, "category=bill's")
+    assert f"--retry --task {task} --note" in renamed.err
+    assert_one_clear_line(renamed.err)

@@ -1,4 +1,4 @@
-"""`hv preflight`: the short report first, an exit code that tells, and nothing changed."""
+"""`hv preflight`: the short report first, a meaningful exit code, and nothing changed."""
 
 import json
 
@@ -10,7 +10,7 @@ def task(hv, path, head, body=""):
 
 
 def kept(project):
-    """The store without its workers: one may still be coming up or going home."""
+    """The store without its workers: one may still be starting or exiting."""
     return {table: rows for table, rows in project.content().items() if table != "workers"}
 
 
@@ -34,7 +34,7 @@ def test_the_words_of_a_run_serve_for_both(project):
     assert kept(project) == before
 
 
-def test_what_stands_in_the_way_is_told_and_ends_with_9(hv):
+def test_what_stands_in_the_way_is_reported_and_ends_with_9(hv):
     task(hv, "t/1.md", "id: T-1\ntitle: One\nfiles: [src/a.py]\ndepends_on: [T-2]")
     task(hv, "t/2.md", "id: T-2\ntitle: Two\nfiles: [src/a.py]\ndepends_on: [T-1, T-9]")
     task(hv, "t/3.md", "id: T-3\ntitle: Three\nstatus: done")
@@ -44,7 +44,7 @@ def test_what_stands_in_the_way_is_told_and_ends_with_9(hv):
     assert done.code == 9
     first, *rest = done.out.splitlines()
     assert first == (
-        "2 to do, 1 skipped (already complete), 1 conflict will run one after the other, 2 problems"
+        "2 to do, 1 skipped (already complete), 1 conflict will run one at a time, 2 problems"
     )
     text = "\n".join(rest)
     assert "T-9 (t/2.md)" in text and "t/1.md → t/2.md → t/1.md" in text

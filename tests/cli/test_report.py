@@ -1,4 +1,4 @@
-"""`hv report`: one file, made from a run that really was."""
+"""`hv report`: one file, from a real run."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from hypervisor.core.errors import InvalidInput
 
 
 def kept(project):
-    """The store without its workers: one may still be coming up or going home."""
+    """The store without its workers: one may still be starting or exiting."""
     return {table: rows for table, rows in project.content().items() if table != "workers"}
 
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(hv):
     hv.ok("add", "--batch", "b", "a task")
     hv.refused(4, "report", "no-such-batch")
     (hv.folder / "folder").mkdir()
-    assert "it is a folder" in hv.refused(2, "report", "b", "--out", "folder")
+    assert "is a folder" in hv.refused(2, "report", "b", "--out", "folder")
     hv.refused(2, "report", "b", "--out", "no/such/folder/x.html")
     assert sorted(path.name for path in hv.folder.iterdir()) == [".hypervisor", "folder"]
 

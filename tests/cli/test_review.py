@@ -50,12 +50,12 @@ def chunks(hv):
     return [(each["state"], each["tasks"]) for each in hv.json("review", "b", "--list")]
 
 
-def test_a_run_stops_at_a_checkpoint_and_goes_on_when_told(hv):
+def test_a_run_stops_at_a_checkpoint_and_continues_when_told(hv):
     out = start(hv)
-    assert "2 done · 4 wait behind the checkpoint" in out
-    assert "hv review b" in out and "chunk 1 has ended" in out
+    assert "2 done · 4 waiting for the checkpoint" in out
+    assert "hv review b" in out and "chunk 1 has finished" in out
     assert "chunk 1" in hv.ok("review")
-    assert "chunk 1 waits for a decision: hv review b" in hv.ok("status", "b")
+    assert "chunk 1 is waiting for a decision: hv review b" in hv.ok("status", "b")
     shown = hv.ok("review", "b")
     assert "odd" in shown and "even" in shown and "chunk 2 with 2 tasks would run next" in shown
     assert "chunk 2 runs now" in hv.ok("review", "b", "--approve", "--note", "fine")
@@ -64,14 +64,14 @@ def test_a_run_stops_at_a_checkpoint_and_goes_on_when_told(hv):
     assert start(hv).startswith("batch b: 6 items (4 already done, skipped; 2 still open)")
     assert hv.json("review", "b", "--approve-rest")["opened"] == [3]
     until(lambda: chunks(hv)[2] == ("free", {"done": 2}), "chunk 3 has ended")
-    assert hv.ok("review") == "no chunk waits for a decision\n"
+    assert hv.ok("review") == "nothing is waiting for a decision\n"
     assert "6 items (6 already done, skipped)" in start(hv, code=0)
     texts = [line["text"] for line in hv.json("receipt", "ls", "b")]
     assert texts.count("chunk 1 approved: fine") == 1
     assert sorted(text for text in texts if text.startswith("saw")) == [
         f"saw {n}" for n in range(1, 7)
     ]
-    assert "all hold" in hv.ok("receipt", "verify")
+    assert "all valid" in hv.ok("receipt", "verify")
 
 
 def test_nobody_is_asked_of_the_only_chunk_where_only_the_first_is_to_be_looked_at(hv):
@@ -81,13 +81,13 @@ def test_nobody_is_asked_of_the_only_chunk_where_only_the_first_is_to_be_looked_
     assert done.code == 0, done
     told = hv.ok("review", "b")
     assert "needs no decision" in told and "samples" in told
-    assert "(none)" not in told  # nobody named a category
+    assert "(none)" not in told  # no category was given
 
 
 def test_a_retry_reaches_the_worker_and_an_item_can_be_corrected(hv):
     start(hv)
     task = hv.tasks("b")[0]["id"]
-    assert "1 task will be tried again" in hv.ok(
+    assert "1 task will be retried" in hv.ok(
         "review", "b", "--retry", "--task", task, "--note", "be kind"
     )
     until(lambda: hv.json("review") != [], "it waits again")
@@ -203,6 +203,6 @@ def test_one_task_can_stand_for_a_whole_chunk(hv):
         (["run", "triage"], 2),
     ],
 )
-def test_what_makes_no_sense_is_said_so(hv, args, code):
+def test_what_makes_no_sense_is_refused(hv, args, code):
     start(hv)
     assert hv(*args, stdin="1\n").code == code

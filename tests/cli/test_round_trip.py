@@ -1,4 +1,4 @@
-"""Whatever text can be kept comes back exactly; whatever cannot is refused and leaves no trace."""
+"""Text that can be stored is returned exactly; all other text is refused and leaves no trace."""
 
 import json
 
@@ -23,7 +23,7 @@ JSON = st.recursive(
 
 def can_be_kept(text, empty):
     try:
-        validate.text("it", text, validate.LONGEST_TITLE, empty)
+        validate.text("it", text, validate.MAX_TITLE_LENGTH, empty)
     except hypervisor.RequestError:
         return False
     return True

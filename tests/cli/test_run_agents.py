@@ -1,4 +1,4 @@
-"""`hv run --agent` and what people see of agents, with a stand-in for the real programs."""
+"""`hv run --agent` and what people see about agents, with a stand-in for the real programs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hypervisor.agents.config import agent_settings_from
 from hypervisor.runs.config import settings_from
 from tests.cli.conftest import assert_one_clear_line, until
 from tests.support.mcp_servers import end_mcp_servers, mcp_servers
@@ -53,7 +54,7 @@ class TestRunning:
         ]
 
     def test_agents_share_a_server_that_outlives_their_attempts(self, hv):
-        """The supervisor has started it: what an agent starts is ended with its attempt."""
+        """The supervisor has started it: processes started by an agent end with its attempt."""
         done = run(hv, "--prompt", "act-mcp", *items("a", "b", "c"))
         assert {task["state"] for task in hv.tasks(batch_of(hv, done))} == {"done"}
         assert len(mcp_servers(hv.folder)) == 1
@@ -76,16 +77,16 @@ class TestRunning:
         assert "Title: `act-tells, please`" in prompt
         assert hv.tasks(batch_of(hv, done))[0]["state"] == "done"
 
-    def test_what_an_agent_could_not_do_is_told_with_what_would_help(self, hv):
+    def test_what_an_agent_could_not_do_is_reported_with_what_would_help(self, hv):
         done = run(hv, "--prompt", "act-blocked", "--name", "b", *items("a"), code=9)
         assert "no key" in done.out
         task = hv.task(hv.tasks("b")[0]["id"])
         assert (task["state"], task["unblock"]) == ("blocked", "give it one")
 
-    def test_the_budget_pauses_the_batch_and_says_how_to_go_on(self, hv):
+    def test_the_budget_pauses_the_batch_and_says_how_to_continue(self, hv):
         given = ("--prompt", "act-ok", "--name", "b", "--workers", "1")
         done = run(hv, *given, "--budget", "0.15", *items("a", "b", "c", "d"), code=9)
-        assert "budget is used up: 0.20 of 0.15" in done.out
+        assert "budget is used up: 0.20 of 0.15 USD" in done.out
         assert hv.json("stats", "--batch", "b")["states"]["done"] == 2
 
         run(hv, *given, "--budget", "5", *items("a", "b", "c", "d"))
@@ -125,20 +126,26 @@ class TestBeforeItStarts:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["--prompt", "x y", "--item", "a", "--", "echo"], "--prompt goes with an agent"),
+            (["--prompt", "x y", "--item", "a", "--", "echo"], "--prompt works only with an agent"),
             (["--agent", "fake-claude", "--item", "a", "--", "echo"], "not both"),
-            (["--agent", "fake-claude", "--item", "a", "--shell"], "--shell does not go"),
-            (["--agent", "fake-claude", "--item", "a", "--batch", "3"], "--batch does not go"),
-            (["--agent", "fake-claude", "--item", "a", "--prompt", "no.md"], "there is no file"),
+            (["--agent", "fake-claude", "--item", "a", "--shell"], "--shell cannot be used with"),
+            (
+                ["--agent", "fake-claude", "--item", "a", "--claim", "3"],
+                "--claim cannot be used with",
+            ),
+            (["--agent", "fake-claude", "--item", "a", "--prompt", "no.md"], "no such file"),
             (["--agent", "fake-claude", "--item", "a", "--prompt", " "], "--prompt is empty"),
-            (["--agent", "fake-claude", "--item", "a", "--budget", "0"], "no sum of money"),
-            (["--agent", "fake-claude", "--item", "a", "--tokens", "many"], "no number"),
+            (["--agent", "fake-claude", "--item", "a", "--budget", "0"], "invalid amount"),
+            (["--agent", "fake-claude", "--item", "a", "--tokens", "many"], "invalid number"),
             (["--agent", "fake-claude", "--item", "a", "--turns", "0"], "turns must be between"),
             (["--agent", "fake-claude", "--item", "a", "--pull", "0"], "pull must be between"),
             (["--agent", "fake-claude", "--item", "a", "--fallback", "fake-claude"], "another"),
-            (["--agent", "auto", "--item", "a", "--fallback", "nobody"], "no agent 'nobody'"),
+            (["--agent", "auto", "--item", "a", "--fallback", "nobody"], "unknown agent 'nobody'"),
             (["--agent", "fake-claude", "--item", "a", "--prompt", "."], "is a folder"),
-            (["--agent", "fake-claude", "--item", "a", "--pull", "--scratch"], "leave out --pull"),
+            (
+                ["--agent", "fake-claude", "--item", "a", "--pull", "--scratch"],
+                "cannot be used with --pull",
+            ),
             (["--agent", "fake-claude", "--item", "a", "--pull", "--task-tokens", "9"], "--pull"),
         ],
     )
@@ -148,7 +155,7 @@ class TestBeforeItStarts:
     def test_a_schema_must_be_one(self, hv):
         (hv.folder / "s.json").write_text("[1]")
         said = hv.refused(2, "run", "--agent", "fake-claude", "--item", "a", "--schema", "s.json")
-        assert "no JSON Schema" in said
+        assert "not a JSON Schema" in said
 
     def test_preflight_says_who_works_on_what_and_what_nobody_can_do(self, hv):
         config = hv.folder / ".hypervisor" / "config.toml"
@@ -162,15 +169,15 @@ class TestBeforeItStarts:
         done = hv("preflight", "--agent", "auto", "--items", "t.jsonl")
         assert done.code == 9
         assert "Agents: fake-claude on 1, fake-gemini on 1." in done.out
-        assert "1 needs what no agent here can do" in done.out and "(browser)" in done.out
+        assert "1 requires something no agent here can do" in done.out and "(browser)" in done.out
 
     def test_what_it_may_cost_is_told_from_how_it_went(self, hv):
         run(hv, "--prompt", "act-ok-2", "--name", "before", *items("a", "b"))
         more = items(*"cdefghijkl")
         given = ("--agent", "fake-claude", "--prompt", "act-ok-2", "--budget", "1")
         said = hv.ok("preflight", *given, *more)
-        assert "Cost: about 2.00, as it went before." in said
-        assert "the batch will be paused before its end" in said
+        assert "Cost: about 2.00 USD, based on earlier runs." in said
+        assert "the batch will be paused before it is finished" in said
 
     def test_auto_gives_each_task_to_the_agent_of_its_rule(self, hv):
         config = hv.folder / ".hypervisor" / "config.toml"
@@ -223,17 +230,17 @@ class TestLooking:
             "--item",
             "a",
         )
-        until(lambda: hv.json("status", "b")["brakes"], "the account rests")
-        (brake,) = hv.json("status", "b")["brakes"]
-        provider = brake["account"].partition(":")[0]
+        until(lambda: hv.json("status", "b")["cooldowns"], "the account rests")
+        (cooldown,) = hv.json("status", "b")["cooldowns"]
+        provider = cooldown["account"].partition(":")[0]
         assert f"{provider} is rate-limited until" in hv.ok("status", "b")
-        assert f"hv agents lift {brake['account']}" in hv.ok("agents")
-        assert KEY not in json.dumps(brake)
+        assert f"hv agents lift {cooldown['account']}" in hv.ok("agents")
+        assert KEY not in json.dumps(cooldown)
 
         (hv.folder / "agents" / "provider" / "limit").unlink()
-        assert "may be asked again" in hv.ok("agents", "lift", brake["account"])
+        assert "can be used again" in hv.ok("agents", "lift", cooldown["account"])
         until(lambda: hv.json("stats", "--batch", "b")["states"]["done"], "it goes on")
-        assert "does not rest" in hv.ok("agents", "lift", brake["account"])
+        assert "is not rate-limited" in hv.ok("agents", "lift", cooldown["account"])
 
     def test_logs_tell_who_said_what_and_give_the_kept_lines(self, hv):
         run(hv, "--prompt", "act-ok", "--name", "b", *items("a"))
@@ -249,9 +256,9 @@ class TestLooking:
     def test_a_task_shows_the_sessions_of_its_agents(self, hv):
         run(hv, "--prompt", "act-ok", "--name", "b", *items("a"))
         task = hv.tasks("b")[0]["id"]
-        assert "1  fake-claude: completed, 1,020 tokens, 0.10, " in hv.ok("show", task)
+        assert "1  fake-claude: completed, 1,020 tokens, 0.10 USD, " in hv.ok("show", task)
         (session,) = hv.json("show", task)["sessions"]
-        assert (session["agent"], session["cost_micros"]) == ("fake-claude", 100_000)
+        assert (session["agent"], session["cost"]) == ("fake-claude", 0.1)
 
     def test_what_it_changed_in_a_copy_is_a_patch(self, hv):
         (hv.folder / "a.txt").write_text("one\n")
@@ -261,7 +268,9 @@ class TestLooking:
         assert (hv.folder / "a.txt").read_text() == "one\n"
 
         run(hv, "--prompt", "act-ok", "--name", "c", *items("a"))
-        assert "no patch of" in hv.refused(4, "logs", hv.tasks("c")[0]["id"], "--patch")
+        assert "no patch stored here for" in hv.refused(
+            4, "logs", hv.tasks("c")[0]["id"], "--patch"
+        )
 
     def test_a_running_agent_is_shown_with_what_it_does(self, hv):
         hv.ok(
@@ -291,7 +300,7 @@ class TestLooking:
         assert "4.1k tokens · 0.40" in said.out
         found = hv.json("summary", "c")
         assert (found["tokens"], found["cost"], found["estimated"]) == (4080, 0.4, False)
-        assert "4,080 tokens · cost 0.40" in hv.ok("summary", "c")
+        assert "4,080 tokens · cost 0.40 USD" in hv.ok("summary", "c")
 
         run(hv, "--prompt", "act-ok", "--name", "x", *items("a"), agent="fake-codex")
         assert hv.json("summary", "x")["estimated"]
@@ -305,19 +314,23 @@ class TestLooking:
         assert "1,020" in page and "0.10" in page and "fake-claude" in page
 
 
-@pytest.mark.parametrize("page", ["route-agents.md", "budgets.md", "agent-settings.md"])
+@pytest.mark.parametrize(
+    "page", ["route-agents.md", "budgets.md", "agent-settings.md", "limits-and-load.md"]
+)
 def test_the_settings_on_the_pages_are_valid(page):
     found = re.findall(r"```toml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert found
     own = '[agents.browsing-claude]\nlike = "claude"\n'
     for text in found:
-        settings_from(tomllib.loads(text if "[agents." in text else text + own))
+        config = tomllib.loads(text if "[agents." in text else text + own)
+        settings_from(config)
+        agent_settings_from(config)
 
 
 def test_every_key_of_a_profile_is_explained():
     from hypervisor.agents.config import PROFILE, ROUTE
 
-    settings = (DOCS / "agent-settings.md").read_text()
+    settings = (DOCS.parent / "config.md").read_text()
     routing = (DOCS / "route-agents.md").read_text()
-    assert [key for key in PROFILE if f"`{key}`" not in settings] == []
+    assert [key for key in PROFILE if f"| `{key}` |" not in settings] == []
     assert [key for key in ROUTE if f"| `{key}` |" not in routing] == []

@@ -1,4 +1,4 @@
-"""What commands print is kept: packed, in a file, after a kill, for the next stage."""
+"""The output of commands is kept: in packs, in files, after a kill, for the next stage."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_short_and_long_outputs_are_all_there_and_nobody_else_s(hv):
     until(lambda: not files(hv, "spools/*"), "workers that end take their spools along")
 
 
-def test_the_last_words_before_the_worker_was_killed_are_kept(hv):
+def test_the_output_before_the_worker_was_killed_is_kept(hv):
     """And a second attempt has its own output."""
     last_words = (
         "if [ -e again ]; then echo second; else touch again; echo words; kill -9 $PPID; fi"
@@ -43,7 +43,7 @@ def test_the_last_words_before_the_worker_was_killed_are_kept(hv):
 
 
 def test_what_is_left_running_writes_into_no_other_output(hv):
-    """It is ended with its command; but what it had written belongs there."""
+    """It is ended with its command; what it had written belongs to that output."""
     leaves = "(trap '' HUP; while :; do echo left $0; done) & echo said $0; sleep 0.02"
     tasks = run(hv, "--name", "b", "--workers", "1", "--", "sh", "-c", leaves, items="abcdef")
     assert len(tasks) == 6

@@ -1,4 +1,4 @@
-"""`hv run --then … --reduce …` for real: stages, the reduce, failures, kills, and running again."""
+"""`hv run --then … --reduce …`: stages, the reduce, failures, kills, and running again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hv(project):
 
 
 class TestPatterns:
-    def test_a_reduce_gets_a_line_for_each_item_and_its_answer_is_told(self, hv):
+    def test_a_reduce_gets_a_line_for_each_item_and_its_answer_is_reported(self, hv):
         out = run(hv, items="abc", then=()).out
         assert "put together 3 of 3" in out
         given = [json.loads(line) for line in (hv.folder / "given").read_text().splitlines()]
@@ -45,7 +45,7 @@ class TestPatterns:
         assert "three-a of two-a of one-a" in (hv.folder / "given").read_text()
         assert stages(hv) == ([{"done": 2}] * 3, "done")
 
-    def test_an_item_does_not_wait_for_the_others_before_it_goes_on(self, hv):
+    def test_an_item_does_not_wait_for_the_others_before_it_continues(self, hv):
         (hv.folder / "hold-one-b").touch()
         client = started(hv)
         until(lambda: "end two-a" in lines(hv), "the second stage of a, while b is in its first")
@@ -104,15 +104,15 @@ class TestPatterns:
 
 
 class TestFailures:
-    def test_the_others_go_on_and_the_reduce_has_what_there_is(self, hv):
+    def test_the_others_continue_and_the_reduce_has_what_there_is(self, hv):
         (hv.folder / "bad-one-a").touch()
         (hv.folder / "bad-two-c").touch()
         out = run(hv, items="abcd", code=9).out
-        assert "put together 2 of 4" in out and "not begun" in out
+        assert "put together 2 of 4" in out and "not started" in out
         assert rows(hv) == ["a failed", "b done", "c failed", "d done"]
         assert not lines(hv, "begin two-a")
 
-    def test_running_again_does_what_is_missing_and_puts_it_together_anew(self, hv):
+    def test_running_again_does_what_is_missing_and_puts_it_together_again(self, hv):
         (hv.folder / "bad-one-a").touch()
         run(hv, code=9)
         run(hv, code=9)  # the same failure: nothing new for the reduce
@@ -139,7 +139,7 @@ class TestFailures:
         assert "put together 2 of 2" in run(hv, "--fail-fast").out
         assert len(lines(hv, "end one-b")) == 1
 
-    def test_a_reduce_that_fails_is_told_and_tried_again_alone(self, hv):
+    def test_a_reduce_that_fails_is_reported_and_tried_again_alone(self, hv):
         (hv.folder / "bad-reduce").touch()
         assert "exit code 4" in run(hv, code=9).out
         (hv.folder / "bad-reduce").unlink()
@@ -173,7 +173,7 @@ class TestAgain:
             ("reduce", [{"done": 2}, {"done": 2}]),
         ],
     )
-    def test_after_everything_was_killed_it_goes_on(self, hv, at, known):
+    def test_after_everything_was_killed_it_continues(self, hv, at, known):
         (hv.folder / f"hold-{at}").touch()
         client = started(hv, "--quiet")
         until(lambda: f"begin {at}" in lines(hv), f"{at} runs")
@@ -187,7 +187,7 @@ class TestAgain:
             assert len(lines(hv, f"begin {step}")) == (2 if step == at else 1)
 
     def test_killed_after_all_failed_before_the_reduce_could_start(self, hv):
-        """The client and its supervisor die while the last item runs; it fails meanwhile."""
+        """The client and its supervisor die while the last item runs, which then fails."""
         (hv.folder / "bad-one-b").touch()
         (hv.folder / "hold-one-b").touch()
         client = started(hv, "--quiet", then=())
@@ -232,7 +232,7 @@ class TestClaimed:
 
 
 class TestDetached:
-    def test_it_goes_on_to_the_reduce_by_itself_also_when_some_fail(self, hv):
+    def test_it_continues_to_the_reduce_by_itself_also_when_some_fail(self, hv):
         (hv.folder / "bad-one-a").touch()
         out = run(hv, "--detach", items="abc").out
         assert "hv status b" in out

@@ -1,4 +1,4 @@
-"""`hv run` while it runs: watched, killed, paused, scaled, interrupted, and supervised."""
+"""`hv run` in progress: watched, killed, paused, scaled, interrupted and supervised."""
 
 import os
 import re
@@ -24,7 +24,7 @@ class TestSteering:
         (attempt,) = status["attempts"]
         assert (attempt["task"], attempt["last_line"]) == (task, "begun x")
         assert re.search(rf"{task}  b +x +begun x", hv.ok("top"))
-        shown = hv.ok("status")
+        shown = hv.ok("status", "--all")
         assert re.search(r"\n1 +0 +0 +b\n", shown) and "begun x" in shown
         following = hv.start("logs", task, "--follow")
         assert following.stdout.readline() == "begun x\n"
@@ -39,7 +39,7 @@ class TestSteering:
 
     def test_kill_ends_the_processes_and_fails_the_task(self, hv):
         task, other = held(hv, "b", ["x", "y"])
-        assert hv.ok("kill", task, "--reason", "it loops") == f"{task} stopping\n"
+        assert hv.json("kill", task, "--reason", "it loops")[0]["state"] == "stopping"
         until(lambda: hv.state(task) == "failed")
         assert not is_alive(hv, "x") and is_alive(hv, "y")
         assert hv.task(task)["reason"] == "killed by tester: it loops"
@@ -63,31 +63,29 @@ class TestSteering:
         assert "2 tasks (dry run: nothing was changed)" in rehearsed
         assert is_alive(hv, "x") and is_alive(hv, "y")
         hv.ok("pause", "b")
-        assert hv.ok("kill", "--batch", "b", "--retry") == (
-            "2 attempts stopped, the tasks go back into the queue\n"
-        )
+        stopped = hv.json("kill", "--batch", "b", "--retry")
+        assert [task["state"] for task in stopped] == ["stopping"] * 2
         until(lambda: {hv.state(task) for task in tasks} == {"active"})
         assert not is_alive(hv, "x") and not is_alive(hv, "y")
 
     def test_cancel_ends_the_processes(self, hv):
         (task,) = held(hv, "b", ["x"])
-        assert hv.ok("cancel", task) == f"{task} stopping\n"
+        assert hv.json("cancel", task)[0]["state"] == "stopping"
         until(lambda: hv.state(task) == "cancelled")
         assert not is_alive(hv, "x")
 
     def test_pause_and_resume_a_batch(self, hv):
         hv.ok("pause", "--all", "--reason", "backup")
         run(hv, "--detach", "--name", "b", "--", "true", items="ab")
-        assert "paused: everything (backup); `hv resume --all` goes on" in hv.ok("status", "b")
-        assert hv.ok("pause", "b") == "batch b paused; what runs may finish\n"
-        assert hv.ok("pause", "b") == "batch b was paused already\n"
+        assert "paused: everything (backup); to continue: hv resume --all" in hv.ok("status", "b")
+        assert hv.json("pause", "b")["changed"] and not hv.json("pause", "b")["changed"]
         assert hv.json("resume", "--all")["changed"] is True
         states = hv.json("stats", "--batch", "b")["states"]
         assert states["active"] == 2
 
-        assert hv.ok("resume", "b") == "batch b goes on\n"
+        assert hv.json("resume", "b")["changed"]
         until(lambda: hv.json("stats", "--batch", "b")["states"]["done"] == 2)
-        assert hv.ok("resume", "b") == "batch b was not paused\n"
+        assert not hv.json("resume", "b")["changed"]
 
     def test_a_persons_pause_is_waited_for(self, hv):
         (hv.folder / "open").touch()
@@ -98,6 +96,20 @@ class TestSteering:
         hv.ok("resume", "--type", "slow")
         out, err = running.communicate(timeout=120)
         assert (running.returncode, err) == (0, "") and "1 done" in out
+
+    def test_a_run_that_waits_says_for_what(self, hv):
+        running = hv.start("run", "--name", "b", "--in", "2h", "--item", "x", "--", "true")
+        assert running.stdout.readline() == "batch b: 1 item\n"
+        assert running.stdout.readline().startswith("waiting: 1 task until ")
+        assert "waiting: 1 task until " in hv.ok("status", "b")
+        (task,) = hv.tasks("b")
+        waiting = hv.json("status", "b")["waiting"]
+        assert waiting["reason"].startswith("1 task until ")
+        assert waiting["next_at"] == hv.task(task["id"])["start_at"]
+        hv.ok("update", task["id"], "--in", "0s")
+        out, err = running.communicate(timeout=120)
+        assert (running.returncode, err) == (0, "") and "1 done" in out
+        assert hv.json("status", "b")["waiting"] is None
 
     def test_scale_sets_how_many_run(self, hv):
         items = ["a", "b", "c"]
@@ -116,8 +128,8 @@ class TestSteering:
             items=items,
         )
         until(lambda: len(list(hv.folder.glob("pid-*"))) == 1)
-        assert hv.ok("scale", "3") == "this host: at most 3 workers\n"
-        assert hv.ok("scale", "3", "b") == "batch b: at most 3 workers\n"
+        hv.ok("scale", "3")
+        hv.ok("scale", "3", "b")
         until(lambda: len(list(hv.folder.glob("pid-*"))) == 3)
         (hv.folder / "open").touch()
         until(lambda: hv.json("summary", "b")["succeeded"])
@@ -222,12 +234,10 @@ class TestSupervise:
     def test_in_the_foreground_it_tells_what_it_decides(self, hv):
         process = hv.start("supervise")
         try:
-            assert f"process {process.pid} supervises" in process.stdout.readline()
+            assert f"supervisor running as process {process.pid};" in process.stdout.readline()
             assert hv("supervise").code == 5
-            assert (
-                hv.ok("supervise", "--detach")
-                == f"process {process.pid} supervises this store here\n"
-            )
+            detached = hv.ok("supervise", "--detach")
+            assert detached == f"supervisor running as process {process.pid}\n"
             run(hv, "--detach", "--name", "b", "--", "true", items="ab")
             hv.ok("pause", "b", "--reason", "lunch")
             assert process.stdout.readline()[10:] == "pause of batch b by tester: lunch\n"

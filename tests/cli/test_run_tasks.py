@@ -1,4 +1,4 @@
-"""`hv run` over a folder of task files: what is skipped, kept apart, in order, and shown."""
+"""`hv run` over a folder of task files: skipping, exclusion, order and display."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def text(hv, name):
     return (hv.folder / "tasks" / f"{name}.md").read_text()
 
 
-def test_task_files_are_worked_on_one_after_the_other_where_they_must_be(hv):
+def test_task_files_are_worked_on_in_sequence_where_they_must_be(hv):
     done = hv(
         "run",
         "--items",

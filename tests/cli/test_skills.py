@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from hypervisor.runs.spec import agent_of
 from tests.support.skilled import (
     batch_of,
     output,
@@ -106,15 +107,25 @@ limits: {timeout: 5m, memory: 1G}
         )
         hv("run", "s", "--item", "a", *given, "--name", "given")
         spec = spec_of_batch(hv, "given")
-        assert (spec.workers, spec.strategy, spec.gate, spec.time) == (1, "auto", "none", 7_000)
-        assert spec.memory == 1 << 30  # nobody said otherwise
+        assert (spec.workers, spec.strategy, spec.gate, spec.limits.time) == (
+            1,
+            "auto",
+            "none",
+            7_000,
+        )
+        assert spec.limits.memory == 1 << 30  # nothing else was requested
         task = hv.task(hv.tasks("given")[0]["id"])
         assert (task["type"], task["priority"], task["retries"]) == ("other", "medium", 0)
         assert task["requires"] == ["tpu"]
 
         hv("run", "s", "--item", "a", "--detach", "--name", "plain")
         spec = spec_of_batch(hv, "plain")
-        assert (spec.workers, spec.strategy, spec.gate, spec.time) == (3, "parallel", "each", 300e3)
+        assert (spec.workers, spec.strategy, spec.gate, spec.limits.time) == (
+            3,
+            "parallel",
+            "each",
+            300e3,
+        )
         task = hv.task(hv.tasks("plain")[0]["id"])
         assert (task["type"], task["priority"], task["retries"]) == ("check", "high", 2)
         assert task["requires"] == ["gpu"]
@@ -123,7 +134,7 @@ limits: {timeout: 5m, memory: 1G}
         skill(hv, "s", "run: {command: [echo]}")
         assert hv.task(ran(hv, "s", "--item", "a")[0]["a"]["id"])["type"] == "s"
 
-    def test_a_second_run_goes_on_with_the_batch_and_another_command_makes_another(self, hv):
+    def test_a_second_run_continues_with_the_batch_and_another_command_makes_another(self, hv):
         folder = skill(hv, "s", "run: {command: [echo]}\nitems: {glob: '*.py'}")
         _, first = ran(hv, "s", "src")
         _, again = ran(hv, "s", "src")
@@ -132,8 +143,8 @@ limits: {timeout: 5m, memory: 1G}
         (folder / "SKILL.md").write_text(text.replace("echo", "cat"))
         _, other = ran(hv, "s", "src")
         assert "already done" not in other.err
-        assert spec_of(hv, first).command == ("echo",)
-        assert spec_of(hv, other).command == ("cat",)
+        assert spec_of(hv, first).command.argv == ("echo",)
+        assert spec_of(hv, other).command.argv == ("cat",)
 
     def test_one_more_command_at_the_end(self, hv):
         skill(
@@ -170,15 +181,24 @@ class TestFunctions:
         assert hv.task(next(iter(tasks.values()))["id"])["type"] == "triage"
         assert "skill" not in done.err  # built in: nothing to tell
 
+    @pytest.mark.parametrize("name", ["triage.toml", "mail-classify.toml"])
+    def test_a_mistake_in_the_rules_is_reported_once_and_nothing_starts(self, hv, name):
+        (hv.folder / "inbox").write_text("From a\nSubject: x\n\nx\n")
+        (hv.folder / name).write_text("[naems]\nperson = 'ann'\n")
+        skill_name = name.removesuffix(".toml")
+        error = hv.refused(2, "run", skill_name, "inbox")
+        assert f"{hv.folder / name}: [naems] is unknown" in error
+        assert not hv.store.exists() or hv.json("ls") == []
+
 
 class TestAgents:
     def test_an_agent_is_told_the_text_of_the_skill(self, hv):
         skill(hv, "s", "run: {agent: fake-claude}\nitems: {glob: '*.py'}\npermissions: read-only")
         tasks, done = ran(hv, "s", "src")
         assert {task["state"] for task in tasks.values()} == {"done"}
-        spec = spec_of(hv, done)
-        assert (spec.agent, spec.permissions) == ("fake-claude", "read-only")
-        assert spec.prompt == "Look at {item}. act-ok\n"
+        agent = agent_of(spec_of(hv, done))
+        assert (agent.name, agent.permissions) == ("fake-claude", "read-only")
+        assert agent.prompt == "Look at {item}. act-ok\n"
 
     def test_any_agent_is_one_that_is_here_and_another_can_be_named(self, hv):
         skill(
@@ -189,10 +209,15 @@ class TestAgents:
             p_md="Search {path} for {item}. act-ok",
         )
         _, done = ran(hv, "s", "src")
-        assert spec_of(hv, done).agent == "auto"
-        assert set(spec_of(hv, done).agents) <= {"fake-claude", "fake-codex", "fake-gemini"}
+        agent = agent_of(spec_of(hv, done))
+        assert agent.name == "auto"
+        assert set(agent.agents) <= {
+            "fake-claude",
+            "fake-codex",
+            "fake-gemini",
+        }
         _, named = ran(hv, "s", "src", "--agent", "fake-codex", "--name", "other")
-        assert spec_of(hv, named).agents == ("fake-codex",)
+        assert agent_of(spec_of(hv, named)).agents == ("fake-codex",)
         shown = hv("run", "s", "src", "--agent", "fake-claude", "--dry-run").out
         assert "Search `src` for `one`" in shown
 
@@ -205,10 +230,10 @@ class TestAgents:
             l_txt="one\n",
         )
         _, own = ran(hv, "s")
-        assert spec_of(hv, own).model == "opus"
+        assert agent_of(spec_of(hv, own)).model == "opus"
         _, done = ran(hv, "s", "--agent", "fake-codex", "--name", "other")
-        spec = spec_of(hv, done)
-        assert (spec.agent, spec.model, spec.fallback, spec.allow) == ("fake-codex", "", "", ())
+        agent = agent_of(spec_of(hv, done))
+        assert (agent.name, agent.model, agent.fallback, agent.allow) == ("fake-codex", "", "", ())
 
     def test_a_budget_holds_for_the_reduce_too(self, hv):
         skill(
@@ -220,7 +245,7 @@ class TestAgents:
             l_txt="one\n",
         )
         _, done = ran(hv, "s")
-        assert spec_of_batch(hv, f"{batch_of(done)} reduce").budget == 5_000_000
+        assert agent_of(spec_of_batch(hv, f"{batch_of(done)} reduce")).budget == 5_000_000
 
     def test_an_agent_puts_the_results_together(self, hv):
         skill(
@@ -234,10 +259,10 @@ class TestAgents:
         shown = hv.json("skills", "show", "s")
         assert shown["view"]["record"]["runs"] == 1
         assert shown["view"]["record"]["tasks"] == 3  # two files and the sum
-        assert shown["view"]["record"]["cost_micros"] == 300_000
+        assert shown["view"]["record"]["cost"] == 0.3
         assert spec_of(hv, done).skill == "s"
 
-    def test_whoever_works_on_the_items_puts_them_together(self, hv):
+    def test_the_agent_of_the_items_also_reduces(self, hv):
         skill(
             hv,
             "s",
@@ -246,8 +271,8 @@ class TestAgents:
             l_txt="one\n",
         )
         _, done = ran(hv, "s", "--agent", "fake-codex")
-        assert spec_of(hv, done).agents == ("fake-codex",)
-        assert spec_of_batch(hv, f"{batch_of(done)} reduce").agents == ("fake-codex",)
+        assert agent_of(spec_of(hv, done)).agents == ("fake-codex",)
+        assert agent_of(spec_of_batch(hv, f"{batch_of(done)} reduce")).agents == ("fake-codex",)
 
     def test_a_command_can_be_summed_up_by_any_agent(self, hv):
         skill(
@@ -258,7 +283,7 @@ class TestAgents:
             l_txt="one\n",
         )
         _, done = ran(hv, "s")
-        assert spec_of_batch(hv, f"{batch_of(done)} reduce").agent == "auto"
+        assert agent_of(spec_of_batch(hv, f"{batch_of(done)} reduce")).name == "auto"
 
     def test_in_place_of_the_only_agent_its_options_are_not_meant(self, hv):
         skill(
@@ -270,18 +295,18 @@ class TestAgents:
             sum_md="act-ok",
         )
         _, done = ran(hv, "s", "--item", "a", "--name", "cat", "--reduce", "cat {}")
-        assert spec_of_batch(hv, f"{batch_of(done)} reduce").command == ("cat", "{}")
+        assert spec_of_batch(hv, f"{batch_of(done)} reduce").command.argv == ("cat", "{}")
         assert hv("run", "s", "--item", "a", "--reduce", "cat {}", "--budget", "1").code == 2
         _, done = ran(hv, "s", "--item", "a", "--name", "own")
-        found = spec_of_batch(hv, f"{batch_of(done)} reduce")
+        found = agent_of(spec_of_batch(hv, f"{batch_of(done)} reduce"))
         assert (found.model, found.allow) == ("sonnet", ("Bash",))
         _, done = ran(hv, "s", "--item", "a", "--name", "other", "--reduce-agent", "fake-codex")
-        found = spec_of_batch(hv, f"{batch_of(done)} reduce")
-        assert (found.agent, found.model, found.allow, found.fallback) == ("fake-codex", "", (), "")
+        found = agent_of(spec_of_batch(hv, f"{batch_of(done)} reduce"))
+        assert (found.name, found.model, found.allow, found.fallback) == ("fake-codex", "", (), "")
         assert (found.permissions, found.budget) == ("read-only", 5_000_000)
 
-    def test_what_does_not_go_together_is_said(self, hv):
+    def test_options_that_conflict_are_reported(self, hv):
         skill(hv, "s", "run: {command: [echo]}")
-        assert "runs a command" not in hv.refused(2, "run", "s", "--agent", "x", "--item", "a")
+        assert "already runs a command" in hv.refused(2, "run", "s", "--agent", "x", "--item", "a")
         assert "--fn" in hv.refused(2, "run", "s", "--fn", "a:b", "--item", "a")
-        assert "--prompt goes with an agent" in hv("run", "s", "--prompt", "x y").err
+        assert "--prompt works only with an agent" in hv("run", "s", "--prompt", "x y").err

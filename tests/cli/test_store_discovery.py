@@ -1,4 +1,4 @@
-"""Which store is meant: the project's own, found upwards, or one that is named."""
+"""Which store is used: the project's own, searched upwards, or the one that is named."""
 
 import os
 import stat
@@ -78,7 +78,7 @@ def test_it_is_found_upwards(bare):
 )
 def test_only_adding_makes_a_store(bare, args):
     line = bare.refused(4, *args)
-    assert "`hv add` makes one" in line
+    assert "Create one with `hv add`" in line
     assert list(bare.folder.iterdir()) == []
 
 
@@ -157,7 +157,7 @@ def test_a_file_in_the_place_of_the_folder(bare):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
-def test_a_store_of_somebody_else_is_only_used_if_named(hv):
+def test_a_store_of_another_user_is_only_used_if_named(hv):
     task = hv.add()
     os.chown(hv.folder / ".hypervisor", 12345, -1)
     for args in (["ls"], ["add", "x"]):
@@ -176,7 +176,7 @@ def test_a_current_folder_that_is_gone(hv):
         line = hv("ls", cwd=f"/proc/self/fd/{kept}")
     finally:
         os.close(kept)
-    assert line.code == 4 and "current folder is gone" in line.err
+    assert line.code == 4 and "current folder no longer exists" in line.err
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,8 @@ def test_tokens_and_ids_of_one_store_mean_nothing_in_another(hv):
     hv.refused(4, "show", lease.task.id)
 
 
-def test_without_psycopg_the_library_is_named_and_no_package_of_a_stranger(monkeypatch):
+def test_without_psycopg_the_command_that_installs_it_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "hypervisor.store.postgres", None)
-    with pytest.raises(StoreUnavailable, match=r"pip install 'psycopg\[binary\]' "):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    with pytest.raises(StoreUnavailable, match=r"pip install 'hypervisor-queue\[cluster\]'$"):
         hypervisor.open("postgresql://127.0.0.1:1/none")

@@ -1,4 +1,4 @@
-"""Ids sort by time, can be typed, and never stand for two things."""
+"""Ids sort by time, can be typed, and are unique."""
 
 import pytest
 from hypothesis import example, given
@@ -64,13 +64,13 @@ def test_what_people_write_is_read_as_meant(number):
 @pytest.mark.parametrize(
     "text", ["", " ", "-", "u", "abc def", "abc.1", "x" * 13, "é", "1\n2", "\x1b", "٣", "a/b"]
 )
-def test_what_is_no_id(text):
+def test_what_is_not_an_id(text):
     with pytest.raises(InvalidInput, match="is not an id"):
         ids.clean(text)
 
 
 def test_two_adders_in_the_same_millisecond_that_draw_the_same_ids(tmp_path, monkeypatch):
-    """The second one's ids are made anew; nothing is lost, doubled or half written."""
+    """The second call gets new ids; nothing is lost, duplicated or half written."""
     monkeypatch.setattr(randomness, "entropy", lambda: 7)
     with hypervisor.open(tmp_path / "x.db", relaxed=True) as one:
         with hypervisor.open(tmp_path / "x.db", relaxed=True) as two:
@@ -86,16 +86,16 @@ def test_two_adders_in_the_same_millisecond_that_draw_the_same_ids(tmp_path, mon
 def test_prefixes(tmp_path):
     with hypervisor.open(tmp_path / "x.db", relaxed=True) as hv:
         (task,) = hv.add([hypervisor.NewTask("a")], now=NOW).ids
-        for length in range(ids.SHORTEST_PREFIX, ids.LENGTH + 1):
+        for length in range(ids.MIN_PREFIX_LENGTH, ids.LENGTH + 1):
             assert hv.show(task[:length]).detail.task.id == task
-        with pytest.raises(InvalidInput, match=f"type {ids.SHORTEST_PREFIX} or more"):
-            hv.show(task[: ids.SHORTEST_PREFIX - 1])
+        with pytest.raises(InvalidInput, match=f"at least {ids.MIN_PREFIX_LENGTH} characters"):
+            hv.show(task[: ids.MIN_PREFIX_LENGTH - 1])
         (other,) = hv.add([hypervisor.NewTask("b")], now=NOW + 1).ids
         shared = 0
         while task[shared] == other[shared]:
             shared += 1
-        with pytest.raises(hypervisor.RequestError, match=f"fits several tasks, {task}"):
+        with pytest.raises(hypervisor.RequestError, match=f"matches several tasks, such as {task}"):
             hv.show(task[:shared])
         assert hv.show(task[: shared + 1]).detail.task.id == task
-        with pytest.raises(hypervisor.RequestError, match="no task has the id"):
+        with pytest.raises(hypervisor.RequestError, match="no id of a task begins with 'zzzz'"):
             hv.show("zzzz")

@@ -1,4 +1,4 @@
-"""Where things are kept beside a store, and that nobody else can reach into it."""
+"""Where files are kept next to a store, and that no other user can access them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_private_folder_and_its_parent_are_for_us_alone(tmp_path):
     assert mode(made) == mode(tmp_path / "a") == 0o700
 
 
-def test_making_it_again_is_no_error(tmp_path):
+def test_making_it_again_is_not_an_error(tmp_path):
     for _ in range(2):
         make_private(str(tmp_path / "a" / "b"))
 
@@ -93,10 +93,10 @@ def test_a_folder_that_others_could_enter_is_closed(tmp_path, which, open_to):
 
 @as_root
 @pytest.mark.parametrize("which", ["a", "a/b"])
-def test_a_folder_of_somebody_else_is_refused(tmp_path, which):
+def test_a_folder_of_another_user_is_refused(tmp_path, which):
     make_private(str(tmp_path / "a" / "b"))
     os.chown(tmp_path / which, SOMEBODY, SOMEBODY)
-    with pytest.raises(StoreUnavailable, match="belongs to somebody else; nothing was started"):
+    with pytest.raises(StoreUnavailable, match="belongs to another user"):
         make_private(str(tmp_path / "a" / "b"))
     assert os.stat(tmp_path / which).st_uid == SOMEBODY
 
@@ -115,7 +115,7 @@ def test_a_link_is_refused_even_to_a_folder_of_ours(tmp_path, which):
 
 def test_a_link_to_nowhere_is_refused(tmp_path):
     os.symlink(tmp_path / "nowhere", tmp_path / "a")
-    with pytest.raises(StoreUnavailable, match="cannot be made"):
+    with pytest.raises(StoreUnavailable, match="cannot create"):
         make_private(str(tmp_path / "a" / "b"))
     assert not os.path.exists(tmp_path / "nowhere")
 
@@ -124,6 +124,6 @@ def test_a_link_to_nowhere_is_refused(tmp_path):
 def test_a_file_in_the_way_is_refused(tmp_path, which):
     (tmp_path / which).parent.mkdir(exist_ok=True)
     (tmp_path / which).write_text("mine")
-    with pytest.raises(StoreUnavailable, match="cannot be made"):
+    with pytest.raises(StoreUnavailable, match="cannot create"):
         make_private(str(tmp_path / "a" / "b"))
     assert (tmp_path / which).read_text() == "mine"

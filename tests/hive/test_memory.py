@@ -28,7 +28,7 @@ def hv(tmp_path):
 
 
 def audit(hv):
-    """Three agents of one branch look, store what they find, and finish."""
+    """Three agents of one branch store their findings and finish."""
     hv.branch("security-audit", parent="main")
     hv.add([NewTask(topic, branch="security-audit") for topic in FINDINGS])
     for number, (topic, text) in enumerate(FINDINGS.items()):
@@ -68,7 +68,7 @@ def test_a_fourth_agent_s_prompt_has_the_relevant_ones_and_another_branch_none(h
     assert FINDINGS["sql"] in context_of(hv.store, below)
 
 
-def test_whoever_puts_the_results_together_is_told_all_of_them(hv):
+def test_a_reduce_gets_all_findings(hv):
     audit(hv)
     plain = NewTask("reduce", branch="security-audit", data={"gather": "x"})
     task = plain._replace(key="reduce")
@@ -106,8 +106,8 @@ def test_a_prompt_tells_what_another_wording_says_more(hv):
     assert "cookie has no secure flag (also: cookie has no secure flag on login)" in told
 
 
-def test_a_task_of_no_branch_is_told_nothing(hv):
-    """What was found beside all branches is nobody's to rely on, unless they ask for it."""
+def test_a_task_without_a_branch_gets_no_findings(hv):
+    """Findings outside all branches are only returned when asked for."""
     hv.remember("the parser has a quirk")
     hv.remember("the parser has another one", "b")
     assert relevant_findings(hv.store, task_of(hv, "parser quirk", "")) == ""
@@ -120,8 +120,8 @@ def test_a_query_without_a_word_finds_nothing_and_no_query_the_newest(hv):
     assert len(hv.recall(" ", "b")) == 1
 
 
-def test_a_subject_without_a_word_is_told_nothing(hv):
-    """Only who puts results together gets the newest, whatever they are about."""
+def test_a_subject_without_words_gets_no_findings(hv):
+    """Only a reduce gets the newest findings, whatever their subject."""
     hv.remember("the parser has a quirk", "b")
     assert relevant_findings(hv.store, task_of(hv, "?!", "b")) == ""
 
@@ -170,12 +170,12 @@ def test_the_longest_finding_is_kept_and_found(hv):
     assert hv.recall("needle")[0].finding.text == text
 
 
-def test_unknown_things_are_said_so(hv):
-    with pytest.raises(NotFound, match="no branch nowhere"):
+def test_unknown_things_are_reported(hv):
+    with pytest.raises(NotFound, match="no branch named 'nowhere'"):
         hv.hive_report("nowhere")
-    with pytest.raises(NotFound, match="no finding"):
+    with pytest.raises(NotFound, match="no such finding"):
         hv.joined("1q24bmmy5re9")
-    with pytest.raises(NotFound, match="no finding"):
+    with pytest.raises(NotFound, match="no such finding"):
         hv.forget("1q24bmmy5re9")
     assert hv.recall("...") == ()
 

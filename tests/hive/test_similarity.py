@@ -1,4 +1,4 @@
-"""When two texts say the same, when they speak against each other, and that any text has words."""
+"""When two texts say the same, when they contradict each other, and words of any text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What chunks are made by: the day of an item, and a field of it."""
+"""Values that chunks are made by: the date of an item, and its fields."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Mails as items: every one found once, whatever is in it, in little memory."""
+"""Mails as items: each is found once, whatever it contains, with little memory."""
 
 import io
 import mailbox
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import day_of, occurrences, read_items, task_for
 from hypervisor.inputs.mail import (
-    ENOUGH,
+    MAX_BEGIN_LENGTH,
     is_maildir,
     mailbox_items,
     maildir_items,
@@ -39,6 +39,20 @@ def mails(data, name="in.mbox"):
 
 def columns_of(item):
     return item.columns
+
+
+@pytest.mark.parametrize(
+    ("sender", "subject", "title"),
+    [
+        (b"Ann <ann@example.org>", b"Hello", "Hello (Ann)"),
+        (b"ann@example.org", b"=?utf-8?q?Caf=C3=A9?=", "Café (ann@example.org)"),
+        (b"Ann <ann@example.org>", b"", "no subject (Ann)"),
+        (b"", b"", "<1@x>"),
+    ],
+)
+def test_the_title_is_the_subject_and_the_sender(sender, subject, title):
+    header = b"From: %s\nSubject: %s\nMessage-ID: <1@x>\n\nbody\n" % (sender, subject)
+    assert task_for(mails(FROM + header)[0], NewTask("")).title == title
 
 
 def never(place, why):
@@ -75,7 +89,7 @@ def test_an_empty_mailbox(data):
 
 
 @pytest.mark.parametrize("data", [HEADER, b"\nTo: x\n", b"\0", b">From x\n", b"from x\n"])
-def test_what_is_no_mailbox(data):
+def test_what_is_not_a_mailbox(data):
     with pytest.raises(InvalidInput, match=r"in.mbox is not an mbox.*Nothing was started"):
         mails(data)
 
@@ -180,7 +194,7 @@ def test_the_first_of_repeated_headers_counts_and_those_of_the_body_do_not():
 )
 def test_a_header_of_megabytes(junk):
     found = mails(FROM + junk + b"\n" + HEADER + b"\nbody\n\n" + FROM + HEADER)
-    # What is very long is passed over, up to the fields behind it and the mail behind it.
+    # Very long parts are skipped, up to the next field or the next mail.
     end = [item for item in found if item.columns["subject"] == "Hello"]
     assert len(found) == 2 and end[-1] is found[-1]
     assert len(found[0].columns["to"]) <= 2_000
@@ -264,9 +278,9 @@ def test_any_header_is_read(data):
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_mails_that_begin_anywhere_in_a_block(monkeypatch, end):
-    """At every place before, at and behind the ends of the blocks in which they are looked for."""
-    block = 2 * ENOUGH
-    monkeypatch.setattr("hypervisor.inputs.mail.SMALLEST_BLOCK", block)
+    """At every offset before, at and after the ends of the blocks that are read."""
+    block = 2 * MAX_BEGIN_LENGTH
+    monkeypatch.setattr("hypervisor.inputs.mail.MIN_BLOCK", block)
     begin = b"From x" + b"x" * 100 + b" 10:00"  # which an empty line must precede
     second = (b"", begin, b"Subject: 2", b"", b"z" * 2 * block)
     for size in [*range(40), *range(block - 700, block + 100), *range(2 * block, 3 * block)]:
@@ -333,7 +347,7 @@ def test_a_maildir(maildir):
     assert read_message(columns["mailbox"], columns["path"]).endswith(b"\nbody\n")
 
 
-def test_a_mail_that_was_read_meanwhile(maildir):
+def test_a_mail_that_was_read_in_the_meantime(maildir):
     put(maildir, "new/1.host")
     (item,) = maildir_items(str(maildir), never)
     os.rename(maildir / "new/1.host", maildir / "cur/1.host:2,S")

@@ -1,4 +1,4 @@
-"""The items as the command line names them: two passes over anything, and what is bad in it."""
+"""The items as the command line names them: two passes over any input, and its bad rows."""
 
 import io
 import os
@@ -27,7 +27,7 @@ def source(*items, **given):
 
 
 def twice(*items, **given):
-    """What two passes give, which is the same, and what both tell of."""
+    """The result of two passes, which must be the same, and the problems they report."""
     found = source(*items, **given)
     first, told = list(found), (found.bad, found.first_bad)
     assert list(found) == first
@@ -65,14 +65,14 @@ def test_everything_at_once(here, monkeypatch):
     for part in ("cur", "new", "tmp"):
         os.makedirs(f"box/{part}")
     put("box/new/1", b"Message-ID: <h>\n")
-    stdin(monkeypatch, b"i\n\xff\n")
+    stdin(monkeypatch, b"i\n\xff\nx\0\n")
     found, bad = twice("in.csv", "in.jsonl", "in.mbox", "t", "g.*", "box", "-", item=["z"])
-    assert found == ["z", "a", "c", "d", "<1@x>", "t/e.md", "g.txt", "<h>", "i"]
+    assert found == ["z", "a", "c", "d", "<1@x>", "t/e.md", "g.txt", "<h>", "i", "\udcff"]
     assert [place for place, _ in bad] == [
         "in.csv, line 3",
         "in.jsonl, line 2",
         "t/f.md",
-        "standard input, line 2",
+        "standard input, line 3",
     ]
 
 
@@ -202,7 +202,7 @@ def test_the_children_of_an_epic():
 )
 def test_an_epic_needs_task_files(given):
     put("t/a.md")
-    with pytest.raises(InvalidInput, match="--epic picks from Markdown tasks"):
+    with pytest.raises(InvalidInput, match="--epic selects Markdown tasks"):
         source(**{"epic": "E", **given})
 
 
@@ -211,11 +211,11 @@ def test_an_epic_needs_task_files(given):
     [
         ("none", {}, "none cannot be read: No such file"),
         ("none.md", {"format": "tasks"}, "none.md cannot be read"),
-        ("t", {"format": "csv"}, "t is a folder, and the format csv"),
+        ("t", {"format": "csv"}, "t is a folder; --format csv needs a file"),
         ("t", {"format": "mbox"}, "t is a folder"),
-        ("t", {"null": True}, "t is a folder, and items that end with NUL"),
-        ("t", {"format": "maildir"}, "t is no Maildir"),
-        ("t/a.md", {"format": "maildir"}, "t/a.md is no Maildir"),
+        ("t", {"null": True}, "t is a folder; --null needs a file"),
+        ("t", {"format": "maildir"}, "t is not a Maildir"),
+        ("t/a.md", {"format": "maildir"}, "t/a.md is not a Maildir"),
         ("t/*", {"format": "maildir"}, "is a pattern"),
     ],
 )

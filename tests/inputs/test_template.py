@@ -1,84 +1,24 @@
-"""Command templates: each placeholder, literal braces, hostile items through a real shell."""
+"""Command templates: each placeholder, literal braces, items that look like options."""
 
 import os
 import subprocess
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.template import LONGEST_WORD, Item, as_text, parse, quote
+from hypervisor.inputs.template import MAX_WORD_LENGTH, Item, as_text, parse
+from tests.inputs.hostile_items import ITEM, TEXT, parse_script
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-NASTY = st.sampled_from(
-    [
-        "'",
-        '"',
-        "\\",
-        "`",
-        "$",
-        "$(",
-        "(",
-        ")",
-        "{",
-        "}",
-        ";",
-        "&",
-        "|",
-        "<",
-        ">",
-        "\n",
-        "\r",
-        "\t",
-        " ",
-        "*",
-        "?",
-        "[a-z]",
-        "~",
-        "#",
-        "!",
-        "-",
-        "--",
-        "-n",
-        "=",
-        "%s",
-        "\\'",
-        "\\n",
-        "$'",
-        "é",
-        "😀",
-        "{}",
-        "$(touch CANARY)",
-        "`touch CANARY`",
-        "\x01",
-        "\x7f",
-        "\x81",
-        "\u2028",
-    ]
-)
-ITEM = st.one_of(TEXT, st.lists(NASTY, max_size=8).map("".join))
-SHELLS = [path for path in ("/bin/sh", "/bin/bash") if os.path.exists(path)]
 AWKWARD = ["a.b/c", ".bashrc", "a/b/", "/a", "/", "x.tar.gz", "a.", "..", "a/.b", "//", "no", "é.ü"]
 
 
 def one(word, text, number=1, columns=None):
-    """The one word of a command, made for an item."""
+    """The single word of a command, for an item."""
     (program, word) = parse(["program", word]).render(Item(text, number, columns))
     assert program == "program"
     return word
-
-
-def parse_script(*words):
-    return parse(words, True)
-
-
-def run(text, item, shell="/bin/sh", **more):
-    argv = parse_script(text).render(Item(item))
-    assert argv[:2] == ["/bin/sh", "-c"] and len(argv) == 3
-    done = subprocess.run([shell, *argv[1:]], capture_output=True, timeout=30, **more)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
 
 
 @pytest.mark.parametrize(
@@ -242,9 +182,9 @@ def test_columns_that_are_not_there():
     template.check(["size"])
     template.check({"size": 1, "more": 2})
     parse(["x", "{}"]).check(None)
-    with pytest.raises(InvalidInput, match=r"\{size\} names a column.* There are: a, b\."):
+    with pytest.raises(InvalidInput, match=r"unknown column \{size\} \(choose from a, b\)"):
         template.check({"a": 1, "b": 2})
-    with pytest.raises(InvalidInput, match=r"There are: none\."):
+    with pytest.raises(InvalidInput, match=r"this item has no columns"):
         template.render(Item("x", 1, {}))
     for refuse in (lambda: template.check(None), lambda: template.render(Item("x"))):
         with pytest.raises(InvalidInput, match=r"the items have none.*write \{\{\}size\}\."):
@@ -293,7 +233,7 @@ def test_columns_that_could_be_taken_for_options():
     ],
 )
 @pytest.mark.parametrize("shell", [False, True])
-def test_what_is_no_command(words, shell):
+def test_what_is_not_a_command(words, shell):
     with pytest.raises(InvalidInput):
         parse(words, shell)
 
@@ -313,10 +253,10 @@ def test_items_that_no_argument_can_hold(words, shell):
 
 
 def test_the_longest_argument_is_one_that_linux_takes():
-    (_, word) = argv = parse(["/bin/true", "{}"]).render(Item("x" * LONGEST_WORD))
-    assert subprocess.run(argv, timeout=30).returncode == 0
+    (_, word) = argv = parse(["/bin/true", "{}"]).render(Item("x" * MAX_WORD_LENGTH))
+    assert subprocess.run(argv, timeout=180).returncode == 0
     with pytest.raises(OSError):
-        subprocess.run(["/bin/true", word + "x"], timeout=30)
+        subprocess.run(["/bin/true", word + "x"], timeout=180)
 
 
 @given(ITEM)
@@ -340,194 +280,3 @@ def test_any_words_are_parsed_or_refused(words, shell, text):
         return
     assert argv and all("\0" not in word for word in argv)
     assert len(argv) == (3 if shell else len(words) + (not template.uses_item))
-
-
-@settings(max_examples=300, deadline=None)
-@given(ITEM)
-@example("")
-@example("-n")
-@example("'")
-@example("\n")
-@example("a'b\"c`d$(e)\\")
-@example("''\\''")
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_real_shell_gives_back_exactly_the_item(shell, text):
-    assert run("printf %s {}", text, shell) == text
-
-
-@settings(max_examples=50, deadline=None)
-@given(ITEM)
-def test_wherever_it_may_stand(text):
-    script = """item={}; x=a{}$(printf %s {}; echo .)"b"{}; printf '%s' "$item$x"; # it's
-        case {} in {}) printf %s {} ;; esac"""
-    assert run(script, text) == text + f"a{text}{text}.b{text}" + text
-
-
-@settings(max_examples=50, deadline=None)
-@given(ITEM)
-def test_without_a_placeholder_a_script_gets_it_as_its_last_argument(text):
-    assert run("printf '%s'", text) == text
-    assert run("printf '%s'  \n ", text) == text
-
-
-def test_words_of_a_script_are_joined_by_spaces():
-    argv = parse_script("cat", "{}", "| sort >", "{.}.txt").render(Item("it's.csv"))
-    assert argv == ["/bin/sh", "-c", """cat 'it'"'"'s.csv' | sort > 'it'"'"'s'.txt"""]
-
-
-@pytest.mark.parametrize("text", ["2", "x", "a=b", "if"])
-def test_a_plain_item_is_quoted_too(text, tmp_path):
-    assert quote(text) == f"'{text}'"
-    run("echo {}>out; x=1; echo $x{} >>out", text, cwd=tmp_path)
-    assert (tmp_path / "out").read_text() == f"{text}\n1{text}\n"
-
-
-def test_what_belongs_to_the_shell_is_left_to_it():
-    script = """x='1 2'; echo "${x}" ${x%2}$((1 + 1)) "$(echo 3)" `echo 4` 'it'"'"'s' \\' $# {}"""
-    assert run(script, "a  b") == "1 2 1 2 3 4 it's ' 0 a  b\n"
-
-
-@pytest.mark.parametrize(
-    "script, where",
-    [
-        ("echo '{}'", "inside quotes"),
-        ('echo "{}"', "inside quotes"),
-        ('echo "a {.} b"', "inside quotes"),
-        ("echo 'a'\"b {} c\"", "inside quotes"),
-        ("echo $'{}'", "inside quotes"),
-        ('echo "$(cat {})"', "inside quotes"),
-        ('echo "${x:-{}}"', "inside quotes"),
-        ('echo "`cat {}`"', "behind"),
-        ("echo `cat {}`", "inside backticks"),
-        ("echo \\{}", "behind a backslash"),
-        ("echo ${}", "behind a dollar sign"),
-        ("echo $\\\n{}", "behind"),
-        ("echo ${x:-'{}'}", "behind"),
-        ("echo ${x:-{}}", "inside ${…}"),
-        ("echo $(({} + 1))", "inside ((…))"),
-        ("(({} + 1))", "inside ((…))"),
-        ("echo $[{}]", "behind '$[{}]'"),
-        ("echo a # {}", "in a comment"),
-        ("# {}\necho", "in a comment"),
-        ("cat <<E\n{}\nE", "behind '<<E"),
-        ("cat <\\\n<E\n{}\nE", "behind"),
-        ("cat <<< {}", "behind"),
-        ('echo "$(echo "a {}")"', "behind"),
-        ('echo "$(case x in x) echo "{}";; esac)"', "behind"),
-        ("echo $'\\'' {} '", "behind"),
-        ("echo 'open {}", "behind"),
-        ('echo "open {}', "behind"),
-        ("echo $(a)#'{}'", "behind"),
-        ("echo a # comment", "in a comment"),
-        ("echo 'open", "behind"),
-    ],
-)
-def test_a_placeholder_where_its_quotes_would_not_hold(script, where):
-    with pytest.raises(InvalidInput) as error:
-        parse_script(script)
-    assert where in str(error.value) and "Leave the quotes around it away" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "echo a\\ #{}",
-        "echo a#{}",
-        "echo ''#{}",
-        "echo a\\\n#{}",
-        "echo \\\\{}",
-        "echo {}#it\\'s",
-        "echo '#' {}",
-        "echo \\# {}",
-        "echo $# {}",
-        "# it's\necho {}",
-        "echo {} # it's '",
-        'echo {} "$(echo "a")"',
-        "echo {} <<E\n'\nE",
-        "echo $IFS$'\\n' {}",
-    ],
-)
-def test_a_placeholder_where_they_do(script):
-    assert "a  b" in run(script, "a  b", SHELLS[-1])
-
-
-@pytest.mark.parametrize("script", ["true;", "true &", "true |", "( "])
-def test_a_script_that_would_run_the_item_as_a_command(script):
-    with pytest.raises(InvalidInput, match="does not say where the item goes"):
-        parse_script(script)
-
-
-FRAGMENTS = [
-    "{}",
-    "{}",
-    " ",
-    " ",
-    "\n",
-    "'",
-    '"',
-    "\\",
-    "$",
-    "`",
-    "(",
-    ")",
-    "((",
-    "))",
-    "$(",
-    "${x",
-    "}",
-    "#",
-    "<<E\n",
-    "E\n",
-    "<",
-    "echo ",
-    ";",
-    "|",
-    "case x in x) ",
-    ";; esac",
-    "$'",
-    "\\\n",
-    "item={};",
-    '"$(echo "',
-    '")"',
-    '"${x:-',
-    "`echo ",
-    " # it's\n",
-    "if :; then ",
-    "\nfi\n",
-    "$[",
-    "]",
-    "x",
-]
-ATTACKS = [
-    "'; : >CANARY; '",
-    '"; : >CANARY; "',
-    "$(: >CANARY)",
-    "`: >CANARY`",
-    "\n: >CANARY\n",
-    "\\'; : >CANARY; \\'",
-    "\nE\n: >CANARY\n",
-    "a[$(: >CANARY)]",
-    "x)\n: >CANARY\n",
-]
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=12).map("".join))
-def test_no_accepted_script_runs_what_an_item_says(tmp_path_factory, script):
-    folder = tmp_path_factory.getbasetemp()
-    try:
-        template = parse_script("echo", script)
-    except InvalidInput:
-        return
-    for attack in ATTACKS:
-        script = template.render(Item(attack))[2]
-        for shell in SHELLS:
-            subprocess.run(
-                [shell, "-c", script],
-                cwd=folder,
-                env={"PATH": "/nonexistent"},
-                timeout=30,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-            )
-            assert not (folder / "CANARY").exists(), script

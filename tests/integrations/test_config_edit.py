@@ -1,4 +1,4 @@
-"""An entry goes into somebody's file and out again, and every other character stays."""
+"""An entry is added to a user's file and removed again, and every other character stays."""
 
 from __future__ import annotations
 

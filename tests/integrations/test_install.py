@@ -1,4 +1,4 @@
-"""A client's files between the plan and the change: what their owner does meanwhile stays."""
+"""A client's files between the plan and the change: concurrent edits of their owner stay."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_its_owner_wrote_after_the_plan_is_not_overwritten(place, config, r
     plan = plan_uninstall if removing else plan_install
     planned = plan("gemini", USER, place)
     config.write_text('{"theme": "light"}')
-    with pytest.raises(WrongState, match="changed meanwhile"):
+    with pytest.raises(WrongState, match="has changed since"):
         carry_out(planned, place, removing=removing)
     assert config.read_text() == '{"theme": "light"}'
 
@@ -64,13 +64,14 @@ def test_a_folder_that_is_linked_after_the_plan_is_not_followed(place, tmp_path,
         outside.mkdir()
     folder.symlink_to(outside)
     before = sorted(outside.rglob("*"))
-    with pytest.raises(InvalidInput, match="leads out of the project"):
+    with pytest.raises(InvalidInput, match="outside the project"):
         carry_out(planned, place, removing=removing)
     assert sorted(outside.rglob("*")) == before
 
 
 def test_a_reader_never_sees_half_a_file(place, config):
-    """Who has it open keeps the old one; what is there is whole, with the rights it had."""
+    """A process that has it open keeps the old one; the new one is complete, with the same
+    permissions."""
     with open(config) as reader:
         install(place)
         assert reader.read() == MINE
@@ -79,7 +80,7 @@ def test_a_reader_never_sees_half_a_file(place, config):
     assert sorted(os.listdir(config.parent)) == ["settings.json", "skills"]
 
 
-def test_what_a_killed_one_left_is_no_hindrance(place, config):
+def test_what_a_killed_one_left_is_not_a_hindrance(place, config):
     left = Path(f"{config}.{os.getpid()}.hv-new")
     left.write_text("half")
     install(place)
@@ -94,7 +95,7 @@ def test_a_second_install_keeps_what_was_there_before_the_first(place, config):
     assert config.read_text() == MINE
 
 
-def test_what_is_kept_is_for_its_owner_alone(place, config):
+def test_backups_are_private(place, config):
     """A configuration may hold secrets."""
     install(place)
     kept = [Path(folder) for folder, _, files in os.walk(place.state) if files]
@@ -110,8 +111,8 @@ def test_what_a_team_shares_can_be_read_by_all(place):
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-def test_what_could_not_be_taken_away_is_remembered(place, config):
-    """The entry was changed by its owner: it stays, and what was kept of it stays too."""
+def test_what_could_not_be_removed_is_recorded(place, config):
+    """The entry was changed by its owner: it stays, and so does its backup."""
     install(place)
     config.write_text(config.read_text().replace('"mcp"', '"mcp", "--tools", "worker"'))
     changed = config.read_text()

@@ -1,14 +1,22 @@
-"""What the ledger tells the learner, and keeps for it, the same on both databases."""
+"""What the ledger returns to and stores for the learner, on both databases."""
 
 from __future__ import annotations
 
-from hypervisor.agents.session import NewSession
-from hypervisor.agents.stream_state import Tokens
+import json
+from typing import TYPE_CHECKING, cast
+
+from hypervisor.learning import sql
+from hypervisor.learning.record import Record
+from hypervisor.queue.agent_session import NewSession, Tokens
+from hypervisor.queue.context import Context
 from hypervisor.queue.history import EndedAttempt
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, parse_token
 from hypervisor.queue.task import NewTask
 from tests.support.given import ANN, BOB, NOW
+
+if TYPE_CHECKING:
+    from hypervisor.resources.host import LocalHost
 
 
 def test_ended_attempts_with_what_they_took(ledger):
@@ -39,8 +47,18 @@ def test_what_nobody_of_ours_ran_is_left_out(ledger):
     assert ledger.ended_attempts([(token.task, 1)]) == []
 
 
-def test_settings_by_the_beginning_of_their_names(ledger, open_ledger):
-    ledger.keep_settings({"learned %": "1", "learned %|a": "2", "learnedx": "3"})
-    ledger.keep_settings({"learned %|a": "4"})
-    assert open_ledger().settings_like("learned %") == {"learned %": "1", "learned %|a": "4"}
-    assert ledger.settings_like("nothing") == {}
+def test_records_and_the_last_event_seen_are_kept_by_host(ledger, open_ledger):
+    ledger.write(sql.save, "ant", 7, {"run": Record("run", done=1), "x": Record("x")})
+    ledger.write(sql.save, "ant", 9, {"run": Record("run", done=2)})
+    hv = Context(open_ledger(), cast("LocalHost", None), "me")
+    records = {"run": Record("run", done=2), "x": Record("x")}
+    assert (sql.seen_up_to(hv, "ant"), sql.records(hv, "ant")) == (9, records)
+    assert (sql.seen_up_to(hv, "bee"), sql.records(hv, "bee")) == (None, {})
+
+
+def test_priors_are_kept_by_type(ledger, open_ledger):
+    for benefit in (0.1, 0.2):
+        ledger.write(sql.set_prior, "run", json.dumps({"benefit": benefit}))
+    hv = Context(open_ledger(), cast("LocalHost", None), "me")
+    assert (sql.prior_of(hv, "run"), sql.prior_of(hv, "x")) == ({"benefit": 0.2}, None)
+    assert ledger.read(sql.priors) == {"run": {"benefit": 0.2}}

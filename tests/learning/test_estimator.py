@@ -1,15 +1,17 @@
-"""What parallelism is worth, told from durations: against worlds whose truth is known."""
+"""Estimating the benefit of parallelism from durations, with workloads whose law is known."""
 
 from __future__ import annotations
 
 import random
-from math import log
+from math import log, sqrt
 from statistics import mean
 
 import pytest
 
+from hypervisor.learning import evidence
 from hypervisor.learning.evidence import Evidence, add_attempt, add_sample, is_in_doubt
-from hypervisor.learning.posterior import Claim, posterior
+from hypervisor.learning.policy import MIN_SAVING
+from hypervisor.learning.posterior import MIN_CPU_SHARE, Claim, posterior
 from tests.support.workloads import WORLDS, any_law
 
 
@@ -24,6 +26,7 @@ def evidence_of(world, levels, count, seed=0, spread=0.15, known=None, alone=10.
 class TestBelief:
     @pytest.mark.parametrize("name", WORLDS)
     def test_comes_close_to_the_truth(self, name):
+        """Within a fifth: a choice based on it loses no more than that."""
         world = WORLDS[name]
         belief = posterior(evidence_of(world, (1, 2, 4, 8), 60))
         for n in (2, 4, 8):
@@ -44,8 +47,9 @@ class TestBelief:
         assert slow == pytest.approx(fast)
 
     def test_without_evidence_everything_is_possible(self):
+        """From eight workers that do no more than one to eight that hardly slow each other down."""
         low, high = posterior(Evidence()).throughput(8)[1:]
-        assert low <= 1 and high > 6
+        assert low <= 1 and high > 8 * 3 / 4
 
     def test_one_is_one(self):
         assert posterior(Evidence()).throughput(1) == pytest.approx((1, 1, 1))
@@ -53,22 +57,25 @@ class TestBelief:
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
-    """Worlds that are not on the grid; nine of ten intervals must hold the truth, and those after
-    many samples as often as those after few. `python -m bench.learn_simulated` tries more."""
+    """Laws that are not on the grid; nine of ten intervals must contain the true value, after
+    many samples as often as after few. `python -m bench.learn_simulated` tries more."""
     rnd, held = random.Random(7), dict[int, list[bool]]({12: [], 40: []})
-    for seed in range(200):
+    worlds = 100  # after each number of samples
+    luck = 3 * sqrt(0.9 * 0.1 / worlds)  # three standard deviations of such a share
+    for seed in range(2 * worlds):
         law, count = any_law(rnd), (12, 40)[seed % 2]
         belief = posterior(evidence_of(law, (8, 2, 4, 1), count, seed, (0.1, 0.3)[seed // 2 % 2]))
         for n in (2, 4, 8):
             _, low, high = belief.throughput(n)
             held[count].append(low <= n / law(n) <= high)
     for each in held.values():
-        assert 0.85 <= mean(each) <= 0.96
+        assert mean(each) == pytest.approx(0.9, abs=luck)
 
 
 class TestFollowed:
     def test_newcomers_have_not_waited_for_all_the_others(self):
-        """Four who begin together at a lock: only the fourth waits as all will."""
+        """Four attempts that begin together at a lock: only the fourth waits as long as later ones
+        will."""
         known = Evidence(level=1, run=9)
         for seconds in (1, 2, 3):
             known = add_attempt(known, 4, seconds, at_first=seconds)
@@ -76,8 +83,8 @@ class TestFollowed:
         assert add_attempt(known, 4, 4.0, at_first=4).levels[4].mean == pytest.approx(log(4))
 
     def test_who_queued_among_four_says_nothing_of_six(self):
-        """Two more come while four wait for a lock: those wait no longer for that, though six were
-        there for most of the time."""
+        """Two more start while four wait for a lock: the four do not wait longer because of them,
+        although six ran for most of the time."""
         known = Evidence(level=4, run=9)
         for at_once in (4.8, 5.65):
             known = add_attempt(known, at_once, 4.0, at_first=4)
@@ -85,20 +92,21 @@ class TestFollowed:
         assert known.samples == 0
         assert add_attempt(known, 6, 6.0, at_first=6).levels[6].mean == pytest.approx(log(6))
 
-    def test_a_number_that_changed_meanwhile_says_nothing(self):
+    def test_a_number_that_changed_in_the_meantime_says_nothing(self):
         assert add_attempt(Evidence(level=2, run=5), 2.4, 1.0).samples == 0
 
 
 class TestCpu:
     def test_no_number_is_faster_than_the_cores(self):
-        """Two cores, one CPU second each: seen with four only, and yet it is known that eight
-        cannot do more."""
+        """Two cores, one CPU second per attempt: only four were observed, but eight cannot do
+        more."""
         known = Evidence()
         for _ in range(4):
             known = add_sample(known, 4, 2.0, cores=0.5)
         unbound = Evidence({4: known.levels[4]._replace(cores=0.0)})
-        assert min(posterior(unbound).times(8)) < 0.3
-        assert min(posterior(known).times(8)) > 0.45
+        least = 0.5  # seconds an attempt: one CPU second on two cores
+        assert min(posterior(unbound).times(8)) < least
+        assert min(posterior(known).times(8)) >= least * MIN_CPU_SHARE
 
 
 class TestClaims:
@@ -108,10 +116,11 @@ class TestClaims:
         assert posterior(Evidence(), Claim(-0.5)).benefit(4).mean < 0
 
     def test_evidence_overrides_them(self):
+        """As close to the true value as the choice between one and several requires."""
         known = evidence_of(WORLDS["lock"], (1, 2, 4), 60)
-        assert posterior(known, Claim(0.75)).benefit(4).mean < 0.1
+        assert posterior(known, Claim(0.75)).benefit(4).mean == pytest.approx(0, abs=MIN_SAVING)
         known = evidence_of(WORLDS["sleep"], (1, 2, 4), 60)
-        assert posterior(known, Claim(0.0)).benefit(4).mean > 0.6
+        assert posterior(known, Claim(0.0)).benefit(4).mean == pytest.approx(0.75, abs=MIN_SAVING)
 
 
 class TestChange:
@@ -130,59 +139,68 @@ class TestChange:
         assert add_attempt(known, 8, 80.0).levels[8].mean == pytest.approx(log(80))
 
     def test_what_is_usual_at_another_level_says_nothing_of_this(self):
-        """Alone nothing shows that a lock is gone: what is odd are the rare looks at two."""
+        """With one worker, nothing shows that a lock is gone: only the rare checks with two
+        differ."""
         known = evidence_of(WORLDS["lock"], (1, 2), 40)
         assert evidence_of(WORLDS["lock"], (1,), 9, known=known).changes == 0
         assert evidence_of(WORLDS["sleep"], (2,), 3, known=known).changes == 1
 
     def test_what_a_look_has_just_shown_is_of_the_new_world(self):
-        """Nobody has to wait at two for what two have already told."""
+        """The check with two has already provided the samples for two."""
         known = evidence_of(WORLDS["lock"], (1, 2), 40)._replace(level=1, run=9)
         for _ in range(4):
             known = add_attempt(known, 2, 10.0)
         assert known.changes == 1
         assert known.levels[2].mean == pytest.approx(log(10)) and known.run == 4
 
-    def test_those_in_doubt_do_not_spoil_what_they_are_held_against(self):
-        """Where durations vary a lot it takes more than a few to tell, and those few must not
-        become what is usual meanwhile."""
-        found = 0
-        for seed in range(100):
-            known = evidence_of(WORLDS["lock"], (2,), 6, seed, 0.3)
-            known = evidence_of(WORLDS["lock"], (1,), 15, 100 + seed, 0.3, known)
-            known = evidence_of(WORLDS["sleep"], (2,), 8, 200 + seed, 0.3, known)
-            found += known.changes > 0
-        assert found > 42  # 36 if they did
+    def test_those_in_doubt_do_not_spoil_what_they_are_held_against(self, monkeypatch):
+        """If durations vary a lot, it takes more than a few samples to decide, and these must
+        not count as normal until then: this way more changes are detected."""
+
+        def noticed():
+            found = 0
+            for seed in range(100):
+                known = evidence_of(WORLDS["lock"], (2,), 6, seed, 0.3)
+                known = evidence_of(WORLDS["lock"], (1,), 15, 100 + seed, 0.3, known)
+                known = evidence_of(WORLDS["sleep"], (2,), 8, 200 + seed, 0.3, known)
+                found += known.changes > 0
+            return found
+
+        kept_apart = noticed()
+        monkeypatch.setattr(evidence, "LONGER", evidence.FRESH)
+        assert kept_apart > noticed()
 
     def test_nobody_is_quicker_among_more(self):
-        """Three were never seen, but two took twice as long alone: the lock is gone."""
+        """Three were never observed, but two took twice as long: the lock is gone."""
         known = evidence_of(WORLDS["lock"], (1, 2), 40)
         assert evidence_of(WORLDS["lock"], (3,), 4, known=known).changes == 0
         assert evidence_of(WORLDS["sleep"], (3,), 4, known=known).changes == 1
 
     def test_two_larger_numbers_tell_what_a_smaller_one_takes_at_least(self):
-        """Nor were fewer than three; but one more never costs less than the one before."""
+        """Nor were fewer than three; but an additional worker never costs less than the one
+        before."""
         known = evidence_of(WORLDS["lock"], (4, 6), 40)
         assert evidence_of(WORLDS["lock"], (3,), 4, known=known).changes == 0
         assert evidence_of(WORLDS["sleep"], (3,), 4, known=known).changes == 1
 
     def test_one_may_be_of_another_world(self):
-        """That is no change yet, but a reason to stay where it was seen."""
+        """That is not a change yet, but a reason to stay at this number."""
         known = evidence_of(WORLDS["lock"], (1, 4), 40)
         assert not is_in_doubt(add_sample(known, 4, 40.0))
         known = add_sample(add_sample(known, 4, 10.0), 4, 40.0)
         assert is_in_doubt(known) and not known.changes
 
     def test_those_of_another_world_do_not_hide_it(self):
-        """What stands out counts for little, or everything would seem usual afterwards."""
+        """Outliers count for little, or everything would look normal afterwards."""
         known = evidence_of(WORLDS["lock"], (1, 4), 40)
         known = evidence_of(WORLDS["lock"], (1,), 9, known=add_sample(known, 4, 10.0))
         assert evidence_of(WORLDS["sleep"], (4,), 3, known=known).changes == 1
 
     def test_luck_is_seldom_taken_for_one(self):
-        """Of types that vary by half, one in thirty within a hundred samples."""
-        found = 0
-        for seed in range(150):
+        """Of types that vary by half, one in thirty within a hundred samples; twice as many
+        would not be chance."""
+        found, types = 0, 150
+        for seed in range(types):
             rnd, known = random.Random(seed), Evidence()
             law = any_law(rnd)
             while known.samples < 100 and not known.changes:
@@ -190,7 +208,7 @@ class TestChange:
                 for _ in range(rnd.randint(n, n + 8)):
                     known = add_attempt(known, n, law(n) * rnd.lognormvariate(0, 0.5))
             found += known.changes > 0
-        assert found < 10, found
+        assert found <= 2 * types / 30
 
     def test_one_that_stands_out_is_not_one(self):
         known = evidence_of(WORLDS["sleep"], (8,), 40)
@@ -202,7 +220,7 @@ class TestChange:
         known = evidence_of(WORLDS["cpu"], (4,), 10)
         weight = known.levels[4].weight
         known = evidence_of(WORLDS["cpu"], (2,), 50, known=known)
-        assert known.levels[4].weight < 0.6 * weight
+        assert known.levels[4].weight < weight / 2  # after fifty that it was not among
         assert 4 not in evidence_of(WORLDS["cpu"], (2,), 600, known=known).levels
 
     def test_durations_of_nothing_do_no_harm(self):

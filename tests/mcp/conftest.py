@@ -1,4 +1,4 @@
-"""A store of its own, and real servers in front of it: over stdio and over HTTP."""
+"""A separate store, and real servers for it: over stdio and over HTTP."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Place:
 
 
 class Served:
-    """`hv serve`, and how to get in."""
+    """`hv serve`, and how to connect."""
 
     def __init__(self, place, *words, **options):
         self.place = place
@@ -143,7 +143,7 @@ def served(place):
 
 
 def end_supervisor(place):
-    """The supervisor that a test started; it would end by itself in some seconds."""
+    """End the supervisor that a test started; it would exit by itself after some seconds."""
     if not os.path.exists(place.path):
         return
     with place.open() as hv:
@@ -154,7 +154,7 @@ def end_supervisor(place):
 
 
 def wait_for(condition, seconds=DEADLINE):
-    """Until the condition holds; its value."""
+    """Wait for a condition; returns its value."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come true"
@@ -175,3 +175,9 @@ async def refused(client, tool, /, **arguments):
     answer = await client.call_tool(tool, arguments)
     assert answer.is_error, answer.structured_content
     return answer.content[0].text
+
+
+@pytest.fixture
+def hv(place):
+    with place.open() as opened:
+        yield opened

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
+import termios
 from contextlib import contextmanager
+from pathlib import Path
 
 INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 
@@ -43,6 +46,12 @@ class Talk:
         self.pipe.stdin.write("".join(lines).encode("utf-8", "surrogateescape"))
         self.pipe.stdin.flush()
 
+    def is_passed_on(self):
+        """Whether the pipe has read and passed on all that was sent: it waits for more."""
+        left = fcntl.ioctl(self.pipe.stdin, termios.FIONREAD, bytes(4))
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return not any(left) and state == "S"
+
     def read(self):
         line = self.pipe.stdout.readline()
         assert line, self.pipe.stderr.read().decode()
@@ -64,8 +73,8 @@ class Talk:
         return answer["result"]["structuredContent"]
 
     def leave(self):
-        """Close stdin; what is still said, and the exit code."""
-        rest, _ = self.pipe.communicate(timeout=60)
+        """Close stdin; returns the rest of the output, and the exit code."""
+        rest, _ = self.pipe.communicate(timeout=180)
         return rest, self.pipe.returncode
 
 

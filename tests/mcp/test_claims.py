@@ -1,4 +1,4 @@
-"""A server's claims: kept alive, given back, limited, and never more than it may have."""
+"""A server's claims: kept alive, released, and limited in number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypervisor import NewTask
 from hypervisor.core.errors import InvalidInput, LeaseLost, StoreUnavailable, WrongState
 from hypervisor.mcp import claims as module
-from hypervisor.mcp.claims import ClaimRegistry, Given, given_by
+from hypervisor.mcp.claims import ClaimRegistry, ClientSetup, given_by
 from hypervisor.queue.lease import DEFAULT_LEASE
 from hypervisor.queue.sql import claims
 from tests.mcp.conftest import wait_for
@@ -54,7 +54,7 @@ def beating(hv, monkeypatch):
     yield registry, beats
     closed.set()
     registry.close()
-    thread.join(60)
+    thread.join(180)
     assert not thread.is_alive()
 
 
@@ -85,7 +85,7 @@ class TestEnding:
         with pytest.raises(WrongState, match="Nothing was claimed"):
             claim(registry)
 
-    @pytest.mark.parametrize("given", [Given(keeper=("keeper", os.getpid())), None])
+    @pytest.mark.parametrize("given", [ClientSetup(keeper=("keeper", os.getpid())), None])
     def test_a_keepers_stay_and_so_do_those_of_nobodys_process(self, hv, given):
         hv.add([NewTask("a")])
         registry = ClaimRegistry(hv, given) if given else ClaimRegistry(hv, pid=0)
@@ -104,7 +104,7 @@ class TestEnding:
 
     def test_what_is_given_back_does_not_count(self, hv):
         hv.add([NewTask("a"), NewTask("b"), NewTask("c")])
-        registry = ClaimRegistry(hv, Given(pull=1))
+        registry = ClaimRegistry(hv, ClientSetup(pull=1))
         registry.give_back(registry.claim("me", 1, DEFAULT_LEASE))
         assert registry.held() == [] and not registry.spent
         assert hv.stats().states["active"] == 3
@@ -112,7 +112,7 @@ class TestEnding:
         assert claim(registry) == []
 
     def test_the_count_changes_under_the_lock_alone(self, hv):
-        """Two threads that count at once would lose one of the two."""
+        """Two threads that count at the same time would lose an update."""
 
         class Watched(ClaimRegistry):
             @property
@@ -125,7 +125,7 @@ class TestEnding:
                 self.__dict__["handed_out"] = count
 
         hv.add([NewTask("a"), NewTask("b")])
-        registry = Watched(hv, Given(pull=3))
+        registry = Watched(hv, ClientSetup(pull=3))
         leases = registry.claim("me", 2, DEFAULT_LEASE)
         registry.give_back(leases)
         assert registry.handed_out == 0 and not registry.spent
@@ -133,7 +133,7 @@ class TestEnding:
     def test_what_was_handed_to_us_is_not_ours_to_give_back(self, hv):
         hv.add([NewTask("a")])
         lease = hv.claim("w")[0]
-        registry = ClaimRegistry(hv, Given(token=lease.token))
+        registry = ClaimRegistry(hv, ClientSetup(token=lease.token))
         registry.give_back(registry.claim("me", 1, DEFAULT_LEASE))
         assert hv.heartbeat([lease.token]).alive == (lease.token,)
 
@@ -141,7 +141,7 @@ class TestEnding:
         hv.add([NewTask("a")])
         lease = hv.claim("w")[0]
         hv.release(lease.token)
-        assert claim(ClaimRegistry(hv, Given(token=lease.token))) == []
+        assert claim(ClaimRegistry(hv, ClientSetup(token=lease.token))) == []
 
 
 class TestWhatMayBeClaimed:
@@ -152,7 +152,7 @@ class TestWhatMayBeClaimed:
                 hv.add([NewTask(name, requires=(name,))])
             hv.add([NewTask("other", requires=("disk", "net", "gpu", "none"))])
             assert titles(ClaimRegistry(hv).claim("me", 9, DEFAULT_LEASE)) == ["disk"]
-            given = ClaimRegistry(hv, Given(capabilities=("net",)))
+            given = ClaimRegistry(hv, ClientSetup(capabilities=("net",)))
             assert titles(given.claim("me", 9, DEFAULT_LEASE)) == ["net"]
             asked = ClaimRegistry(hv).claim("me", 9, DEFAULT_LEASE, capabilities=("gpu",))
             assert titles(asked) == ["gpu"]
@@ -160,12 +160,12 @@ class TestWhatMayBeClaimed:
     def test_a_server_of_a_batch_claims_from_no_other(self, hv):
         hv.add([NewTask("a")], "mine")
         hv.add([NewTask("b")], "other")
-        registry = ClaimRegistry(hv, Given(batch="mine"))
+        registry = ClaimRegistry(hv, ClientSetup(batch="mine"))
         assert titles(registry.claim("me", 9, DEFAULT_LEASE, batch="other")) == ["a"]
 
-    def test_what_was_asked_for_is_forgotten_at_last(self, hv, monkeypatch):
-        """Over HTTP agents come and never come back."""
-        monkeypatch.setattr(module, "MOST_REMEMBERED", 2)
+    def test_old_requests_are_eventually_forgotten(self, hv, monkeypatch):
+        """Over HTTP, agents may connect and never return."""
+        monkeypatch.setattr(module, "MAX_REMEMBERED", 2)
         hv.add([NewTask(str(number)) for number in range(3)])
         registry = ClaimRegistry(hv, pid=0)
         tokens = [claim(registry)[0] for _ in range(3)]
@@ -179,7 +179,7 @@ class TestWhatMayBeClaimed:
 
 
 class Launcher:
-    """A supervisor that is about to end when it is first looked for."""
+    """A supervisor that is about to exit at the first check."""
 
     def __init__(self, leaving=False):
         self.looks, self.started, self.leaving = 0, threading.Event(), leaving
@@ -199,7 +199,7 @@ def test_a_supervisor_that_was_about_to_end_is_looked_for_again(hv, monkeypatch)
     monkeypatch.setattr(module, "SECOND_LOOK", 0.01)
     launcher = hv.launcher = Launcher()
     ClaimRegistry(hv).look_after()
-    assert launcher.started.wait(60) and launcher.looks == 2
+    assert launcher.started.wait(180) and launcher.looks == 2
 
 
 def test_behind_a_supervisor_that_was_asked_to_end_the_next_one_waits(hv):

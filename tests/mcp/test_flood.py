@@ -1,4 +1,4 @@
-"""Connections of strangers that never send a whole request: they cost the others nothing."""
+"""Connections that never send a complete request: other clients are not affected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 HALF = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 FILES = 128  # what the server may have open
 FLOOD = 300
-PATIENCE = 30.0
+PATIENCE = 180.0
 
 
 class Flooded(Served):
@@ -49,7 +49,7 @@ class Flooded(Served):
 
     @contextmanager
     def stays_calm(self):
-        """What happens meanwhile takes little CPU and few lines of the log."""
+        """The block must use little CPU and few lines of the log."""
         began, used = time.monotonic(), self.cpu()
         yield
         assert self.cpu() - used < 1 + (time.monotonic() - began) / 2
@@ -74,7 +74,7 @@ def test_half_sent_headers_keep_nobody_out(flooded):
         for _ in range(FLOOD):
             stranger = socket.create_connection(flooded.address, timeout=PATIENCE)
             strangers.enter_context(stranger)
-            with suppress(ConnectionError):  # dropped already, for one that came later
+            with suppress(ConnectionError):  # already dropped for a later one
                 stranger.sendall(HALF)
         assert flooded.serves()
         wait_for(lambda: flooded.files() <= before, PATIENCE)

@@ -1,4 +1,4 @@
-"""Who is let in over HTTP: with the whole token, once each header, from this machine alone."""
+"""Who may connect over HTTP: with the complete token, each header once, from this machine only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOST, RIGHT = ("host", "127.0.0.1:8424"), ("authorization", f"Bearer {TOKEN}")
 
 
 def status(*headers, kind="http"):
-    """What a request with these headers gets; 200 if it is let in."""
+    """The status of a request with these headers; 200 if it is accepted."""
     said = []
 
     async def app(scope, receive, send):

@@ -1,4 +1,4 @@
-"""The hive over MCP: agents of a branch share what they find, others see none of it."""
+"""The hive over MCP: agents of a branch share their findings, others do not see them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_agents_of_a_branch_share_what_they_find(place):
             [found] = (await call(two, "recall", query="sql queries"))["findings"]
             assert (found["text"], found["agents"], found["branch"]) == (SQL, 2, "audit")
             said = await refused(one, "remember", text="x", branch="other", token=first)
-            assert "leave the branch out" in said
+            assert "leave out the branch" in said
             await call(one, "complete_task", token=first)
             late = await refused(one, "remember", text="late", token=first)
             assert late.startswith("the claim has ended")
@@ -33,7 +33,7 @@ def test_agents_of_a_branch_share_what_they_find(place):
             await call(three, "claim_next_task", branch="other")
             assert (await call(three, "recall", query="sql"))["findings"] == []
             named = await call(three, "recall", query="sql", branch="audit")
-            assert named["findings"] == []  # whoever has a claim is of its branch
+            assert named["findings"] == []  # a claim determines the branch
             for number in range(60):
                 await call(three, "remember", text=f"fact{number} stands alone")
             many = await call(three, "recall", limit=1_000)

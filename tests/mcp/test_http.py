@@ -1,4 +1,4 @@
-"""Over HTTP: who is let in, what is refused, and that the server goes on serving."""
+"""Over HTTP: who may connect, what is refused, and that the server keeps serving."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tool(name, **arguments):
 
 @pytest.fixture(autouse=True)
 def still_serves(served):
-    """Whatever a test did to it."""
+    """Check that the server still works after a test."""
     yield
     status, text = served.post(LIST)
     assert status == 200 and "claim_next_task" in text
@@ -189,4 +189,4 @@ def test_a_file_that_others_can_read_is_not_used(tmp_path):
     (tmp_path / "serve.token").write_text("x" * 43)
     (tmp_path / "serve.token").chmod(0o644)
     done = place.run("serve", "--port", "0")
-    assert done.returncode == 7 and "others can read" in done.stderr
+    assert done.returncode == 7 and "other users can read" in done.stderr

@@ -1,11 +1,11 @@
-"""Tokens that do not hold: guessing them is slow, and is seen."""
+"""Invalid tokens: guessing is slow, and is logged."""
 
 from __future__ import annotations
 
 import anyio
 
 from hypervisor import NewTask
-from hypervisor.mcp.refusals import FREE, LONGEST, MOST, PAUSE, Refusals
+from hypervisor.serving.refusals import FREE, MAX_COUNT, MAX_LENGTH, PAUSE, Refusals
 from tests.mcp.conftest import call, refused
 
 
@@ -13,13 +13,13 @@ def test_a_few_refusals_cost_nothing_and_many_cost_more_and_more():
     waits = Refusals()
     assert [waits.add(1, 100.0) for _ in range(FREE)] == [0.0] * FREE
     assert [waits.add(1, 100.0) for _ in range(3)] == [PAUSE, 2 * PAUSE, 3 * PAUSE]
-    assert waits.add(1000, 100.0) == LONGEST
+    assert waits.add(1000, 100.0) == MAX_LENGTH
 
 
 def test_what_was_refused_long_ago_is_forgotten():
     waits = Refusals()
-    assert waits.add(FREE + 1000, 100.0) == LONGEST
-    assert waits.add(1, 100.0 + MOST + FREE * PAUSE) == 0.0
+    assert waits.add(FREE + 1000, 100.0) == MAX_LENGTH
+    assert waits.add(1, 100.0 + MAX_COUNT + FREE * PAUSE) == 0.0
 
 
 def test_refusals_are_reported_when_they_begin_and_at_ten_times_as_many():
@@ -50,7 +50,7 @@ def test_a_worker_that_guesses_tokens_is_slowed_and_the_log_tells(place):
             short = f"{lease.token.rpartition('.')[0]}.{code[:4]}"
             assert "has ended" in await refused(client, "complete_task", token=short)
             text = await refused(client, "heartbeat", tokens=[lease.token] * 1001)
-            assert "at most 1,000" in text
+            assert "maximum 1,000" in text
 
     anyio.run(work)
     with place.open() as hv:

@@ -1,4 +1,4 @@
-"""Whole scenarios with the Python client: a crowd that works, a supervisor that steers."""
+"""Whole scenarios with the Python client: several workers, and a supervising agent."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mcp_types import ElicitResult
 from hypervisor import NewTask
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.runs import sql as runs_sql
-from hypervisor.runs.spec import RunSpec
 from tests.mcp.conftest import call, refused
+from tests.support.specs import run_spec
 
 MANY = 20
 CROWD = 4
 
 
 async def work_off(client, name):
-    """Claim and complete until there is nothing left; returns what was done."""
+    """Claim and complete until nothing is left; returns the completed tasks."""
     done = []
     found = await call(client, "claim_next_task", caller=name)
     while found["tasks"]:
@@ -33,7 +33,7 @@ async def work_off(client, name):
 
 
 def crowd(place, clients):
-    """Create 20; four clients claim and complete at once; the summary tells it all."""
+    """Create 20; four clients claim and complete at once; the summary has all of them."""
 
     async def work():
         done = {}
@@ -89,6 +89,7 @@ def test_a_supervisor_looks_and_steers(place):
             listed = await call(client, "list_tasks", batch="b", limit=1, fields=["title"])
             assert listed["tasks"] == [{"id": second, "title": "Then"}]
             page = await call(client, "list_tasks", batch="b", before=listed["next"])
+            assert {task["batch"] for task in page["tasks"]} == {"b"}
             assert [each["id"] for each in page["tasks"]] == [first] and "next" not in page
             shown = await call(client, "get_task", id=second)
             assert shown["waits_for"] == [first]
@@ -154,7 +155,7 @@ def test_prompts_and_resources(place):
 def gated(place):
     """A batch whose first chunk waits for a decision."""
     with place.open() as hv:
-        spec = RunSpec(str(place.folder), ("true", "{}"), gate="each")
+        spec = run_spec(str(place.folder), ("true", "{}"), gate="each")
         batch = hv.store.write(
             runs_sql.declare,
             "gated",
@@ -187,7 +188,7 @@ def test_a_person_is_asked_where_the_client_can_ask(place, gated, era):
             return await call(client, "decide_checkpoint", batch="gated")
 
     done = anyio.run(work)
-    assert done == {"batch": "gated", "chunk": 1, "said": "approved; 1 chunks opened"}
+    assert done == {"batch": "gated", "chunk": 1, "said": "approved; 1 chunk opened"}
     assert "gated" in asked[0]
 
 
@@ -200,7 +201,7 @@ def test_a_person_may_not_decide(place, gated, action):
         async with place.client("supervisor", elicitation_callback=answer) as client:
             return await refused(client, "decide_checkpoint", batch="gated")
 
-    assert "did not decide" in anyio.run(work)
+    assert "made no decision" in anyio.run(work)
     assert gated.chunks("gated")[0].awaits_decision
 
 

@@ -1,5 +1,5 @@
-"""The server that all clients of a store share: there is one, it ends when idle, and clients go on
-with another when it dies."""
+"""The server that all clients of a store share: there is one, it ends when idle, and clients
+continue with another when it dies."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from hypervisor import NewTask
 from hypervisor.mcp import address
 from hypervisor.mcp.address import address_of
-from hypervisor.mcp.pipe import MOST_STARTS
 from tests.mcp.conftest import Place, wait_for
 from tests.mcp.talk import initialize, request, talk, tool
-from tests.support.mcp_servers import end_mcp_servers, mcp_servers
+from tests.support.mcp_servers import end_mcp_servers, mcp_servers, only_server
 
 AS_NOBODY = """
 import os, socket, sys
@@ -30,6 +30,11 @@ connection.connect(sys.argv[1])
 connection.shutdown(socket.SHUT_WR)
 print(connection.recv(100))
 """
+PATIENT = """
+from hypervisor.app import connect
+from hypervisor.mcp import shared_server
+shared_server.run(connect)
+"""
 IMPATIENT = """
 from hypervisor.app import connect
 from hypervisor.mcp import shared_server
@@ -38,33 +43,12 @@ shared_server.run(connect)
 """
 
 
-@pytest.fixture
-def hv(place):
-    with place.open() as opened:
-        yield opened
-
-
-def only_server(place):
-    [server] = mcp_servers(place.folder)
-    return server
-
-
-def kill_server(place):
-    server = only_server(place)
-    os.kill(server, signal.SIGKILL)
-    wait_for(lambda: server not in mcp_servers(place.folder))
-
-
-def state(hv, task):
-    return hv.show(task).detail.task.state
-
-
 def socket_of(place):
     return address_of(place.path, place.env)
 
 
 def listen(place):
-    """In the place of the server."""
+    """Listen in place of the server."""
     listening = address.listen(socket_of(place))
     assert listening is not None
     return listening
@@ -126,7 +110,7 @@ class TestOneServer:
 
     def test_of_another_version_it_is_not_met(self, place, monkeypatch):
         ours = socket_of(place)
-        monkeypatch.setattr(address, "VERSION", "0.0.0")
+        monkeypatch.setattr(address, "__version__", "0.0.0")
         other = socket_of(place)
         monkeypatch.undo()
         monkeypatch.setattr(address, "_newest", lambda folder: 1)
@@ -148,20 +132,20 @@ class TestOneServer:
 
     @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
     def test_another_user_who_reaches_the_socket_is_refused(self, place, tmp_path):
-        """Whatever the modes of files say."""
+        """Whatever the file permissions are."""
         with talk(place) as client:
             client.greet()
             path = socket_of(place)
             home, folder = os.path.dirname(os.path.dirname(path)), os.path.dirname(path)
             try:
-                for _ in range(20):  # whoever starts meanwhile closes the folders again
+                for _ in range(20):  # a server that starts now closes the folders again
                     for name, mode in ((home, 0o711), (folder, 0o711), (path, 0o666)):
                         os.chmod(name, mode)
                     done = subprocess.run(
                         [sys.executable, "-I", "-c", AS_NOBODY, path],
                         capture_output=True,
                         text=True,
-                        timeout=60,
+                        timeout=180,
                     )
                     if done.stdout:
                         break
@@ -170,7 +154,7 @@ class TestOneServer:
                     os.chmod(name, 0o700)
             assert done.stdout.strip() == "b''", done.stderr
             assert client.ask(request("ping"))["result"] == {}
-            wait_for(lambda: "refused a connection of user 65534" in log_text(place))
+            wait_for(lambda: "refused a connection from user 65534" in log_text(place))
 
 
 def log_text(place):
@@ -194,7 +178,7 @@ class TestItsEnd:
             time.sleep(1.0)  # it has a client
             assert server.poll() is None
             client.leave()
-        assert server.wait(30) == 0
+        assert server.wait(120) == 0
         assert not os.path.exists(socket_of(place))
 
     def test_it_ends_if_nobody_ever_comes(self, place):
@@ -203,7 +187,19 @@ class TestItsEnd:
             stdin=subprocess.DEVNULL,
             env={**place.env, "HYPERVISOR_STORE": place.path},
         )
-        assert server.wait(30) == 0
+        assert server.wait(120) == 0
+        assert not os.path.exists(socket_of(place))
+
+    def test_asked_to_end_before_the_first_client_it_removes_its_socket(self, place):
+        server = subprocess.Popen(
+            [sys.executable, "-I", "-c", PATIENT],
+            stdin=subprocess.DEVNULL,
+            env={**place.env, "HYPERVISOR_STORE": place.path},
+        )
+        wait_for(lambda: os.path.exists(socket_of(place)))
+        wait_for(lambda: _catches(server.pid, signal.SIGTERM))
+        server.terminate()
+        assert server.wait(180) == 0
         assert not os.path.exists(socket_of(place))
 
     def test_a_second_one_leaves_the_first_alone(self, place):
@@ -213,7 +209,7 @@ class TestItsEnd:
                 [sys.executable, "-I", "-c", IMPATIENT],
                 stdin=subprocess.DEVNULL,
                 env={**place.env, "HYPERVISOR_STORE": place.path},
-                timeout=60,
+                timeout=180,
             )
             assert second.returncode == 0 and os.path.exists(socket_of(place))
             assert client.ask(request("ping"))["result"] == {}
@@ -223,7 +219,7 @@ class TestItsEnd:
             client.greet()
             first = only_server(place)
             client.send(tool("wait_for_events", 3, cursor="c", timeout=0.8))
-            time.sleep(0.3)
+            wait_for(client.is_passed_on)
             os.kill(first, signal.SIGTERM)
             assert "result" in client.read()
             wait_for(lambda: first not in mcp_servers(place.folder))
@@ -231,108 +227,15 @@ class TestItsEnd:
             assert only_server(place) != first
 
 
-class TestKilledServer:
-    def test_the_session_and_its_claims_go_on(self, place, hv):
-        hv.add([NewTask("a"), NewTask("b")], "batch")
-        with talk(place) as client:
-            client.greet()
-            claimed = client.call("claim_next_task", caller="me", batch="batch")["tasks"][0]
-            for _ in range(2):
-                kill_server(place)
-                assert client.call("heartbeat", tokens=[claimed["token"]])["lost"] == []
-                assert state(hv, claimed["id"]) == "in_progress"
-            ended = client.call("complete_task", token=claimed["token"], claim_next=True)
-            assert ended["state"] == "done" and len(ended["tasks"]) == 1  # it knew what was asked
-            kill_server(place)
-            assert client.leave()[1] == 0
-        assert state(hv, ended["tasks"][0]["id"]) == "active"  # given back at the end
-        assert hv.show(ended["tasks"][0]["id"]).detail.task.crashes == 0
-
-    def test_nobody_else_gets_the_claim_meanwhile(self, place, hv):
-        task = hv.add([NewTask("a")]).ids[0]
-        with talk(place) as client:
-            client.greet()
-            client.call("claim_next_task")
-            kill_server(place)
-            assert hv.sweep().reclaimed == () and hv.claim("other") == ()
-            assert state(hv, task) == "in_progress"
-
-    def test_a_limit_of_tasks_holds_beyond_its_death(self, place, hv):
-        hv.add([NewTask("a"), NewTask("b")])
-        with talk(place, "worker", env={"HV_PULL": "1"}) as client:
-            client.greet()
-            assert len(client.call("claim_next_task")["tasks"]) == 1
-            kill_server(place)
-            assert client.call("claim_next_task")["tasks"] == []
-
-    def test_a_claim_that_nobody_heard_of_is_given_back(self, place, hv):
-        """The server dies after it has claimed and before it could say so."""
-        hv.add([NewTask("a")])
-        with talk(place) as client:
-            client.greet()
-            server = only_server(place)
-            os.kill(server, signal.SIGSTOP)
-            client.send(tool("claim_next_task", 3))
-            lost = hv.claim("agent", pid=client.pid)[0]
-            os.kill(server, signal.SIGKILL)
-            answer = client.read()
-            [task] = answer["result"]["structuredContent"]["tasks"]
-            assert answer["id"] == 3 and task["id"] == lost.task.id
-            assert hv.heartbeat([lost.token]).lost == (lost.token,)
-
-    def test_a_call_under_way_is_repeated_or_answered_with_an_error(self, place, hv):
-        with talk(place) as client:
-            client.greet()
-            client.call("list_tasks")
-            os.kill(only_server(place), signal.SIGSTOP)
-            client.send(
-                tool("create_task", 1, title="a"), tool("list_tasks", 2), request("ping", 3)
-            )
-            time.sleep(0.3)
-            kill_server(place)
-            answers = {answer["id"]: answer for answer in (client.read() for _ in range(3))}
-            assert "may or may not" in answers[1]["error"]["message"]
-            assert "result" in answers[2] and "result" in answers[3]
-        assert hv.stats().total == 0
-
-    def test_all_its_clients_meet_the_same_new_one(self, place):
-        with talk(place) as client, talk(place) as other:
-            client.greet()
-            other.greet()
-            kill_server(place)
-            for each in (client, other):
-                assert each.ask(request("tools/list"))["result"]["tools"]
-            only_server(place)
-
-    def test_one_that_keeps_dying_is_given_up(self, place):
-        with talk(place) as client:
-            client.greet()
-            for _ in range(MOST_STARTS):
-                assert client.pipe.poll() is None
-                wait_for(lambda: mcp_servers(place.folder), 20)
-                kill_server(place)
-            assert client.pipe.wait(20) == 1
-            assert b"keeps ending" in client.pipe.stderr.read()
-
-
-class TestKilledPipe:
-    def test_its_claims_are_given_back_and_those_of_others_are_not(self, place, hv):
-        hv.add([NewTask("a"), NewTask("b")])
-        with talk(place) as client, talk(place) as other:
-            for each in (client, other):
-                each.greet()
-            mine = client.call("claim_next_task")["tasks"][0]
-            theirs = other.call("claim_next_task")["tasks"][0]
-            client.pipe.kill()
-            client.pipe.wait()
-            wait_for(lambda: state(hv, mine["id"]) == "active")
-            assert other.call("heartbeat", tokens=[theirs["token"]])["lost"] == []
-            assert only_server(place)
+def _catches(pid, number):
+    status = Path(f"/proc/{pid}/status").read_text()
+    [caught] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")]
+    return int(caught, 16) >> (number - 1) & 1
 
 
 class TestBadClients:
     @pytest.mark.parametrize("line", [b"", b"nonsense\n", b"[]\n", b'{"tools": 1}\n', b"\xff\n"])
-    def test_whoever_says_no_hello_is_dropped(self, place, line):
+    def test_a_client_without_a_hello_is_dropped(self, place, line):
         with talk(place) as client:
             client.greet()
             with socket.socket(socket.AF_UNIX) as stranger:
@@ -364,8 +267,8 @@ class TestBadClients:
                         assert secret.encode() not in file.read(), name
 
 
-def test_a_store_that_was_replaced_is_opened_anew(place):
-    """The server outlives it: a client that comes later must not meet the old one."""
+def test_a_store_that_was_replaced_is_opened_again(place):
+    """The server outlives it: a later client must not use the old one."""
     with place.open() as hv:
         hv.add([NewTask("old")])
     with talk(place) as client:
@@ -389,7 +292,7 @@ def test_the_log_is_beside_the_store(place, hv):
 
 
 def test_hello_and_answers_are_lines(place):
-    """A stand-in for the server sees what a pipe says first."""
+    """A stand-in for the server sees the first line of a pipe."""
     with listen(place) as listening, talk(place, "worker") as client:
         connection, _ = listening.accept()
         with connection, connection.makefile("rwb") as lines:

@@ -1,4 +1,4 @@
-"""Spawning: at once, in the background, whoever goes; dependencies, and results put together."""
+"""Spawning: immediate, in the background, independent of the caller; dependencies and reduce."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import anyio
 import pytest
 
 from hypervisor import NewTask
+from hypervisor.agents.spawn import TaskRunner
 from hypervisor.core.errors import InvalidInput
 from hypervisor.notifications.sql import cursors
+from tests.git.repositories import Repo
 from tests.mcp.conftest import PROGRAM, call, refused, wait_for
 from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED
@@ -26,7 +28,7 @@ def whatever_the_load(place):
 
 
 async def finished(client, made):
-    """Wait as the answer says."""
+    """Wait as the answer suggests."""
     last = 0
     while True:
         found = await call(
@@ -88,7 +90,7 @@ def test_dependencies_branches_and_a_reduce_command(place):
                 name="sums",
             )
             assert "wait_for_events" in made["how_to_wait"]
-            assert any("2 wait for others" in why for why in made["queued_because"])
+            assert any("2 wait for other tasks" in why for why in made["queued_because"])
             await finished(client, made)
             await finished(client, {**made, "batch": "sums reduce"})
             task = await call(client, "get_task", id=made["reduce"])
@@ -123,7 +125,7 @@ def test_dependencies_branches_and_a_reduce_command(place):
 
 
 def test_what_is_spawned_is_not_told_what_the_server_was_given(place):
-    """It is not that attempt, and must not act for it."""
+    """It is a different attempt, and must not act for the first one."""
     with place.open() as hv:
         hv.add([NewTask("Look")])
         token = hv.claim("w")[0].token
@@ -149,7 +151,7 @@ def test_what_is_spawned_is_not_told_what_the_server_was_given(place):
     assert not {f"{name}={value}" for name, value in env.items()} & set(told)
 
 
-def test_functions_run_and_failures_are_told(place):
+def test_functions_run_and_failures_are_reported(place):
     (place.folder / "work.py").write_text("def halve(item):\n    return 10 // int(item)\n")
 
     async def work():
@@ -169,6 +171,42 @@ def test_functions_run_and_failures_are_told(place):
             assert "ZeroDivision" in (await call(client, "read_output", id=bad))["text"]
 
     anyio.run(work)
+
+
+def test_work_is_verified_and_merged_and_a_person_decides_about_the_rest(place):
+    repo = Repo(place.folder / "project")
+    repo.commit({"a.txt": "a\n"}, "first")
+    script = "echo changed > new-$1.txt; test $1 != out || echo x > elsewhere.txt"
+
+    async def work():
+        async with place.client("supervisor") as client:
+            spawn = {
+                "command": ["sh", "-c", script, "sh", "{}"],
+                "folder": str(repo.folder),
+                "name": "edits",
+                "verify": ["test -f a.txt"],
+            }
+            tasks = ["a", {"description": "out", "data": {"files": ["new-out.txt"]}}]
+            assert "verify works only with merge" in await refused(
+                client, "spawn_parallel_tasks", tasks=tasks, **spawn
+            )
+            made = await call(client, "spawn_parallel_tasks", tasks=tasks, merge="branch", **spawn)
+            await finished(client, made)
+            merges = await call(client, "get_merges", batch="edits")
+            (waiting,) = merges["review"]
+            assert waiting.endswith("out: changed files outside its scope: elsewhere.txt")
+            task = waiting.split()[0]
+            shown = await call(client, "get_merges", task=task)
+            assert shown["files"] == ["elsewhere.txt +1 -0", "new-out.txt +1 -0"]
+            assert "+++ b/elsewhere.txt" in shown["diff"]
+            assert repo.read("hv/edits", "new-a.txt") == "changed\n"
+            moved = await call(client, "update_task", id=task, move="approve", reason="fine")
+            assert moved["state"] == "merging"
+            await finished(client, made)
+
+    anyio.run(work)
+    assert repo.read("hv/edits", "elsewhere.txt") == "x\n"
+    assert (repo.folder / "a.txt").read_text() == "a\n"
 
 
 def test_agents_run_and_one_puts_the_results_together(place):
@@ -306,7 +344,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_stored(place):
         assert hv.stats().total == 0 and not hv.batches() and not hv.store.read(cursors.cursors)
 
 
-def test_what_was_learned_is_told_and_no_more(place):
+def test_what_was_learned_is_reported_and_no_more(place):
     async def work():
         async with place.client("supervisor") as client:
             await call(
@@ -335,6 +373,8 @@ def test_in_python(place):
         assert len(made.ids) == 2 and not made.supervised
         with pytest.raises(InvalidInput):
             hv.spawn_parallel_tasks(["a"], strategy="x")
+        with pytest.raises(InvalidInput, match="a prompt needs an agent"):
+            hv.spawn_parallel_tasks(["a"], how=TaskRunner(command=("true",), prompt="do it"))
 
 
 REDUCE = "import json, sys; print(sum(json.loads(l)['result'] for l in open(sys.argv[1])))"

@@ -12,10 +12,10 @@ from mcp.client import Client
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.profiles import PROFILES
 from hypervisor.mcp.server import build, offers_of
-from hypervisor.queue import look
+from hypervisor.queue import queries
 from hypervisor.verbs import VERBS
 
-MOST = {"worker": 2_000, "supervisor": 6_000, "all": 6_000}
+MAX_COUNT = {"worker": 2_000, "supervisor": 6_000, "all": 6_000}
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "mcp.md"
 
 # Every verb has a tool, or a reason why it has none.
@@ -41,7 +41,7 @@ TOOLS = {
     "batches": "get_index_stats",
     "events": "wait_for_events",
     "preflight": "preflight",
-    "run": "spawn_parallel_tasks",
+    "submit": "spawn_parallel_tasks",
     "supervise": "spawn_parallel_tasks",
     "status": "get_task_stats",
     "attempts": "get_task_stats",
@@ -66,6 +66,10 @@ TOOLS = {
     "joined": "recall",
     "hive_report": "hive_report",
     "branches": "hive_report",
+    "approve": "update_task",
+    "reject": "update_task",
+    "merge_queue": "get_merges",
+    "diff": "get_merges",
 }
 NO_TOOL = {
     "verify": "an auditor's check, by a person who does not ask the audited",
@@ -75,6 +79,14 @@ NO_TOOL = {
     "plan": "a person looks at it before they approve",
     "apply": "only a person approves what was proposed",
     "undo": "only a person takes back what was approved",
+    **dict.fromkeys(
+        ("archive_batch", "unarchive_batch", "delete_batch"), "a person decides what is kept"
+    ),
+    **dict.fromkeys(
+        ("snapshots", "restore"), "for people: an agent sees with get_merges what a task changed"
+    ),
+    "land": "a person looks at the work before it goes into their branches",
+    "resolve_conflict": "a person resolves what agents could not",
     "gc": "deletes outputs: the supervisor does it by itself, else a person",
     "sweep": "every claim and the supervisor do it",
     "doctor": "about the installation",
@@ -92,10 +104,12 @@ NO_TOOL = {
         "a rule may run a command: a person says who is told, and how",
     ),
     **dict.fromkeys(
-        ("agents", "check_agent", "brakes", "lift_brake", "sessions", "spent"),
+        ("agents", "check_agent", "cooldowns", "end_cooldown", "sessions", "spent"),
         "about the agents of this host: get_task_stats and spawn_parallel_tasks tell what matters",
     ),
+    "results": "get_summary lists each task with its result",
     **dict.fromkeys(("skills", "skill"), "the resource hypervisor://skills lists them"),
+    **dict.fromkeys(("run", "map"), "they return a handle, which stays in its process"),
     **dict.fromkeys(
         ("run_pattern", "pattern"), "spawn_parallel_tasks has `after` and `reduce`, on one core"
     ),
@@ -131,7 +145,7 @@ def test_what_fails_unexpectedly_tells_nothing_of_the_inside(hv, monkeypatch):
         async with Client(build("all", ClaimRegistry(hv))) as client:
             return await client.call_tool("get_index_stats", {})
 
-    monkeypatch.setattr(look, "stats", broken)
+    monkeypatch.setattr(queries, "stats", broken)
     answer = anyio.run(ask)
     assert answer.is_error and "failed unexpectedly" in answer.content[0].text
     assert "private" not in answer.model_dump_json()
@@ -143,7 +157,7 @@ def test_the_list_is_small(hv, profile, capsys):
     tokens = len(text) / 4
     with capsys.disabled():
         print(f"\n{profile}: {len(listed(profile, hv))} tools, about {tokens:,.0f} tokens", end=" ")
-    assert tokens < MOST[profile]
+    assert tokens < MAX_COUNT[profile]
 
 
 def test_every_tool_is_annotated_and_has_schemas(hv):
@@ -169,6 +183,7 @@ def test_reading_tools_change_nothing_and_say_so(hv):
         "read_output",
         "preflight",
         "list_checkpoints",
+        "get_merges",
         "recall",
         "hive_report",
     }
@@ -205,6 +220,16 @@ def test_every_verb_has_a_tool_or_a_reason(hv):
     assert not set(TOOLS) & set(NO_TOOL)
     assert set(VERBS) - set(TOOLS) - set(NO_TOOL) == set()
     assert set(TOOLS) <= set(VERBS)
+
+
+def test_every_parameter_is_described(hv):
+    bare = [
+        f"{tool['name']}.{name}"
+        for tool in listed("all", hv)
+        for name, schema in tool["inputSchema"].get("properties", {}).items()
+        if not schema.get("description")
+    ]
+    assert bare == []
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -1,4 +1,4 @@
-"""Notifications that arrive: all, in order, and none again once it is acknowledged."""
+"""Notifications arrive completely, in order, and not again once acknowledged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ while True:
 
 
 class Subscriber:
-    """A process that waits for events and writes down what it got."""
+    """A process that waits for events and records them."""
 
     def __init__(self, served, journal):
         self._words = [
@@ -123,7 +123,7 @@ def test_a_killed_subscriber_misses_nothing_and_hears_nothing_twice(served, tmp_
 
 
 def check_journal(lines, expected):
-    """All of them, each life in order, and nothing from below what was acknowledged."""
+    """All events, in order within each process, and none that were already acknowledged."""
     acknowledged = last = 0
     first_seen: list[int] = []
     for words in lines:
@@ -142,7 +142,8 @@ def check_journal(lines, expected):
 
 
 def test_how_soon_a_waiting_client_hears(place, capsys):
-    """From the commit to the client; the figure is printed, the test only knows that it comes."""
+    """From the commit to the client; the figure is only printed, the test checks that the event
+    arrives."""
     with place.open() as hv:
         hv.add([NewTask(f"t{n}") for n in range(TIMES)])
 
@@ -228,7 +229,7 @@ class TestCursor:
 
 
 def test_many_wait_at_once_and_others_still_get_through(served):
-    """Fifty that wait must not take all the hands there are."""
+    """Fifty waiting clients must not use up all threads."""
     with served.place.open() as hv:
         hv.add([NewTask("t")])
 
@@ -254,7 +255,7 @@ def test_many_wait_at_once_and_others_still_get_through(served):
 def test_a_tool_says_how_to_wait_better(place):
     async def work():
         async with place.client("supervisor") as client:
-            assert "which batch" in await refused(
+            assert "no batch given" in await refused(
                 client, "wait_for_events", cursor="c", until="finished"
             )
             empty = await call(client, "wait_for_events", cursor="c", timeout=0.1)

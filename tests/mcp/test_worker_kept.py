@@ -1,4 +1,4 @@
-"""What a worker writes over MCP, and what is kept of it: no secrets, no proposals left over."""
+"""What a worker writes over MCP, and what is stored: no secrets, no leftover proposals."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import anyio
 
 from hypervisor import NewTask
 from hypervisor.agents.secrets import marks_of
-from hypervisor.runs.spec import RunSpec
 from tests.mcp.conftest import call
 from tests.support.proposing import left_over
+from tests.support.specs import run_spec
 
 
 def test_secrets_of_the_agent_are_not_kept_and_claims_still_work(place):
-    """Whatever it writes: the server knows the secrets by their marks alone."""
+    """Whatever it writes: the server only knows fingerprints of the secrets."""
     secret = "sk-planted-4711-for-this-test"
     env = {"HV_HIDE": marks_of([secret], b"salt")}
     with place.open() as hv:
@@ -61,8 +61,8 @@ def test_the_file_of_a_task_shows_how_it_ended(place):
     path.write_text("---\nstatus: todo\n---\nLook\n")
     data = {"item": "a.md", "columns": {"path": "a.md", "status": "todo"}}
     with place.open() as hv:
-        spec = RunSpec(str(place.folder), ("true",), write_back="status")
-        hv.run(spec, [NewTask("a", key="a.md", data=data)], "b")
+        spec = run_spec(str(place.folder), ("true",), write_back="status")
+        hv.submit(spec, [NewTask("a", key="a.md", data=data)], "b")
 
     async def work():
         async with place.client("worker") as client:

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
+from hypervisor.core.extras import install_command
 from hypervisor.notifications import delivery
-from hypervisor.notifications.delivery import Courier
+from hypervisor.notifications.delivery import NoticeSender
 from hypervisor.notifications.notice import Notice, Rule
 from hypervisor.resources.host import LocalHost
 from tests.support.receiver import Receiver
@@ -23,7 +24,7 @@ NOTICE = Notice("log", 7, "failed", "", 1, DATA)
 
 @pytest.fixture
 def courier(tmp_path):
-    return Courier(str(tmp_path / "data"))
+    return NoticeSender(str(tmp_path / "data"))
 
 
 @pytest.fixture
@@ -77,18 +78,18 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("words", "why"),
         [
-            (("sh", "-c", "exit 7"), "ended with 7"),
-            (("sh", "-c", "kill -9 $$"), "ended by signal 9"),
-            (("/no/such/program",), "could not be started: No such file"),
+            (("sh", "-c", "exit 7"), "exited with 7"),
+            (("sh", "-c", "kill -9 $$"), "killed by signal 9"),
+            (("/no/such/program",), "cannot start the command: No such file"),
         ],
     )
     def test_says_why_it_did_not_arrive(self, courier, tmp_path, words, why):
         assert why in str(courier.deliver(to_command(tmp_path, *words), NOTICE))
 
     def test_one_that_hangs_is_ended_with_its_children(self, courier, tmp_path, monkeypatch):
-        monkeypatch.setattr(delivery, "PATIENCE", 0.3)
+        monkeypatch.setattr(delivery, "COMMAND_TIMEOUT", 0.3)
         rule = to_command(tmp_path, "sh", "-c", "sleep 1000 & echo $! > pid; wait")
-        assert "was ended" in str(courier.deliver(rule, NOTICE))
+        assert "was stopped" in str(courier.deliver(rule, NOTICE))
         pid = int((tmp_path / "pid").read_text())
         wait_for(lambda: LocalHost().process_start(pid) is None, "the end of the child")
 
@@ -149,7 +150,9 @@ class TestApprise:
     def test_says_how_to_get_it_where_it_is_missing(self, courier, monkeypatch):
         monkeypatch.setitem(sys.modules, "apprise", None)
         why = str(courier.deliver(by_address(courier, "ntfy://s3cr3t"), NOTICE))
-        assert "pip install apprise " in why
+        assert why.startswith("apprise is not installed: ") and why.endswith(
+            install_command("notify")
+        )
         assert "s3cr3t" not in why
 
     def test_an_address_it_does_not_know(self, courier, capfd):

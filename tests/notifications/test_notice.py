@@ -1,13 +1,13 @@
-"""Which events a rule asks for, what its notices say, when they are tried again."""
+"""Which events a rule matches, the text of its notices, and when they are retried."""
 
 from __future__ import annotations
 
 import pytest
 
 from hypervisor.notifications.notice import (
-    LONGEST_SAID,
-    LONGEST_WAIT,
-    MOST_DATA,
+    MAX_DATA,
+    MAX_SUMMARY_LENGTH,
+    MAX_WAIT,
     Rule,
     asks_for,
     is_due,
@@ -28,6 +28,7 @@ def test_what_an_event_is_called():
     assert word_of(event()) == "failed"
     assert word_of(event(task="")) is None, "a batch does not fail"
     assert word_of(event(state="active")) is None
+    assert word_of(event(kind="ask", state="review")) == "review"
     assert word_of(event(kind="budget", task="", state=None)) == "budget"
     assert word_of(event(kind="claim", state=None)) is None
 
@@ -52,19 +53,19 @@ def test_what_a_notice_says():
     assert of_event(RULE, "budget", event(task=""), None, "b").data["said"] == "budget"
     told = of_event(RULE, "failed", event(data={"reason": "no disk"}), None, "b")
     assert told.data["said"] == "no disk" and told.data["data"] == {"reason": "no disk"}
-    long = of_event(RULE, "failed", event(data={"said": "x" * 2 * MOST_DATA}), None, "b")
-    assert long.data["data"] is None and len(long.data["said"]) == LONGEST_SAID
+    long = of_event(RULE, "failed", event(data={"said": "x" * 2 * MAX_DATA}), None, "b")
+    assert long.data["data"] is None and len(long.data["said"]) == MAX_SUMMARY_LENGTH
 
 
 def test_waits_grow_to_an_end():
     waits = [wait_after(failures) for failures in range(1, 60)]
-    assert waits == sorted(waits) and waits[1] == 2 * waits[0] and waits[-1] == LONGEST_WAIT
+    assert waits == sorted(waits) and waits[1] == 2 * waits[0] and waits[-1] == MAX_WAIT
 
 
 @pytest.mark.parametrize(
     "due, is_it",
-    [(0, True), (100, True), (101, False), (100 + LONGEST_WAIT, False), (101 + LONGEST_WAIT, True)],
+    [(0, True), (100, True), (101, False), (100 + MAX_WAIT, False), (101 + MAX_WAIT, True)],
 )
 def test_when_it_is_tried_again(due, is_it):
-    """A time further off than any wait was written before a clock was put back."""
+    """A time later than any possible wait was written before a clock was set back."""
     assert is_due(due, 100) == is_it

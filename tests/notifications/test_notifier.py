@@ -1,4 +1,5 @@
-"""The supervisor's part in notifications: it files notices and starts who delivers, no more."""
+"""The supervisor's part in notifications: it only creates notices and starts the process that
+delivers them."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import threading
 import pytest
 
 from hypervisor.core.errors import StoreUnavailable
-from hypervisor.notifications import notifier as service
-from hypervisor.notifications.notifier import MOST_AT_ONCE, PAUSE_MS, START_MS, Deliverer, Notifier
+from hypervisor.notifications import deliverer as delivering
+from hypervisor.notifications import notifier as noticing
+from hypervisor.notifications.deliverer import MAX_CONCURRENT, Deliverer
+from hypervisor.notifications.notifier import PAUSE_MS, START_MS, Notifier
 from hypervisor.notifications.notify import add_rule, remove_rule
 from hypervisor.notifications.sql import notices
 from hypervisor.queue.context import Context
@@ -96,9 +99,9 @@ class TestNotifier:
         assert launcher.started == 2
 
     def test_the_last_look_is_never_too_soon(self, hv, launcher, monkeypatch):
-        """However short a time after the one before, and after the last start."""
+        """However soon after the previous one, and after the last start."""
         for pause in ("PAUSE_MS", "START_MS"):
-            monkeypatch.setattr(service, pause, 10**9)
+            monkeypatch.setattr(noticing, pause, 10**9)
         notifier = Notifier(hv)
         add_rule(hv, "log", ["done"], ["x"])
         finish(hv, "a")
@@ -141,7 +144,7 @@ def away(*_):
 
 
 class Slow(Mailbox):
-    """A receiver that keeps everybody waiting until it opens."""
+    """A receiver that does not answer until it is opened."""
 
     def __init__(self):
         super().__init__()
@@ -150,7 +153,7 @@ class Slow(Mailbox):
 
     def deliver(self, rule, notice, show_output=False):
         self.came.release()
-        assert self.opens.wait(60)
+        assert self.opens.wait(180)
         return super().deliver(rule, notice, show_output)
 
 
@@ -167,43 +170,43 @@ class TestDeliverer:
         finish(hv, "a", "b")
         deliverer = Deliverer(hv)
         deliverer.tick(hv.now())
-        first = dict(deliverer._at_work)
-        assert slow.came.acquire(timeout=60)
+        first = dict(deliverer._threads)
+        assert slow.came.acquire(timeout=180)
         for _ in range(3):
             assert deliverer.tick(hv.now())
-        assert deliverer._at_work == first
+        assert deliverer._threads == first
         slow.opens.set()
-        first["log"].join(60)
+        first["log"].join(180)
         assert slow.said == ["done: a", "done: b"]
 
     def test_no_receiver_holds_up_another_and_not_all_work_at_once(self, hv, slow):
-        for number in range(MOST_AT_ONCE + 1):
+        for number in range(MAX_CONCURRENT + 1):
             add_rule(hv, f"log{number:02}", ["done"], ["x"])
         finish(hv, "a")
         deliverer = Deliverer(hv)
         deliverer.tick(hv.now())
-        for _ in range(MOST_AT_ONCE):
-            assert slow.came.acquire(timeout=60)
+        for _ in range(MAX_CONCURRENT):
+            assert slow.came.acquire(timeout=180)
         deliverer.tick(hv.now())
-        assert len(deliverer._at_work) == MOST_AT_ONCE
+        assert len(deliverer._threads) == MAX_CONCURRENT
         slow.opens.set()
         deliverer.run()
-        assert len(slow.got) == MOST_AT_ONCE + 1
+        assert len(slow.got) == MAX_CONCURRENT + 1
 
-    def test_it_stays_while_somebody_is_at_work(self, hv, slow, monkeypatch):
-        """What is being delivered is waited for, also if nothing else is left to do."""
-        monkeypatch.setattr(service, "LINGER", 0.2)
+    def test_it_stays_while_a_notice_is_being_delivered(self, hv, slow, monkeypatch):
+        """A delivery in progress is waited for, even if nothing else is left to do."""
+        monkeypatch.setattr(delivering, "LINGER", 0.2)
         add_rule(hv, "log", ["done"], ["x"])
         finish(hv, "a")
         deliverer = Deliverer(hv)
         running = threading.Thread(target=deliverer.run)
         running.start()
-        assert slow.came.acquire(timeout=60)
+        assert slow.came.acquire(timeout=180)
         remove_rule(hv, "log")  # nothing waits any more
         running.join(1.0)  # five times as long as it would stay for nothing
         assert running.is_alive() and not deliverer._is_ending.is_set()
         slow.opens.set()
-        running.join(60)
+        running.join(180)
         assert not running.is_alive() and slow.said == ["done: a"]
 
     def test_when_it_ends_it_begins_nothing_and_waits_for_what_it_began(
@@ -213,14 +216,14 @@ class TestDeliverer:
         finish(hv, "a", "b")
         deliverer = Deliverer(hv)
         deliverer.tick(hv.now())
-        assert slow.came.acquire(timeout=60)
-        monkeypatch.setattr(service, "LINGER", 0.0)
+        assert slow.came.acquire(timeout=180)
+        monkeypatch.setattr(delivering, "LINGER", 0.0)
         running = threading.Thread(target=deliverer.run)
         running.start()
-        assert deliverer._is_ending.wait(60)
+        assert deliverer._is_ending.wait(180)
         assert running.is_alive(), "it waits"
         slow.opens.set()
-        running.join(60)
+        running.join(180)
         assert slow.said == ["done: a"] and hv.store.notices_waiting()["log"][0] == 1
 
     def test_a_store_that_is_away_for_a_moment_is_waited_for(self, hv, mailbox, monkeypatch):
@@ -231,7 +234,7 @@ class TestDeliverer:
         Deliverer(hv).run()
         assert mailbox.said == ["done: a"]
 
-    def test_a_store_that_fails_while_delivering_is_no_crash(self, hv, mailbox, monkeypatch):
+    def test_a_store_that_fails_while_delivering_is_not_a_crash(self, hv, mailbox, monkeypatch):
         crashes: list[object] = []
         monkeypatch.setattr(threading, "excepthook", crashes.append)
         intercept(monkeypatch, hv.store, notices.sent, away)
@@ -239,7 +242,7 @@ class TestDeliverer:
         finish(hv, "a")
         deliverer = Deliverer(hv)
         deliverer.tick(hv.now())
-        deliverer._at_work["log"].join(60)
+        deliverer._threads["log"].join(180)
         assert mailbox.said == ["done: a"] and crashes == []
         assert hv.store.notices_waiting()["log"][0] == 1, "it is delivered again"
 
@@ -248,6 +251,6 @@ class TestDeliverer:
         finish(hv, "a", "b")
         deliverer = Deliverer(hv)
         while deliverer.tick(hv.now()):
-            for thread in deliverer._at_work.values():
-                thread.join(30)
+            for thread in deliverer._threads.values():
+                thread.join(180)
         assert mailbox.said == ["done: a", "done: b"]

@@ -1,6 +1,6 @@
-"""Rules and notices on both databases: what is filed, in which order it goes out, what is retried.
+"""Rules and notices on both databases: which are created, in which order they are delivered, what
 
-Receivers are made up here; time is an argument.
+is retried. Receivers are simulated; time is an argument.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.notifications.matching import collect
-from hypervisor.notifications.notice import LONGEST_WAIT, wait_after
+from hypervisor.notifications.notice import MAX_WAIT, wait_after
 from hypervisor.notifications.notify import (
     LEASE,
     add_rule,
@@ -28,11 +28,15 @@ from hypervisor.queue.add import add
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Worker, parse_token
+from hypervisor.queue.pause import BATCH, Pause
+from hypervisor.queue.sql import merging
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
-from hypervisor.runs.spec import BATCH, Pause, RunSpec
+from hypervisor.runs import sql as runs_sql
+from hypervisor.runs.spec import spec_data
 from tests.support.intercept import intercept
 from tests.support.parts import parts
+from tests.support.specs import run_spec
 
 NOW = 1_800_000_000_000
 ANN = Worker("w-1", "ann", "here", "boot/1", 11, 100)
@@ -49,7 +53,7 @@ class Host(LocalHost):
 
 
 class Mailbox:
-    """A receiver that fails when told to."""
+    """A receiver that can be made to fail."""
 
     def __init__(self) -> None:
         self.got: list[dict[str, Any]] = []
@@ -92,7 +96,7 @@ def hv(ledger, mailbox):
 
 
 def settle(hv, event="complete", count=1, reason=None):
-    """Claim so many and end them all; their ids."""
+    """Claim this many and end them all; returns their ids."""
     request = ClaimRequest(ANN, count, 60_000, ClaimFilter())
     leases = hv.store.claim(request, NOW)
     verdicts = [
@@ -112,7 +116,7 @@ def pump(hv, now=NOW, name="log"):
 
 
 def run_batch(hv, name, titles, **more):
-    hv.store.declare(name, RunSpec("/", ("true",))._asdict(), "tester", NOW)
+    hv.store.declare(name, spec_data(run_spec("/", ("true",))), "tester", NOW)
     add(hv, [NewTask(title, **more) for title in titles], batch=name)
     return hv.store.batch(name).id
 
@@ -184,6 +188,24 @@ class TestWhatIsFiled:
         pump(hv)
         assert mailbox.said == ["nearly used up", "claude rests until 14:05", "1 of 1 is gone"]
 
+    def test_a_task_in_review(self, hv, mailbox):
+        add_rule(hv, "log", ["review", "done"], ["x"])
+        spec = spec_data(run_spec("/", ("true",), workspace="clone", git_merge="branch"))
+        hv.store.write(runs_sql.declare, "b", spec, "me", NOW)
+        add(hv, [NewTask("a.py")], batch="b")
+        [task] = settle(hv)
+        pump(hv)
+        assert mailbox.said == [], "it is merging"
+        hv.store.write(merging.to_review, task, 1, "conflict in a.py", "merger", now=NOW)
+        pump(hv)
+        assert mailbox.said == [
+            f"a.py is waiting for your decision (hv show {task}): conflict in a.py"
+        ]
+        hv.store.write(merging.approve, task, "fine", "me", now=NOW)
+        hv.store.write(merging.merged, task, 1, {}, "merger", now=NOW)
+        pump(hv)
+        assert mailbox.said[1:] == ["done: a.py"]
+
     def test_events_beyond_one_page(self, hv, mailbox):
         add_rule(hv, "log", ["done"], ["x"])
         add(hv, [NewTask(f"{n:04}") for n in range(600)])
@@ -217,8 +239,8 @@ class TestEndings:
         pump(hv)
         assert mailbox.said[1:] == ["batch b finished: 1 done"]
 
-    def test_seen_in_two_looks_it_is_told_once(self, hv, mailbox):
-        """The batch is over when the first of its last events is looked at."""
+    def test_seen_in_two_passes_it_is_reported_once(self, hv, mailbox):
+        """The batch has finished when the first of its last events is read."""
         add_rule(hv, "log", ["finished"], ["x"])
         run_batch(hv, "b", [str(n) for n in range(600)])
         settle(hv, "complete", 600)
@@ -234,7 +256,7 @@ class TestEndings:
 
     def test_a_chunk_that_waits_for_a_decision(self, hv, mailbox):
         add_rule(hv, "log", ["checkpoint"], ["x"])
-        batch = hv.store.declare("b", RunSpec("/", ("true",))._asdict(), "tester", NOW).id
+        batch = hv.store.declare("b", spec_data(run_spec("/", ("true",))), "tester", NOW).id
         hv.store.declare_chunks(batch, ["1", "2"], "each")
         add(hv, [NewTask("a", chunk=1), NewTask("b", chunk=1), NewTask("c", chunk=2)], batch="b")
         settle(hv)
@@ -248,7 +270,7 @@ class TestEndings:
         settle(hv)
         pump(hv)
         assert [each["chunk"] for each in mailbox.got] == [1, 2]
-        assert mailbox.said[0] == "chunk 1 of batch b waits for your decision: hv review b"
+        assert mailbox.said[0] == "chunk 1 of batch b is waiting for your decision: hv review b"
 
 
 class TestTrouble:
@@ -256,7 +278,7 @@ class TestTrouble:
         waits = [wait_after(n) for n in range(1, 40)]
         assert waits[:4] == [SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND]
         assert waits == sorted(waits)
-        assert waits[-1] == LONGEST_WAIT
+        assert waits[-1] == MAX_WAIT
 
     def test_the_next_waits_for_the_one_before(self, hv, mailbox):
         add_rule(hv, "log", ["done"], ["x"])
@@ -279,7 +301,7 @@ class TestTrouble:
         assert pump(hv, NOW)[:2] == (0, 1)
         assert pump(hv, NOW - 24 * 3600 * SECOND)[:2] == (1, 0)
 
-    def test_too_often_is_a_dead_letter_and_the_others_go_on(self, hv, mailbox):
+    def test_too_often_is_a_dead_letter_and_the_others_continue(self, hv, mailbox):
         add_rule(hv, "log", ["done"], ["x"], tries=3)
         add(hv, [NewTask("a"), NewTask("b")])
         settle(hv, "complete", 2)
@@ -310,7 +332,7 @@ class TestTrouble:
         pump(hv, rule_of(hv).due_at)
         assert rules(hv)[0].failed == 2
         assert drop_notices(hv) == 2
-        assert pump(hv, NOW + LONGEST_WAIT).sent == 0
+        assert pump(hv, NOW + MAX_WAIT).sent == 0
         assert mailbox.got == []
 
     def test_one_host_at_a_time(self, hv, open_ledger, mailbox):
@@ -369,8 +391,7 @@ class TestRules:
             {"on": []},
             {"on": ["sometimes"]},
             {"name": "../x"},
-            {"name": ""},
-            {"name": "a b"},
+            *({"name": name} for name in ("", "a b")),
             {"command": []},
             {"address": "https://x", "command": ["y"]},
             {"tries": 0},
@@ -387,8 +408,7 @@ class TestRules:
 
     def test_who_comes_second_overwrites_no_address(self, hv, mailbox, monkeypatch):
         add_rule(hv, "chat", ["done"], address="https://first")
-        # as seen just before the first came
-        intercept(monkeypatch, hv.store, notices.rules, lambda really: [])
+        intercept(monkeypatch, hv.store, notices.rules, lambda really: [])  # just before the first
         with pytest.raises(WrongState):
             add_rule(hv, "chat", ["done"], address="https://second")
         assert mailbox.addresses == {"chat": "https://first"}
@@ -396,5 +416,5 @@ class TestRules:
     def test_a_name_is_taken_once(self, hv, mailbox):
         add_rule(hv, "log", ["done"], address="https://example.org/first")
         with pytest.raises(WrongState):
-            add_rule(hv, "log", ["done"], address="https://example.org/second")
+            add_rule(hv, "log", ["done"], address="https://x.org/second")
         assert mailbox.addresses == {"log": "https://example.org/first"}

@@ -1,4 +1,4 @@
-"""Delivering by hand, and rules that cannot be kept whole."""
+"""Delivering with `hv notify send`, and rules that cannot be stored completely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.notifications.test_notify import Mailbox
 
 
 class Falling(Mailbox):
-    """A receiver that breaks down once, and a disk that is full at first."""
+    """A receiver that fails once, and a disk that is full at first."""
 
     def __init__(self):
         super().__init__()
@@ -55,7 +55,7 @@ def due(hv):
 
 
 def test_only_one_process_delivers_at_a_time(hv, mailbox, due):
-    """Two would deliver the same twice, and out of order."""
+    """Two would deliver the same notice twice, and out of order."""
     other = hv.launcher.acquire_notifier_lock()
     with pytest.raises(WrongState, match="another process"):
         hv.send_notices()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from hypervisor.queue.event import Event
 from hypervisor.queue.lifecycle import QUEUE, TRANSITIONS
-from tests.queue.model import QUEUED, Model
+from hypervisor.queue.sql import counts
+from tests.queue.model import Model
+from tests.queue.model_state import QUEUED
 from tests.support.databases import Store
+from tests.support.ledger import Ledger
 
 TASKS = """
 SELECT t.id, t.state, t.rank, t.attempt, t.deadline, t.open_deps, t.start_at, t.retries,
@@ -24,6 +28,7 @@ KEYS = "SELECT task, key, lane, rank, queued FROM task_keys"
 HOLDS = "SELECT key, lane, task FROM key_holds"
 LANES = "SELECT id, number, batch, type, paused FROM lanes"
 PAUSES = "SELECT scope, name FROM pauses"
+SUBMISSIONS = "SELECT task, attempt, batch FROM submissions"
 EVENTS = """
 SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE id > {} ORDER BY id
@@ -34,9 +39,10 @@ class Seen:
     """The tables as they are now, with the events behind the one numbered `last`."""
 
     def __init__(self, store: Store, last: int = 0) -> None:
-        tasks, self.attempts, links, self.keys, holds, self.lanes, self.pauses, events = (
-            store.query(TASKS, ATTEMPTS, LINKS, KEYS, HOLDS, LANES, PAUSES, EVENTS.format(last))
+        tasks, self.attempts, links, self.keys, holds, *more, events = store.query(
+            TASKS, ATTEMPTS, LINKS, KEYS, HOLDS, LANES, PAUSES, SUBMISSIONS, EVENTS.format(last)
         )
+        self.lanes, self.pauses, self.submissions = more
         self.events = [Event._make((*row[:8], json.loads(row[8] or "null"))) for row in events]
         self.last = self.events[-1].seq if events else last
         self.tasks: dict[str, Any] = {row[0]: row for row in tasks}
@@ -88,7 +94,7 @@ def check_leases(model: Model, seen: Seen) -> None:
 
 
 def check_keys(model: Model, seen: Seen) -> None:
-    """Who holds a key excludes the others, and nobody waits for a key that nobody holds."""
+    """The holder of a key excludes the others, and no task waits for a key without a holder."""
     holds: set[tuple[str, int, str]] = set()
     queueing: set[str] = set()
     owner: dict[tuple[str, int], str] = {}
@@ -133,14 +139,30 @@ def check_lanes_of(store: Store) -> None:
 
 
 def check_pauses(model: Model, seen: Seen) -> None:
-    """The pauses are those that were asked for, and the lanes follow them."""
+    """The pauses are those that were requested, and the lanes follow them."""
     assert set(seen.pauses) == model.pauses
     check_lanes(seen.lanes, seen.pauses)
 
 
+def check_submissions(model: Model, seen: Seen) -> None:
+    """What is to be merged is the last attempt of every task that is merging."""
+    assert set(seen.submissions) == {
+        (task.id, len(task.attempts), task.batch)
+        for task in model.tasks.values()
+        if task.state == "merging"
+    }
+
+
+def check_counts(ledger: Ledger, seen: Seen) -> None:
+    """The kept numbers of tasks are what counting them gives."""
+    real = Counter((row[12], row[14], row[1]) for row in seen.tasks.values())
+    assert ledger.read(counts.counts) == real
+    assert ledger.read(counts.corrections) == []
+
+
 def check_events(model: Model, replayed: dict[str, str], seen: Seen, now: int) -> None:
-    """Each new line of the log is an arrow of the lifecycle, and replaying all gives the
-    states there are. What was asked for is in it, in order, and nothing else."""
+    """Each new line of the log is a transition of the lifecycle, and replaying all of
+    them gives the current states. It contains what was requested, in order, and nothing else."""
     for event in seen.events:
         assert event.at == now
         if event.task:

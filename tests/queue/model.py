@@ -1,6 +1,6 @@
 """The ledger as a few dictionaries: slow, obvious, written from the documented rules.
 
-A task that wants to run is QUEUED here; whether it is `waiting` or `active` is worked out
+A task that wants to run is QUEUED here; whether it is `waiting` or `active` is derived
 from its definition every time. Of tasks with exclusive keys the database chooses who goes
 first; the model then only knows what must hold for any choice (see `invariants.py`).
 """
@@ -8,141 +8,29 @@ first; the model then only knows what must hold for any choice (see `invariants.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from hypervisor.core.errors import DependencyCycle, HypervisorError, LeaseLost, NotFound, WrongState
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import AttemptResult, Holder, Token, Worker
 from hypervisor.queue.task import Changes, NewTask
 from hypervisor.runs.spec import Ready
-
-QUEUED = "queued"
-ENDED = ("done", "failed", "cancelled")
-WEEK = 7 * 24 * 3600 * 1000
-WEEKS_BEHIND = {"critical": 0, "high": 4, "medium": 5, "low": 6}
-OUTCOME = {
-    "complete": "done",
-    "fail": "failed",
-    "back_off": "failed",
-    "block": "blocked",
-    "release": "released",
-    "crash": "crashed",
-    "cancel": "cancelled",
-}
-STATE_AFTER = {
-    "complete": "done",
-    "fail": "failed",
-    "back_off": QUEUED,
-    "block": "blocked",
-    "release": QUEUED,
-    "crash": QUEUED,
-    "cancel": "cancelled",
-}
-CRASH_LIMIT = 3
-UNFINISHED = ("inbox", QUEUED, "in_progress")
+from tests.queue.model_state import (
+    CRASH_LIMIT,
+    ENDED,
+    OUTCOME,
+    QUEUED,
+    STATE_AFTER,
+    UNFINISHED,
+    Attempt,
+    Expected,
+    ModelState,
+    Task,
+    future,
+)
 
 
-@dataclass
-class Attempt:
-    nonce: str
-    worker: Worker
-    until: int
-    outcome: str | None = None
-    answered: str | None = None  # the state that the first answer named
-
-
-@dataclass
-class Task:
-    id: str
-    batch: str
-    type: str
-    branch: str
-    priority: str
-    requires: tuple[str, ...]
-    assignee: str
-    keys: frozenset[str]
-    key: str | None
-    needs: set[str]
-    start_at: int | None
-    retries: int
-    state: str
-    failures: int = 0
-    crashes: int = 0
-    reason: str | None = None
-    unblock: str | None = None
-    attempts: list[Attempt] = field(default_factory=list)
-    chunk: int = 0
-
-    @property
-    def lane(self) -> tuple[object, ...]:
-        return (
-            self.batch,
-            self.type,
-            self.branch,
-            self.priority,
-            self.requires,
-            self.assignee,
-            bool(self.keys),
-        )
-
-    @property
-    def rank(self) -> int:
-        """The moment it was added (what its id says) plus its level's handicap."""
-        number = 0
-        for letter in self.id:
-            number = number * 32 + "0123456789abcdefghjkmnpqrstvwxyz".index(letter)
-        return number + WEEKS_BEHIND[self.priority] * WEEK * 2**20
-
-    @property
-    def live(self) -> Attempt | None:
-        last = self.attempts[-1] if self.attempts else None
-        return last if last and last.outcome is None else None
-
-
-@dataclass(frozen=True)
-class Expected:
-    """An event the ledger must have written."""
-
-    kind: str
-    task: str
-    attempt: int | None
-    actor: str | None = None
-
-
-class Model:
-    def __init__(self) -> None:
-        self.tasks: dict[str, Task] = {}
-        self.chains: dict[str, list[str]] = {}
-        self.events: list[Expected] = []
-        self.tokens: list[Token] = []
-        self.pauses: set[tuple[str, str]] = set()
-        self.chunks: dict[tuple[str, int], str] = {}
-
-    # Definitions
-
-    def open_needs(self, task: Task) -> int:
-        return sum(self.tasks[needed].state != "done" for needed in task.needs)
-
-    def hindered(self, task: Task) -> bool:
-        return self.open_needs(task) > 0 or task.start_at is not None or self.held(task)
-
-    def held(self, task: Task) -> bool:
-        return self.chunks.get((task.batch, task.chunk)) == "held"
-
-    def state(self, task: Task) -> str | None:
-        """The state the database must show; None where it has a choice."""
-        if task.state != QUEUED:
-            return task.state
-        if self.hindered(task):
-            return "waiting"
-        return None if task.keys else "active"
-
-    def paused(self, task: Task) -> bool:
-        return any(
-            covers in self.pauses
-            for covers in (("all", ""), ("batch", task.batch), ("type", task.type))
-        )
-
+class Model(ModelState):
     # Adding
 
     def refusal_of_add(self, new: Sequence[NewTask], batch: str) -> type[HypervisorError] | None:
@@ -183,7 +71,7 @@ class Model:
                 frozenset(task.exclusive),
                 task.key,
                 needs,
-                _future(task.start_at, now),
+                future(task.start_at, now),
                 task.retries,
                 "inbox" if task.inbox else QUEUED,
                 chunk=task.chunk,
@@ -254,7 +142,7 @@ class Model:
     def ready_whatever_it_takes(
         self, active: Iterable[str], run_batches: Sequence[str]
     ) -> set[Ready]:
-        """The same for workers that can do everything, apart for what takes the same."""
+        """The same for workers that can do everything, grouped by requirements."""
         tasks = [self.tasks[t] for t in active]
         needs = {task.requires for task in tasks}
         return {
@@ -317,6 +205,8 @@ class Model:
         attempt = task.attempts[-1]
         event, reason, state = verdict.event, verdict.reason, STATE_AFTER[verdict.event]
         attempt.outcome = OUTCOME[event]
+        if event == "complete" and task.batch in self.merging_batches:
+            event, state = "submit", "merging"
         if event in ("fail", "back_off"):
             task.failures += 1
         if event == "crash":
@@ -328,6 +218,26 @@ class Model:
         self.events.append(Expected(event, task_id, len(task.attempts), actor or attempt.worker.id))
         return state
 
+    # Merging
+
+    def of_merger(self, task_id: str, attempt: int, event: str, reason: str | None) -> bool:
+        """False if the task has moved on: then nothing changes."""
+        task = self.tasks[task_id]
+        if (task.state, len(task.attempts)) != ("merging", attempt):
+            return False
+        task.state = {"merge": "done", "rework": QUEUED, "ask": "review"}[event]
+        task.reason = reason
+        self.events.append(Expected(event, task_id, attempt, "merger"))
+        return True
+
+    def decide_review(self, task_id: str, event: str, reason: str) -> None:
+        task = self.tasks[task_id]
+        if task.state != "review":
+            raise WrongState
+        task.state = {"approve": "merging", "reject": "failed"}[event]
+        task.reason = reason if event == "reject" else None
+        self.events.append(Expected(event, task_id, len(task.attempts), "me"))
+
     def holders(self, boot: str, now: int) -> dict[str, Holder]:
         return {
             task.id: Holder(task.id, len(task.attempts), task.live.until, task.live.worker)
@@ -336,23 +246,7 @@ class Model:
             and (task.live.until < now or (task.live.worker.boot == boot and task.live.worker.pid))
         }
 
-    # Pausing
-
-    def pause(self, scope: str, name: str, actor: str) -> bool:
-        if (scope, name) in self.pauses:
-            return False
-        self.pauses.add((scope, name))
-        self.events.append(Expected("pause", "", None, actor))
-        return True
-
-    def resume(self, scope: str, name: str, actor: str) -> bool:
-        if (scope, name) not in self.pauses:
-            return False
-        self.pauses.remove((scope, name))
-        self.events.append(Expected("resume", "", None, actor))
-        return True
-
-    # Chunks, decided one after the other
+    # Chunks, decided in order
 
     def decide(self, batch: str, number: int, actor: str) -> int | None:
         """Returns the chunk that may run now."""
@@ -361,7 +255,7 @@ class Model:
             raise WrongState
         self.chunks[batch, number] = "approved"
         held = sorted(n for (b, n), s in self.chunks.items() if b == batch and s == "held")
-        held = held if state == "open" else []  # a changed mind lets nothing go
+        held = held if state == "open" else []  # a changed decision releases nothing
         if held:
             self.chunks[batch, held[0]] = "open"
         self._tell(batch, f"chunk {number} ({number}th) approved", actor)
@@ -370,16 +264,17 @@ class Model:
     def retry_chunk(self, batch: str, number: int, tasks: Sequence[str], actor: str) -> int:
         if self._chunk(batch, number) == "held":
             raise WrongState
-        own = {task.id for task in self.of_chunk(batch, number)}
-        again = [t for t in tasks if t in own and self.tasks[t].state not in UNFINISHED]
+        own = sorted(task.id for task in self.of_chunk(batch, number))
+        chosen = [task for task in own if not tasks or task in tasks]  # none named: all
+        again = [task for task in chosen if self.tasks[task].state not in UNFINISHED]
         for task in again:
             self.reopen(task, actor)
         self.chunks[batch, number] = "open"
-        self._tell(batch, f"chunk {number} ({number}th) to be tried again: why", actor)
+        self._tell(batch, f"chunk {number} ({number}th) to be retried: why", actor)
         return len(again)
 
     def undecide(self, task: Task) -> None:
-        """There is work in its chunk that nobody has looked at."""
+        """Its chunk has unreviewed work."""
         if self.chunks.get((task.batch, task.chunk)) == "approved":
             self.chunks[task.batch, task.chunk] = "open"
 
@@ -420,7 +315,7 @@ class Model:
         task = self.tasks[task_id]
         if task.state != "inbox":
             raise WrongState
-        task.start_at = _future(task.start_at, now)
+        task.start_at = future(task.start_at, now)
         self._requeue(task, "accept", actor)
 
     def _requeue(self, task: Task, event: str, actor: str) -> None:
@@ -448,7 +343,7 @@ class Model:
                 raise DependencyCycle([task_id])
             changed.needs = set(changes.after)
         if changes.start_at is not None:
-            changed.start_at = _future(changes.start_at, now)
+            changed.start_at = future(changes.start_at, now)
             if changed.start_at is not None and task.state not in ("inbox", QUEUED):
                 raise WrongState
         self.tasks[task_id] = changed
@@ -489,10 +384,6 @@ class Model:
             raise LeaseLost(str(token), "")
         worker = self.tasks[token.task].attempts[-1].worker
         self.append(token.task, texts, worker.id, token.attempt)
-
-
-def _future(start_at: int | None, now: int) -> int | None:
-    return start_at if start_at is not None and start_at > now else None
 
 
 def _cyclic(links: dict[int, set[int]]) -> bool:

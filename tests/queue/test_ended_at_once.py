@@ -1,4 +1,4 @@
-"""Two calls about one claim at the same moment: the second one sees what the first one did."""
+"""Two concurrent calls about one claim: the second one sees what the first one did."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypervisor.queue.sql import settlement
 from tests.support.given import LEASE, NOW
 
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-DEADLINE = 60
+DEADLINE = 180
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The plain turn: writes what the general way writes, and leaves alone what is not plain."""
+"""The fast path: writes what the general path writes, and does not apply to other cases."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypervisor.core import randomness
 from hypervisor.core.errors import WrongState
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Token, Usage, Worker, parse_token
+from hypervisor.queue.pause import Pause
 from hypervisor.queue.sql import fast_path
 from hypervisor.queue.sql.postgres_fast_path import RankHints
 from hypervisor.queue.task import NewTask
-from hypervisor.runs.spec import Pause
 from hypervisor.store.postgres import PostgresDatabase
 from tests.support.databases import dump
 from tests.support.ledger import Ledger
@@ -36,7 +36,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def taken(ledger, monkeypatch):
-    """Whether each turn that was tried was plain, in the database's judgement."""
+    """For each call, whether the database took the fast path."""
     seen: list[bool] = []
     really_run = ledger._db.run
 
@@ -193,7 +193,7 @@ def test_a_keyed_task_is_not_ended_by_a_turn_that_looks_plain(ledger, taken):
 
 
 def test_postgres_sees_a_dependent_that_came_while_it_waited(postgres_url):
-    """Whoever adds a dependent has locked the task it waits for."""
+    """Adding a dependent locks the task it waits for."""
     ledger = Ledger(PostgresDatabase(postgres_url, relaxed=True))
     add(ledger, "a", "b", "c")
     token = parse_token(go_on(ledger, claim(ledger))[1][0].token)
@@ -207,7 +207,7 @@ def test_postgres_sees_a_dependent_that_came_while_it_waited(postgres_url):
             "UPDATE tasks SET state = 'waiting', open_deps = 1 WHERE state = 'active' RETURNING id"
         )
         adding.execute("INSERT INTO dependencies VALUES (%s, %s)", (waiting, token.task))
-    thread.join(20)
+    thread.join(180)
     assert ledger.task(token.task).state == "done"
     assert ledger.task(waiting).state in ("active", "in_progress")
     ledger.close()
@@ -235,7 +235,7 @@ def test_postgres_without_the_right_to_make_functions_goes_the_general_way(postg
     guest = Ledger(database)
     [lease] = go_on(guest, claim(guest))[1]
     assert titles(go_on(guest, parse_token(lease.token))[1]) == ["c"]
-    assert database.memories.of(RankHints).can_install is False
+    assert database.caches.of(RankHints).can_install is False
     guest.close()
     # Once the owner has taken a turn, the guest can as well.
     add(owner, "d", "e")
@@ -274,7 +274,7 @@ def test_postgres_forgets_the_turns_of_old_versions(postgres_url):
     ledger.close()
 
 
-def test_postgres_makes_a_turn_again_that_was_dropped_meanwhile(postgres_url):
+def test_postgres_makes_a_turn_again_that_was_dropped_in_the_meantime(postgres_url):
     ledger = Ledger(PostgresDatabase(postgres_url, relaxed=True))
     add(ledger, "a", "b", "c")
     [lease] = go_on(ledger, claim(ledger))[1]
@@ -285,12 +285,12 @@ def test_postgres_makes_a_turn_again_that_was_dropped_meanwhile(postgres_url):
 
 
 def test_postgres_finds_the_task_by_its_id(postgres_url):
-    """Not through all that are in progress, and all that were since the last VACUUM."""
+    """Not by scanning all tasks that are in progress, or have been since the last VACUUM."""
     ledger = Ledger(PostgresDatabase(postgres_url, relaxed=True))
     add(ledger, *map(str, range(300)))
     looks = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'tasks_leased'"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("ANALYZE")  # nothing is in progress: it looks like the shorter way
+        connection.execute("ANALYZE")  # nothing is in progress, so that scan looks cheap
         token = claim(ledger)
         for _ in range(20):
             [lease] = go_on(ledger, token)[1]

@@ -1,4 +1,4 @@
-"""What a process remembers of lanes, when a transaction fails or another thread makes it forget."""
+"""A process's cache of lanes, when a transaction fails or another thread clears it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.given import NOW
 
 
 def test_a_second_try_does_not_believe_the_lanes_of_the_first(postgres_url):
-    """The first try lost to a rival, after it had read back the lane it made."""
+    """The first try lost a conflict, after it had read back the lane it created."""
     database, other = PostgresDatabase(postgres_url), PostgresDatabase(postgres_url)
     tries = []
 
@@ -34,14 +34,14 @@ def test_a_second_try_does_not_believe_the_lanes_of_the_first(postgres_url):
 
 
 def test_a_thread_that_forgets_the_lanes_does_not_harm_the_others(tmp_path):
-    """They are forgotten whenever a write fails, in whichever thread."""
+    """They are forgotten whenever a write fails, in any thread."""
     with hypervisor.open(tmp_path / "store.db", relaxed=True) as hv:
         hv.add([NewTask(str(n)) for n in range(400)])
         over = threading.Event()
 
         def forget():
             while not over.is_set():
-                hv.store.memories.of(LaneBook).rolled_back()
+                hv.store.caches.of(LaneBook).rolled_back()
 
         thread = threading.Thread(target=forget)
         thread.start()
@@ -51,7 +51,7 @@ def test_a_thread_that_forgets_the_lanes_does_not_harm_the_others(tmp_path):
                 [lease] = hv.complete_and_claim([(lease.token, None)], "w").leases
         finally:
             over.set()
-            thread.join(60)
+            thread.join(180)
         hv.complete(lease.token)
         assert hv.stats().states["done"] == 400
 
@@ -61,7 +61,7 @@ def test_completing_under_a_schema_forgets_no_lanes(tmp_path, monkeypatch):
         [task] = hv.add([NewTask("a")], "b").ids
         hv.store.write(lambda s: s.run("UPDATE batches SET spec = ?", ('{"schema":"{}"}',)))
         [lease] = hv.claim("w")
-        book = hv.store.memories.of(LaneBook)
+        book = hv.store.caches.of(LaneBook)
         monkeypatch.setattr(book, "rolled_back", None)
         assert hv.complete(lease.token, {"data": 1}).state == "done"
         assert hv.show(task).detail.task.result == {"data": 1}

@@ -1,4 +1,4 @@
-"""PostgreSQL: those who add tasks do not wait for each other."""
+"""PostgreSQL: processes that add tasks do not wait for each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_only_a_new_lane_waits_for_others_who_add(postgres_url):
     first, second = _impatient(postgres_url), _impatient(postgres_url)
     first.add([NewTask("a")], None, "me", NOW)
     with psycopg.connect(postgres_url) as other:
-        other.execute(HOLD, (APPLICATION_ID,))  # somebody is about to add a lane
+        other.execute(HOLD, (APPLICATION_ID,))  # another transaction is about to add a lane
         for ledger in (first, second, second):
             assert ledger.add([NewTask("b")], None, "me", NOW).ids
     assert second.add([NewTask("c", type="new")], None, "me", NOW).ids

@@ -1,4 +1,4 @@
-"""The hot statements meet only what they serve: they use their partial index, never all tasks."""
+"""The hot statements use their partial index and never scan all tasks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import re
 
 import pytest
 
-from hypervisor.agents.sql import sessions
 from hypervisor.batches.sql import summary
 from hypervisor.hive.sql import findings, search
-from hypervisor.queue.sql import agent_claims, claims, exclusive_keys, fast_path, lanes, readiness
+from hypervisor.queue.sql import (
+    agent_claims,
+    agent_sessions,
+    claims,
+    exclusive_keys,
+    fast_path,
+    lanes,
+    readiness,
+)
+from hypervisor.queue.sql import stops as stops_sql
 from hypervisor.runs import sql as running
 from hypervisor.store.dialect import POSTGRES_HEADS, POSTGRES_MATCHING, SQLITE_HEAD
 from hypervisor.store.postgres import SETTINGS
@@ -19,7 +27,7 @@ from tests.support.databases import Postgres, Sqlite
 
 def of(statement, *names):
     """A statement about sessions of a batch, a task, …"""
-    return statement.format(" AND ".join(sessions.OF[name] for name in names))
+    return statement.format(" AND ".join(agent_sessions.OF[name] for name in names))
 
 
 # statement, values, the indexes it has to use
@@ -33,8 +41,8 @@ HOT = {
     "ANY_DUE": (readiness.ANY_DUE, (1,), {"tasks_delayed"}),
     "BEST_IN_LANE": (exclusive_keys.BEST_IN_LANE, ("k", 1), {"task_keys_queue"}),
     "NEXT_LANE": (exclusive_keys.NEXT_LANE, ("k", 1), {"task_keys_queue"}),
-    "STOPS": (running.STOPS.format("?,?"), ("a", "b"), set()),
-    "RUN_ATTEMPT": (running.RUN_ATTEMPT, ("a",), set()),
+    "STOPS": (stops_sql.STOPS.format("?,?"), ("a", "b"), set()),
+    "RUN_ATTEMPT": (stops_sql.RUN_ATTEMPT, ("a",), set()),
     "AT_WORK": (running.AT_WORK, ("boot",), {"workers_at_work"}),
     "RUNNING": (running.RUNNING, ("", "", 9), {"tasks_leased"}),
     "FEW_READY": (running.FEW_READY, (1,), {"tasks_ready"}),
@@ -48,15 +56,15 @@ HOT = {
     "SINCE": (running.SINCE, ("b", 1), {"tasks_of_batch"}),
     "AGENT_CLAIMS": (agent_claims.LIVE, ("w",), set()),
     "ENDED": (claims.ENDED, ("a", 1), set()),
-    "SESSIONS": (of(sessions.SESSIONS, "task"), ("t", 9), {"sessions_of_task"}),
-    "SESSIONS batch": (of(sessions.SESSIONS, "batch"), ("b", 9), {"sessions_of_batch"}),
-    "SESSIONS worker": (of(sessions.SESSIONS, "worker"), ("w", 9), {"sessions_of_worker"}),
-    "FIGURES": (sessions.FIGURES.format("?,?"), ("a", "b"), {"sessions_of_task"}),
-    "ANY_OF_BATCH": (sessions.ANY_OF_BATCH, ("b",), {"sessions_of_batch"}),
-    "STILL_NEEDED": (sessions.STILL_NEEDED, ("b",), {"tasks_of_batch"}),
-    "SPENT batch": (of(sessions.SPENT, "batch"), ("b",), {"sessions_of_batch"}),
-    "SPENT task": (of(sessions.SPENT, "task"), ("t",), {"sessions_of_task"}),
-    "SPENT since": (of(sessions.SPENT, "since"), (1,), {"sessions_by_time"}),
+    "SESSIONS": (of(agent_sessions.SESSIONS, "task"), ("t", 9), {"sessions_of_task"}),
+    "SESSIONS batch": (of(agent_sessions.SESSIONS, "batch"), ("b", 9), {"sessions_of_batch"}),
+    "SESSIONS worker": (of(agent_sessions.SESSIONS, "worker"), ("w", 9), {"sessions_of_worker"}),
+    "FIGURES": (running.FIGURES.format("?,?"), ("a", "b"), {"sessions_of_task"}),
+    "ANY_OF_BATCH": (running.ANY_OF_BATCH, ("b",), {"sessions_of_batch"}),
+    "STILL_NEEDED": (agent_sessions.STILL_NEEDED, ("b",), {"tasks_of_batch"}),
+    "SPENT batch": (of(agent_sessions.SPENT, "batch"), ("b",), {"sessions_of_batch"}),
+    "SPENT task": (of(agent_sessions.SPENT, "task"), ("t",), {"sessions_of_task"}),
+    "SPENT since": (of(agent_sessions.SPENT, "since"), (1,), {"sessions_by_time"}),
     "FINDINGS": (search.BY_ID.format("?,?"), ("a", "b"), set()),
     "NEWEST": (search.NEWEST, (9,), {"sqlite_autoindex_findings_1"}),
     "JOINED": (search.JOINED, ("a", "a"), {"findings_joined"}),
@@ -82,7 +90,7 @@ HOT_ON_POSTGRES = {
     "HEADS": (POSTGRES_HEADS, *CLAIMING),
     "FEW_READY": (running.FEW_READY, *CLAIMING),
     "STOPS": (
-        running.STOPS.format("?,?"),
+        stops_sql.STOPS.format("?,?"),
         {"using stops_pkey on stops", "using tasks_pkey on tasks"},
         {"Seq Scan", "Sort"},
     ),
@@ -95,12 +103,12 @@ HOT_ON_POSTGRES = {
     "ANY_RUNNING": (running.ANY_RUNNING, {"using tasks_leased on tasks"}, {"Seq Scan"}),
     "SINCE": (running.SINCE, {"using tasks_of_batch on tasks"}, {"Seq Scan"}),
     "AGENT_CLAIMS": (agent_claims.LIVE, {"using agent_claims_pkey"}, {"Seq Scan", "tasks_leased"}),
-    "SESSIONS": (of(sessions.SESSIONS, "task"), {"sessions_of_task"}, {"Seq Scan", "Sort"}),
-    "FIGURES": (sessions.FIGURES.format("?,?"), {"sessions_of_task"}, {"Seq Scan"}),
-    "STILL_NEEDED": (sessions.STILL_NEEDED, *BY_BATCH),
-    "SPENT batch": (of(sessions.SPENT, "batch"), {"sessions_of_batch"}, {"Seq Scan"}),
-    "SPENT task": (of(sessions.SPENT, "task"), {"sessions_of_task"}, {"Seq Scan"}),
-    "SPENT since": (of(sessions.SPENT, "since"), {"sessions_by_time"}, {"Seq Scan"}),
+    "SESSIONS": (of(agent_sessions.SESSIONS, "task"), {"sessions_of_task"}, {"Seq Scan", "Sort"}),
+    "FIGURES": (running.FIGURES.format("?,?"), {"sessions_of_task"}, {"Seq Scan"}),
+    "STILL_NEEDED": (agent_sessions.STILL_NEEDED, *BY_BATCH),
+    "SPENT batch": (of(agent_sessions.SPENT, "batch"), {"sessions_of_batch"}, {"Seq Scan"}),
+    "SPENT task": (of(agent_sessions.SPENT, "task"), {"sessions_of_task"}, {"Seq Scan"}),
+    "SPENT since": (of(agent_sessions.SPENT, "since"), {"sessions_by_time"}, {"Seq Scan"}),
     "BEST": (search.BEST, {"findings_known"}, {"Seq Scan", "Sort"}),
     "OF_TASK": (search.OF_TASK, {"findings_of_task"}, {"Seq Scan"}),
     "DOUBTS": (search.DOUBTS.format("?,?"), {"doubts_pkey"}, {"Seq Scan"}),
@@ -162,7 +170,7 @@ def test_sqlite_uses_the_partial_index_and_scans_no_table(sqlite, name):
     plan = [row[3] for row in sqlite.query_with("EXPLAIN QUERY PLAN " + sql, values)]
     for index in indexes:
         assert any(f"INDEX {index} " in f"{line} " for line in plan), plan
-    # Walking a partial index is fine, if it is the one that holds only what is looked for.
+    # Scanning a partial index is fine if it holds only the wanted rows.
     scans = [
         line
         for line in plan

@@ -61,7 +61,7 @@ def test_a_changed_line_is_found(lines, data):
 
 @given(LINES, st.data())
 def test_a_changed_line_is_found_even_with_a_fresh_hash(lines, data):
-    """Whoever rewrites one line consistently breaks the next one, or the head."""
+    """Rewriting one line consistently breaks the next one, or the head."""
     head, receipts = write(lines)
     index = data.draw(st.integers(0, len(lines) - 1))
     before = receipts[index - 1].hash if index else GENESIS
@@ -131,7 +131,7 @@ def test_an_empty_chain_holds():
 
 
 @pytest.mark.parametrize("field", Receipt._fields[:7])
-def test_a_value_that_is_no_text_is_a_change(field):
+def test_a_value_that_is_not_text_is_a_change(field):
     head, receipts = write([("t1", 1, 2, "ann", "did it")])
     changed = receipts[0]._replace(**{field: b"did it"})
     assert verify(head, [changed]).problem

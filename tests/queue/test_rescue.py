@@ -1,4 +1,4 @@
-"""Sweeping: no claim is taken from a holder that may live; what is due starts."""
+"""Sweeping: no claim is taken from a holder that may be alive; due tasks become ready."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from hypervisor.core.errors import InvalidInput, LeaseLost
 from hypervisor.queue.add import add
 from hypervisor.queue.claim import claim, complete, heartbeat
 from hypervisor.queue.context import Context
-from hypervisor.queue.look import show
+from hypervisor.queue.queries import show
 from hypervisor.queue.rescue import INTERVAL, sweep, sweep_if_due
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
@@ -18,7 +18,7 @@ LEASE = 60_000
 
 
 class FakeHost(LocalHost):
-    """A host whose processes live and die by what the test says."""
+    """A host with scripted processes."""
 
     def __init__(self):
         self.living = {1: 100, 2: 200}
@@ -126,7 +126,7 @@ def test_a_worker_is_looked_at_once_however_much_it_holds(hv):
     assert hv.probe.asked == 1
 
 
-def test_a_claim_that_was_renewed_meanwhile_is_not_taken(hv):
+def test_a_claim_that_was_renewed_in_the_meantime_is_not_taken(hv):
     (lease,) = claimed(hv)
     late = NOW + LEASE + 1
     holders = hv.store.holders(hv.probe.boot(), late)
@@ -162,7 +162,7 @@ def test_claiming_takes_over_from_the_dead(hv):
 
 def test_a_claim_for_a_process_that_does_not_exist_is_refused(hv):
     add(hv, [NewTask("x")], now=NOW)
-    with pytest.raises(InvalidInput, match="no process 99"):
+    with pytest.raises(InvalidInput, match="no such process: 99"):
         claim(hv, "w", pid=99, now=NOW)
     assert len(claim(hv, "w", pid=1, now=NOW)) == 1
 

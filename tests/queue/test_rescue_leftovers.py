@@ -1,6 +1,7 @@
-"""Burying dead workers: what they left running ends first, what they finished is not repeated.
+"""Cleaning up after dead workers: the processes they left are ended first, finished attempts
 
-The launcher is made up. It writes down what it was asked to do, and how the task stood then.
+are not repeated. The launcher is simulated. It records what it was asked to do, and the state of
+the task then.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ import pytest
 from hypervisor.queue.add import add
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import ClaimFilter
-from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, Worker, parse_token
+from hypervisor.queue.lease import (
+    AttemptResult,
+    ClaimRequest,
+    Leftovers,
+    Usage,
+    Worker,
+    parse_token,
+)
 from hypervisor.queue.rescue import reap_worker, sweep
+from hypervisor.queue.sql import stops as stops_sql
 from hypervisor.queue.steer import cancel
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.host import LocalHost
-from hypervisor.runs import sql
 from hypervisor.runs.outputs.files import Outputs
-from hypervisor.runs.spec import Leftovers
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.intercept import intercept
 from tests.support.ledger import Ledger
@@ -34,7 +41,7 @@ FAR = Worker("w-3", "worker-3", "there", "boot/2", 13, 100)
 
 
 class DeadHost(LocalHost):
-    """All workers of this host are gone, unless they are said to live."""
+    """All workers of this host are gone, except those listed as alive."""
 
     def __init__(self):
         self.living: set[int] = set()
@@ -83,7 +90,7 @@ def hv(tmp_path):
 
 @pytest.fixture
 def tokens(hv):
-    """Five tasks, claimed by a registered worker that is no more."""
+    """Five tasks, claimed by a registered worker that has died."""
     add(hv, [NewTask(f"t{n}") for n in range(5)], "run", NOW)
     return claim(hv, WORKER, 5)
 
@@ -165,7 +172,7 @@ def test_without_a_word_what_it_started_ends_before_anything_is_handed_out(hv, t
 
 
 def test_nothing_is_looked_for_of_one_that_only_claimed(hv):
-    """Nothing that it may have started carries a mark of ours."""
+    """Processes that it may have started carry no mark of ours."""
     add(hv, [NewTask("t")], "run", NOW)
     assert hv.store.claim(ClaimRequest(WORKER, 1, LEASE, ClaimFilter()), NOW)
     assert len(sweep(hv, NOW + 1).reclaimed) == 1
@@ -236,12 +243,12 @@ def test_another_sweep_may_be_quicker_with_a_cancel(hv, tokens, monkeypatch):
             hv.store.cancel(stop.task, stop.reason, stop.actor, NOW)
         return found
 
-    intercept(monkeypatch, hv.store, sql.stops, too_slow)
+    intercept(monkeypatch, hv.store, stops_sql.stops, too_slow)
     assert len(sweep(hv, NOW + 1).reclaimed) == 4
     assert tasks(hv, tokens)[0].state == "cancelled"
 
 
-def test_whoever_comes_late_finds_nothing_and_changes_nothing(hv, tokens):
+def test_a_late_sweep_finds_and_changes_nothing(hv, tokens):
     left(hv, tokens[1])
     held = hv.store.holders("boot/1", NOW)
     sweep(hv, NOW + 1)
@@ -273,8 +280,8 @@ def test_a_living_worker_is_not_buried(hv, tokens):
     assert hv.launcher.calls == []
 
 
-def test_the_word_of_a_worker_is_kept_until_nothing_is_held_in_its_name(hv):
-    """There may be more claims than one sweep looks at; its journal tells for all of them."""
+def test_the_journal_of_a_worker_is_kept_until_it_holds_no_claim(hv):
+    """There may be more claims than one sweep handles; the journal covers all of them."""
     add(hv, [NewTask(f"t{n}") for n in range(1_600)], "run", NOW)
     first, second = claim(hv, WORKER, 800), claim(hv, OTHER, 800)
     left(hv, first[0])

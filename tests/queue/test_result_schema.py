@@ -1,4 +1,4 @@
-"""`--schema` holds: data that does not fit is refused once, then the task fails."""
+"""`--schema` is enforced: data that does not match is refused once, then the task fails."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from hypervisor.queue.lease import AttemptResult
 from hypervisor.queue.result_schema import check_schema, mismatch_of
 from hypervisor.queue.steer import retry
 from hypervisor.runs.check_spec import check_spec
-from hypervisor.runs.spec import RunSpec
-from tests.runs.test_run import claim, hv, run
+from hypervisor.runs.spec import agent_of
+from tests.support.specs import changed, run_spec
+from tests.support.submitted_runs import claim, hv, run
 
 __all__ = ["hv"]
 SCHEMA = {
@@ -21,7 +22,7 @@ SCHEMA = {
     "properties": {"count": {"type": "integer"}, "names": {"items": {"type": "string"}}},
     "required": ["count"],
 }
-SPEC = RunSpec("/", agent="claude", agents=("claude",), prompt="do it", schema=json.dumps(SCHEMA))
+SPEC = run_spec("/", agent="claude", agents=("claude",), prompt="do it", schema=json.dumps(SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -36,11 +37,11 @@ SPEC = RunSpec("/", agent="claude", agents=("claude",), prompt="do it", schema=j
     ],
 )
 def test_the_first_mismatch_is_named(result, mismatch):
-    assert mismatch_of(SPEC.schema, result) == mismatch
+    assert mismatch_of(agent_of(SPEC).schema, result) == mismatch
 
 
 def test_a_mismatch_is_never_long():
-    found = mismatch_of(SPEC.schema, {"data": {"count": "x" * 10_000}})
+    found = mismatch_of(agent_of(SPEC).schema, {"data": {"count": "x" * 10_000}})
     assert found is not None and len(found) == 500
 
 
@@ -55,7 +56,7 @@ def test_a_schema_that_is_none_is_refused_before_anything_starts(wrong):
     with pytest.raises(InvalidInput, match="invalid JSON Schema"):
         check_schema(json.dumps(wrong))
     with pytest.raises(InvalidInput, match="invalid JSON Schema"):
-        check_spec(SPEC._replace(schema=json.dumps(wrong)))
+        check_spec(changed(SPEC, schema=json.dumps(wrong)))
 
 
 def test_data_that_does_not_fit_is_refused_once_then_the_task_fails(hv):
@@ -68,9 +69,9 @@ def test_data_that_does_not_fit_is_refused_once_then_the_task_fails(hv):
         complete(hv, str(token))
     task = hv.store.task(token.task)
     assert task.state == "failed"
-    assert task.reason == "the data does not fit the schema: data is missing"
+    assert task.reason == "the data does not match the schema: data is missing"
     texts = [each.text for each in hv.store.receipts_of_task(task.id)]
-    assert len(texts) == 2 and all("does not fit" in text for text in texts)
+    assert len(texts) == 2 and all("does not match" in text for text in texts)
 
 
 def test_data_that_was_corrected_is_taken(hv):
@@ -96,7 +97,7 @@ def test_who_tries_again_after_a_failure_has_both_chances(hv):
 
 
 def test_without_a_schema_any_result_will_do(hv):
-    run(hv, "a", spec=SPEC._replace(schema=""))
+    run(hv, "a", spec=changed(SPEC, schema=""))
     (token,) = claim(hv)
     assert complete(hv, str(token), "anything").state == "done"
     assert hv.store.task(token.task).result == "anything"

@@ -8,10 +8,18 @@ from hypothesis import strategies as st
 
 from hypervisor.core import ids, validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.queue.lane import ClaimFilter, Lane, may_claim
+from hypervisor.queue.lane import (
+    HEAD_START,
+    PRIORITIES,
+    ClaimFilter,
+    Lane,
+    check_priority,
+    may_claim,
+    rank,
+)
 from hypervisor.queue.lease import Token, parse_token
-from hypervisor.queue.priority import HEAD_START, PRIORITIES, check_priority, rank
-from hypervisor.queue.retry import CRASH_LIMIT, LONGEST_DELAY, back_off, is_poisoned
+from hypervisor.queue.lifecycle import CRASH_LIMIT, back_off, is_poisoned
+from hypervisor.store.clock import MAX_DELAY
 
 NOW = ids.EPOCH + 60_000_000_000
 WEEK = 7 * 24 * 3600 * 1000
@@ -104,8 +112,9 @@ def test_different_lanes_have_different_numbers(a, b, c, d):
 def test_back_off_doubles_up_to_an_hour():
     delays = [back_off(failures) for failures in range(1, 12)]
     assert delays[:4] == [10_000, 20_000, 40_000, 80_000]
-    assert delays == sorted(delays) and delays[-1] == LONGEST_DELAY
-    assert back_off(10**9) == LONGEST_DELAY and back_off(0) == back_off(-5) == 10_000
+    assert delays == sorted(delays) and delays[-1] == MAX_DELAY
+    assert [back_off(failures, first=500) for failures in range(1, 4)] == [500, 1_000, 2_000]
+    assert back_off(10**9) == MAX_DELAY and back_off(0) == back_off(-5) == 10_000
 
 
 def test_the_third_crash_is_one_too_many():
@@ -125,7 +134,7 @@ def test_tokens_can_be_read_back(number, attempt, nonce, length):
 
 
 @given(st.text(max_size=30))
-def test_anything_else_is_no_token(text):
+def test_anything_else_is_not_a_token(text):
     try:
         token = parse_token(text)
     except InvalidInput:
@@ -134,7 +143,7 @@ def test_anything_else_is_no_token(text):
 
 
 TOO_DEEP: list[object] = []
-for _ in range(validate.MOST_LEVELS):
+for _ in range(validate.MAX_LEVELS):
     TOO_DEEP = [TOO_DEEP]
 ROUND: list[object] = []
 ROUND.append(ROUND)
@@ -158,7 +167,7 @@ ROUND.append(ROUND)
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_json(value):
+def test_what_is_not_json(value):
     with pytest.raises(InvalidInput):
         validate.json_value("it", value)
 
@@ -166,19 +175,19 @@ def test_what_is_no_json(value):
 def test_json_just_deep_enough():
     assert validate.json_value("it", TOO_DEEP[0]) is TOO_DEEP[0]
     innermost: object = 5
-    for _ in range(validate.MOST_LEVELS):
+    for _ in range(validate.MAX_LEVELS):
         innermost = {"x": innermost}
     assert validate.json_value("it", innermost) is innermost
 
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", None, 0, 11, 10**30])
-def test_what_is_no_number_between_one_and_ten(value):
+def test_what_is_not_a_number_between_one_and_ten(value):
     with pytest.raises(InvalidInput):
         validate.number("it", value, 1, 10)
 
 
 @pytest.mark.parametrize("value", ["", "a b", "a\tb", "a\u00a0b", "\x1b", "a\0", "\ud800", 5, None])
-def test_what_is_no_name(value):
+def test_what_is_not_a_name(value):
     with pytest.raises(InvalidInput):
         validate.name("it", value)
 

@@ -1,12 +1,12 @@
-"""Admission by fit: never over the ceiling, never standing still."""
+"""Admission by fit: never above the limit, and never stuck."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hypervisor.resources.admission import (
+    MIN_SIZE,
     NOTHING_SEEN,
     SETTLE_MS,
-    SMALLEST,
     TOLERANCE,
     Footprint,
     Guess,
@@ -106,7 +106,7 @@ def test_nobody_makes_room_for_what_needs_none():
 
 
 def trial_over(sizes, step=500):
-    """What a trial tells after an attempt had these sizes, one for each step."""
+    """The result of a trial after an attempt had these sizes, one per step."""
     trial = None
     for number, size in enumerate(sizes):
         trial = observe_trial(trial, [size], number * step)
@@ -136,13 +136,13 @@ def test_what_has_settled_shows_what_each_needs():
 
 
 def test_small_ones_are_taken_for_a_little_bigger():
-    assert trial_over([MB] * 6).next == trial_over([0] * 6).next == SMALLEST
+    assert trial_over([MB] * 6).next == trial_over([0] * 6).next == MIN_SIZE
 
 
 def test_what_grows_may_double_and_another_starts_when_the_age_has_doubled():
     steps = {age: trial_over([n * MB for n in range(1, age * 2 + 2)]) for age in (2, 4, 8, 16, 32)}
     assert [guess.most for guess in steps.values()] == [2, 3, 4, 5, 6]
-    assert steps[2].running == steps[2].next == SMALLEST
+    assert steps[2].running == steps[2].next == MIN_SIZE
     assert steps[32].running == steps[32].next == 2 * 65 * MB
     unknown = [Footprint(None, MB)] * 3
     assert starts_that_fit(load(0, 6 * GB), unknown, None, 8, ceiling=CEILING, guess=steps[8]) == 1

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypervisor.queue.pool import Pool
-from hypervisor.queue.priority import PRIORITIES
-from hypervisor.resources.allocation import Demand, assign_workers, cap_demands
+from hypervisor.queue.lane import PRIORITIES
+from hypervisor.resources.allocation import Demand, Pool, assign_workers, cap_demands
 
 DEMANDS = st.lists(
     st.builds(
@@ -36,7 +35,7 @@ def test_nobody_gets_more_than_there_is_or_than_they_asked_for(demands, total):
 
 
 @given(DEMANDS, TOTALS)
-def test_nothing_is_left_over_while_somebody_wants_more(demands, total):
+def test_nothing_is_left_over_while_someone_wants_more(demands, total):
     wanted = sum(demand.workers for demand in demands)
     assert sum(assign_workers(demands, total).values()) == min(total, wanted)
 
@@ -80,7 +79,7 @@ def test_the_order_of_the_question_does_not_matter(demands, total, random):
 
 
 @given(DEMANDS, TOTALS)
-def test_one_more_worker_takes_nothing_from_anybody(demands, total):
+def test_one_more_worker_takes_nothing_from_anyone(demands, total):
     before, after = assign_workers(demands, total), assign_workers(demands, total + 1)
     assert all(after[batch] >= before[batch] for batch in before)
 

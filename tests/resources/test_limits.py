@@ -1,4 +1,4 @@
-"""Limits: whose counts, and how amounts read."""
+"""Limits: which one applies, and how amounts are parsed."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def test_no_limit_is_something_that_can_be_said():
     assert merged(Limits(output=0), Limits(output=3)) == Limits(output=0)
 
 
-def test_nothing_said_is_no_limit():
+def test_nothing_said_is_not_a_limit():
     assert merged() == merged(Limits(), Limits()) == Limits(None, None, None, None)
 
 

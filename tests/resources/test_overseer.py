@@ -1,4 +1,4 @@
-"""The overseer: acts on evidence, once, and leaves the healthy alone."""
+"""The overseer: acts on evidence, once, and leaves healthy attempts alone."""
 
 from unittest.mock import Mock
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypervisor.resources.limits import Finding, Limits, Sample
-from hypervisor.resources.overseer import EXACT_FOR, LONGEST_GAP, MOST_COUNTED, Overseer
+from hypervisor.resources.overseer import EXACT_FOR, MAX_COUNTED, MAX_GAP, Overseer
 
 MB = 1 << 20
 
@@ -41,7 +41,7 @@ def test_time_in_which_nobody_could_look_does_not_count():
     """A worker that was stopped for an hour cannot know that its attempt was not."""
     samples = [*seconds(10), *(s._replace(at=s.at + 3_600_000) for s in seconds(100)[10:])]
     findings = watch(Limits(time=60_000), samples)
-    late = 3_600_000 - MOST_COUNTED + 1000
+    late = 3_600_000 - MAX_COUNTED + 1000
     assert acts(findings) == [(48_000 + late, "time", "warn"), (60_000 + late, "time", "stop")]
     assert findings[1][1].evidence == "ran for 60 s, limit 60 s"
 
@@ -81,7 +81,7 @@ def test_what_is_called_exact_is_never_more_than_what_is_seen():
 def test_a_silent_hang():
     findings = watch(Limits(silence=60_000), seconds(100))
     assert acts(findings) == [(48_000, "silence", "warn"), (60_000, "silence", "stop")]
-    evidence = "no output, no CPU and nothing written for 60 s, limit 60 s"
+    evidence = "no output, no CPU use and no writes for 60 s, limit 60 s"
     assert findings[1][1].evidence == evidence
 
 
@@ -95,12 +95,12 @@ def test_who_shows_any_sign_of_work_is_not_silent(sign):
 
 
 @pytest.mark.parametrize("cpu", [0.002, 0.009])
-def test_the_little_that_waiting_costs_is_no_sign_of_work(cpu):
+def test_the_little_that_waiting_costs_is_not_a_sign_of_work(cpu):
     findings = watch(Limits(silence=60_000), seconds(100, cpu=cpu))
     assert acts(findings)[-1] == (60_000, "silence", "stop")
 
 
-def test_nor_is_it_when_cpu_is_told_in_steps():
+def test_nor_is_it_when_cpu_is_reported_in_steps():
     samples = [Sample(n * 1000, n // 5 * 0.01, 0, 0, 0) for n in range(100)]
     assert acts(watch(Limits(silence=60_000), samples))[-1] == (60_000, "silence", "stop")
 
@@ -118,7 +118,7 @@ def test_a_part_of_the_tree_that_ends_ends_the_silence():
 def test_a_sleeping_laptop_proves_no_silence():
     samples = [*seconds(5), Sample(9_000_000, 0.0, 0, 0, 0), Sample(9_001_000, 0.0, 0, 0, 0)]
     assert watch(Limits(silence=60_000), samples) == []
-    findings = watch(Limits(silence=60_000), seconds(100, step=LONGEST_GAP))
+    findings = watch(Limits(silence=60_000), seconds(100, step=MAX_GAP))
     assert acts(findings)[-1] == (60_000, "silence", "stop")
 
 
@@ -153,7 +153,7 @@ SAMPLE = st.tuples(*(st.integers(0, 100) for _ in range(5)))
 
 
 @given(st.lists(SAMPLE), st.booleans(), st.integers(0, 200))
-def test_each_limit_is_told_of_twice_at_most(steps, dry_run, exact):
+def test_each_limit_is_reported_twice_at_most(steps, dry_run, exact):
     at, samples = 0, []
     for passed, cpu, rss, written, output in steps:
         at += passed * 100

@@ -29,11 +29,11 @@ def load(cpu=0.0, ram=0.0, stall=None, own=0.0, planned=0.0):
     return Load(cpu, own, round(ram * LIMIT), LIMIT, stall, round(planned * LIMIT))
 
 
-def walk(loads, thresholds=DEFAULTS, step=TICK, count_own=True):
+def walk(loads, thresholds=DEFAULTS, step=TICK):
     """The zones that a host goes through, one for each load."""
     state, zones = ZoneState(), []
     for number, each in enumerate(loads):
-        state = next_zone(state, each, thresholds, number * step, count_own)
+        state = next_zone(state, each, thresholds, number * step)
         zones.append(state.zone)
     return zones
 
@@ -62,11 +62,10 @@ def test_the_thresholds_of_the_founding_documents(cpu, ram, stall, zone):
     assert zone_for(load(cpu, ram, stall), DEFAULTS) == zone
 
 
-def test_own_cpu_counts_for_agents_only():
-    busy = load(cpu=1.0, own=0.95)
-    assert zone_for(busy, DEFAULTS, count_own=True) == DANGER
-    assert zone_for(busy, DEFAULTS, count_own=False) == SAFE
-    assert zone_for(load(cpu=0.5, own=0.7), DEFAULTS, count_own=False) == SAFE
+def test_own_cpu_does_not_count():
+    assert zone_for(load(cpu=1.0, own=0.95), DEFAULTS) == SAFE
+    assert zone_for(load(cpu=1.0, own=0.35), DEFAULTS) == WARNING
+    assert zone_for(load(cpu=0.5, own=0.7), DEFAULTS) == SAFE
 
 
 def test_planned_memory_counts_in_an_emergency_only():
@@ -97,13 +96,13 @@ def test_a_zone_is_not_left_within_the_margin():
     assert walk([load(stall=21.0)] + [load(stall=14.0)] * 50)[-1] == SAFE
 
 
-def test_one_rise_starts_the_wait_anew():
+def test_one_rise_starts_the_wait_again():
     calm, rise = load(cpu=0.1), load(cpu=0.58)
     assert set(walk([load(cpu=0.7), *([calm] * 6 + [rise]) * 5])) == {WARNING}
 
 
 def test_the_way_down_leads_no_lower_than_the_while_was_calm():
-    """Danger is over for long, but only just safe: the zone is left for warning first."""
+    """The danger is long over, but the load is only just safe: the next zone is warning."""
     zones = walk([load(ram=0.9)] + [load(ram=0.75)] * 6 + [load(ram=0.1)] * 8)
     assert zones == [DANGER] * 7 + [WARNING] * 6 + [SAFE] * 2
 

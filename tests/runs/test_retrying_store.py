@@ -1,11 +1,12 @@
-"""An outage of the store, at every single call: every kind of worker waits for its end."""
+"""An outage of the store at every single call: every kind of worker waits until it is over."""
 
 from __future__ import annotations
 
 import pytest
 
-from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.agents.stream_state import StreamState
 from hypervisor.core.errors import StoreFull, StoreGone, StoreUnavailable
+from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.sql import event_log
 from hypervisor.runs import retrying_store, settlement
 from tests.agents.agent_bench import AgentBench
@@ -27,7 +28,7 @@ FOR_EVER = 10_000
 
 
 class Outage:
-    """Lets calls through to the database, but from one of them on it is away for a while."""
+    """Passes calls on to the database; from one call on, it is unavailable for a while."""
 
     def __init__(self, bench, first, calls, error):
         self._first, self._calls, self._error = first, calls, error
@@ -38,7 +39,7 @@ class Outage:
             setattr(database, name, self._failing(getattr(database, name)))
 
         def wait(seconds):
-            """In an outage a worker only waits; otherwise there is nothing left for it to do."""
+            """A worker waits only in an outage, or when there is nothing left to do."""
             self.pauses += 1
             if self.away:
                 self.away = 0
@@ -49,7 +50,7 @@ class Outage:
         attempt = bench.runner.wait
 
         def run(seconds):
-            """What an attempt does itself meets no outage."""
+            """There is no outage for the attempt itself."""
             self.exempt = True
             try:
                 return attempt(seconds)
@@ -94,7 +95,8 @@ KINDS = pytest.mark.parametrize("make", [_commands, _agents, _pulling])
 
 @KINDS
 def test_an_outage_at_any_call_changes_nothing(make, tmp_path):
-    """Each call fails twice in a row; whoever cannot wait because an attempt runs goes on."""
+    """Each call fails twice in a row; calls that cannot wait because an attempt is running are
+    skipped."""
     (tmp_path / "smooth").mkdir()
     bench, tasks, work = make(tmp_path / "smooth")
     smooth = Outage(bench, FOR_EVER, 0, StoreUnavailable)
@@ -136,7 +138,7 @@ def test_what_is_not_waited_for(tmp_path, monkeypatch, error, limit):
 
 
 def test_what_only_appends_is_never_written_twice(tmp_path, monkeypatch):
-    """The event was stored, but the answer got lost: made again, it would be there twice."""
+    """The event was stored, but the answer was lost: a retry would store it twice."""
     bench, _, _ = _commands(tmp_path)
 
     def stored_without_answer(note, *args, **named):
@@ -151,7 +153,7 @@ def test_what_only_appends_is_never_written_twice(tmp_path, monkeypatch):
 
 
 def test_a_claim_after_a_long_outage_has_its_whole_lease(tmp_path, monkeypatch):
-    """Each try takes the time anew: the lease of a claim does not begin before the outage."""
+    """Each try reads the time again: the lease of a claim does not begin before the outage."""
     bench, _, _ = _commands(tmp_path)
     started = bench.store.now()
     times = iter([started, started + 300_000])

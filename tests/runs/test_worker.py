@@ -1,4 +1,4 @@
-"""The worker attempt by attempt: a real store, and commands that do as the test says."""
+"""The worker attempt by attempt: a real store, and scripted commands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypervisor.queue.sql import event_log
 from hypervisor.queue.task import NewTask, TaskFilter
 from hypervisor.resources.limits import Limits
 from hypervisor.runs import settlement as module
+from hypervisor.runs import sql
 from hypervisor.runs.config import Settings
 from hypervisor.runs.spec import spec_data
-from hypervisor.store import settings
 from tests.support.benches import WELL, Bench, Journal, closed_after
 from tests.support.intercept import intercept
 
@@ -50,7 +50,7 @@ def test_writes_down_what_it_does_before_it_does_it(bench):
 
 
 def test_is_known_to_the_store_before_it_keeps_a_journal(bench):
-    """A journal of somebody that nobody knows would stay for ever."""
+    """The journal of an unknown worker would stay forever."""
     bench = bench()
     known = []
 
@@ -99,13 +99,30 @@ def test_takes_nothing_more_once_the_batch_is_declared_otherwise(bench):
     assert bench.outcomes() == {"a": ["done"], "b": []}
 
 
+def test_continues_with_a_batch_that_has_redundant_fields(bench):
+    """As earlier versions declared it: otherwise no worker could run it."""
+    bench = bench()
+    bench.store.declare("b", {**spec_data(bench.spec), "python": "python3"}, "t")
+    bench.item("a")
+    bench.work()
+    assert bench.outcomes() == {"a": ["done"]}
+
+
+def test_takes_nothing_from_a_batch_that_a_later_version_declared(bench):
+    bench = bench()
+    bench.store.declare("b", {**spec_data(bench.spec), "teleport": True}, "t")
+    bench.item("a")
+    bench.work()
+    assert bench.outcomes() == {"a": []}
+
+
 def test_what_an_attempt_cost_is_kept(bench):
     bench = bench()
     task = bench.item("a")
     bench.work()
     (attempt,) = bench.store.detail(task).attempts
     assert (attempt.exit_code, attempt.cpu_ms, attempt.peak_kb) == (0, 250, 12 * 1024)
-    assert bench.store.setting("peak run") == str(12 * MB)
+    assert bench.store.memory_peak("run") == 12 * MB
 
 
 def test_a_failure_is_final_or_tried_again_later(bench):
@@ -121,7 +138,7 @@ def test_a_failure_is_final_or_tried_again_later(bench):
 
 
 def test_what_was_claimed_with_a_long_one_goes_back(bench):
-    """The others do not wait for it; that costs them nothing."""
+    """The other tasks do not wait for it; the release costs them nothing."""
     bench = bench(claim=4)
 
     def in_the_middle():
@@ -139,17 +156,17 @@ def test_what_was_claimed_with_a_long_one_goes_back(bench):
     assert "journal leader 77" in bench.log and "settle in" in bench.log
 
 
-def test_leftovers_are_told(bench):
+def test_leftovers_are_reported(bench):
     bench = bench()
     bench.item("a")
     bench.runner.left = 3
     bench.work()
     (event,) = bench.events("leftovers")
-    assert event.data == {"processes": 3, "said": "3 left running were stopped"}
+    assert event.data == {"processes": 3, "said": "stopped 3 processes left running"}
 
 
 def test_trouble_with_the_store_does_not_repeat_what_has_ended(bench, monkeypatch):
-    """What is only nice to know must not come between an end and its place in the journal."""
+    """Optional writes must not come between the end of an attempt and its journal line."""
     bench = bench(claim=1)
     bench.item("a")
     bench.runner.left = 1
@@ -157,7 +174,7 @@ def test_trouble_with_the_store_does_not_repeat_what_has_ended(bench, monkeypatc
     def away(*_, **__):
         raise StoreUnavailable("the disk is full.")
 
-    intercept(monkeypatch, bench.store, settings.set_setting, away)
+    intercept(monkeypatch, bench.store, sql.set_memory_peak, away)
     intercept(monkeypatch, bench.store, event_log.note, away)
     bench.work()
     assert "journal complete" in bench.log
@@ -206,15 +223,15 @@ class TestRefused:
         assert states(bench) == {"bad": "failed", "good": "done"}
         assert "no item in its data" in (bench.store.task(bad).reason or "")
 
-    def test_limits_that_make_no_sense(self, bench):
-        """The task's fault: the worker lives on, and so do its other tasks."""
+    def test_invalid_limits(self, bench):
+        """Only the task fails: the worker and its other tasks continue."""
         bench = bench()
         bad = bench.item("bad", None, WELL, data={"limits": {"time": "soon"}})
         bench.item("good")
         bench.work()
         assert states(bench) == {"bad": "failed", "good": "done"}
         assert bench.began() == ["good"]
-        assert "'soon' is no duration" in (bench.store.task(bad).reason or "")
+        assert "invalid duration 'soon'" in (bench.store.task(bad).reason or "")
 
     def test_trouble_of_the_host_costs_the_task_nothing(self, bench):
         bench = bench(claim=3)
@@ -226,7 +243,7 @@ class TestRefused:
         task = bench.store.task(first)
         assert (task.failures, task.crashes) == (0, 0)
         (event,) = bench.events("trouble")
-        assert event.data["said"] == "this host could not start it: No space left on device"
+        assert event.data["said"] == "cannot start on this host: No space left on device"
 
 
 class TestStopped:
@@ -248,7 +265,7 @@ class TestStopped:
 
     @pytest.mark.parametrize(("after", "state"), [("cancel", "cancelled"), ("fail", "failed")])
     def test_while_it_was_only_claimed(self, bench, after, state):
-        """It would go back with the others: instead, what was asked for is done."""
+        """It would go back with the others: instead, the request is carried out."""
         bench = bench(claim=3)
 
         def ask():
@@ -262,7 +279,7 @@ class TestStopped:
         assert bench.store.task(task).state == state
         assert bench.store.task(task).reason == "enough"
 
-    def test_a_worker_that_is_told_to_stop_puts_it_back(self, bench):
+    def test_a_worker_that_is_asked_to_stop_puts_it_back(self, bench):
         bench = bench()
         task = bench.item("a", lambda: setattr(bench.runner, "asked", "stop"), WELL)
         bench.work()
@@ -270,7 +287,7 @@ class TestStopped:
         assert bench.store.task(task).state == "active"
         assert "stop" in bench.log
 
-    def test_a_worker_that_is_told_to_drain_finishes_it(self, bench):
+    def test_a_worker_that_is_asked_to_drain_finishes_it(self, bench):
         bench = bench(claim=2)
         bench.item("a", lambda: setattr(bench.runner, "asked", "drain"), WELL)
         bench.item("b")

@@ -1,4 +1,4 @@
-"""Skills are run as a person runs them."""
+"""Skills run from the command line."""
 
 from tests.cli.conftest import project
 

@@ -1,4 +1,4 @@
-"""The built-in skills as they ship: sound, and run for real with a stand-in for the agents."""
+"""The built-in skills as they ship: valid, and run with a stand-in for the agents."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from hypervisor.agents.prompt import PLACEHOLDER
 from hypervisor.skills.folders import BUILT_IN, built_in_folder, read_folder
 from tests.cli.conftest import until
+from tests.git.repositories import Repo
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = Path(built_in_folder())
@@ -35,7 +36,7 @@ def run(hv, *words, code=0):
 
 
 def told(hv):
-    """The prompts that the stand-ins were given, by the title of the task."""
+    """The prompts of the stand-ins, by the title of the task."""
     files = (hv.folder / "agents" / "provider").glob("told-*")
     return {
         hv.task(file.name.removeprefix("told-"))["title"]: json.loads(file.read_text())
@@ -69,32 +70,37 @@ class TestAsTheyShip:
             assert f"`data.{member}`" in (FOLDER / name / prompts[0]).read_text()
 
     @pytest.mark.parametrize("name", sorted({*AGENTS} - {"refactor-module"}))
-    def test_whoever_only_looks_may_only_read(self, name):
+    def test_reviewing_skills_may_only_read(self, name):
         options = read_folder(str(FOLDER / name), BUILT_IN).options
         assert options["permissions"] == "read-only" and not options.get("allow")
 
-    def test_a_refactoring_is_made_in_a_copy_and_waits_for_a_decision(self):
+    def test_a_refactoring_is_merged_into_a_branch_and_waits_for_a_decision(self):
         options = read_folder(str(FOLDER / "refactor-module"), BUILT_IN).options
-        assert (options["scratch"], options["gate"]) == (True, "each")
+        assert (options["merge"], options["gate"]) == ("branch", "each")
 
 
 def test_code_audit_searches_three_times_and_reports_once(hv):
     shutil.copytree(EXAMPLES / "flawed", hv.folder / "act-tells")
     batch = run(hv, "code-audit", "act-tells", "--agent", "fake-claude")
     prompts = told(hv)
-    searches = [each["title"] for each in hv.tasks(batch)]
+    searches = [each["title"] for each in hv.tasks(batch) if each["title"] != "reduce"]
     assert len(searches) == 3 and set(searches) < set(prompts)
     for title in searches:
         asked = prompts[title]["prompt"]
         assert f"Audit the code at `act-tells` for one kind of weakness: `{title}`" in asked
         assert "store it with the tool `remember`" in asked and not PLACEHOLDER.findall(asked)
-        assert "may read; change nothing" in asked and "--json-schema" in prompts[title]["argv"]
+        assert (
+            "may only read: change nothing" in asked and "--json-schema" in prompts[title]["argv"]
+        )
         assert "severity" in " ".join(prompts[title]["argv"])
     (last,) = set(prompts) - set(searches)
     assert "stream-json" in prompts[last]["argv"]  # the same agent, since it was named
     asked = prompts[last]["prompt"]
-    assert "Make one report" in asked and "may read; change nothing" in asked
-    path = re.search(r"is in the file `([^`]+)`", asked)
+    assert (
+        "Combine their findings into one report" in asked
+        and "may only read: change nothing" in asked
+    )
+    path = re.search(r"are in the file `([^`]+)`", asked)
     assert path is not None
     lines = [json.loads(line) for line in Path(path[1]).read_text().splitlines()]
     assert {(line["title"], line["state"]) for line in lines} == {(n, "done") for n in searches}
@@ -133,28 +139,30 @@ def test_summarise_makes_one_of_all(hv):
         (hv.folder / "act-tells" / f"{name}.md").write_text(f"We decided {name}.\n")
     batch = run(hv, "summarise", "act-tells", "--agent", "fake-gemini")
     prompts = told(hv)
-    assert len(hv.tasks(batch)) == 2 and len(prompts) == 3
+    assert len(hv.tasks(batch)) == 3 and len(prompts) == 3
     assert "Summarise the text `act-tells/one.md`" in prompts["act-tells/one.md"]["prompt"]
     assert all("--skip-trust" in each["argv"] for each in prompts.values())
     assert sum("Make one summary of them all" in each["prompt"] for each in prompts.values()) == 1
 
 
-def test_refactor_module_leaves_the_project_alone(hv):
-    (hv.folder / "act-edits.py").write_text("x = 1\n")
-    (hv.folder / "a.txt").write_text("mine\n")
-    batch = run(hv, "refactor-module", "act-edits.py", "--agent", "fake-claude", code=10)
+def test_refactor_module_merges_what_passes_and_leaves_the_project_alone(hv):
+    repo = Repo(hv.folder)
+    repo.commit({".gitignore": "*\n!*.py\n!*.txt\n", "act-edits.py": "x = 1\n", "a.txt": "mine\n"})
+    words = ("act-edits.py", "--agent", "fake-claude", "--verify", "test -f new.txt")
+    batch = run(hv, "refactor-module", *words, code=10)
     (task,) = hv.tasks(batch)
     assert (hv.folder / "a.txt").read_text() == "mine\n" and not (hv.folder / "new.txt").exists()
-    patch = hv.ok("logs", task["id"], "--patch")
+    patch = hv.ok("diff", task["id"])
     assert "+changed by the agent" in patch and "+made by the agent" in patch
+    assert repo.read(f"hv/{batch}", "new.txt") == "made by the agent\n"
 
 
-def test_refactor_module_takes_what_is_in_the_copy_only(hv):
-    (hv.folder / "a.py").write_text("x = 1\n")
+def test_refactor_module_takes_what_is_in_the_clone_only(hv):
+    Repo(hv.folder).commit({".gitignore": "*\n!*.py\n", "a.py": "x = 1\n"})
     words = ("run", "refactor-module", "--agent", "fake-claude", "--dry-run")
     shown = hv.ok(*words, str(hv.folder / "a.py"))
     assert "`a.py`" in shown and f"`{hv.folder}/a.py`" not in shown
-    assert "is not below" in hv.refused(2, *words, str(hv.folder.parent))
+    assert "is outside" in hv.refused(2, *words, str(hv.folder.parent))
 
 
 class TestMailClassify:
@@ -194,7 +202,7 @@ class TestMailClassify:
         (asked,) = told(hv).values()
         assert "Say what kind of mail this is." in asked["prompt"]
         assert "`act-tells`" in asked["prompt"] and "`in.mbox`" in asked["prompt"]
-        assert "may read; change nothing" in asked["prompt"]
+        assert "may only read: change nothing" in asked["prompt"]
 
     def test_no_file_of_the_folder_stands_in_for_a_part_of_it(self, hv):
         shutil.copy(EXAMPLES / "mail" / "inbox.mbox", hv.folder / "in.mbox")
@@ -209,4 +217,4 @@ class TestMailClassify:
         (hv.folder / "mail-classify.toml").write_text('[category.sea]\nsubject = ["brest"]\n')
         batch = run(hv, "mail-classify", "in.mbox", "--gate", "none")
         sorted_in = [t for t in hv.tasks(batch) if hv.task(t["id"])["result"]["category"] == "sea"]
-        assert [t["title"] for t in sorted_in] == ["<personal-1@mail.example>"]
+        assert [t["title"] for t in sorted_in] == ["Re: the gauge at Brest (Jonas Weber)"]

@@ -1,4 +1,4 @@
-"""Mails that were made to break a program: each gets a category, and none takes long or much."""
+"""Malicious mails: each gets a category, and none takes much time or memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hypervisor.inputs.mail import mbox_items
 from hypervisor.skills.builtin import mail_classify, mail_classify_text
-from hypervisor.skills.builtin.mail_classify_text import LARGEST, MOST_PARTS, plain, read
+from hypervisor.skills.builtin.mail_classify_text import MAX_PARTS, MAX_SIZE, plain, read
 
 LINES = b"From: a@b.example\nSubject: Invoice\n"
 MULTI = LINES + b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
@@ -36,7 +36,7 @@ def answer(raw):
 @pytest.mark.parametrize(
     "raw",
     [
-        MULTI,  # parts are announced and there are none
+        MULTI,  # parts are announced but missing
         MULTI + b"--b\n",
         MULTI + b"--b\nContent-Disposition: attachment; filename*" + b"1" * 5000 + b"=x\n\n",
         MULTI + b"--b\nContent-Disposition: attachment; filename*=u\0f''x\n\n",
@@ -87,7 +87,7 @@ def test_mails_with_nothing_whole_get_a_category_too(raw):
 
 @pytest.mark.parametrize("charset", ["punycode", "IDNA", "unicode-escape", "raw_unicode_escape"])
 @pytest.mark.parametrize("text", [b"xn--mnchen-3ya", b"Mnchen-3ya \\u00fc", b"Mnchen-3ya \xe4"])
-def test_what_is_no_charset_of_texts_is_not_tried(charset, text):
+def test_codecs_that_are_not_charsets_are_not_tried(charset, text):
     """Some of them take quadratic time."""
     lines = LINES + f"Content-Type: text/plain; charset={charset}\n\n".encode()
     assert read(lines + text, "a@b", "", 1000).text == text.decode("latin-1")
@@ -116,7 +116,7 @@ def test_nested_parts_without_end():
 def test_of_many_parts_the_first_are_looked_at():
     raw = MULTI + b"--b\nContent-Type: text/x-%d\n\nx\n" * 5000 % tuple(range(5000)) + b"--b--\n"
     found = read(raw, "a@b", "", 100)
-    assert 10 < len(found.parts) <= MOST_PARTS + 1
+    assert 10 < len(found.parts) <= MAX_PARTS + 1
 
 
 def test_of_ten_megabytes_the_beginning_is_looked_at():
@@ -124,7 +124,7 @@ def test_of_ten_megabytes_the_beginning_is_looked_at():
     assert len(big) > 10_000_000
     found = answer(b"From: a@b.example\nSubject: Hello\n\n" + big)
     assert found["category"] == "spam"
-    late = b"x" * LARGEST + b"\nlottery casino viagra inheritance\n" + b"y\n" * 5_000_000
+    late = b"x" * MAX_SIZE + b"\nlottery casino viagra inheritance\n" + b"y\n" * 5_000_000
     assert answer(b"From: a@b.example\nSubject: Hello\n\n" + late)["category"] == "personal"
 
 

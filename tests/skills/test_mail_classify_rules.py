@@ -1,4 +1,5 @@
-"""The rules of mail-classify: what ships is sound, the user's are added, mistakes are named."""
+"""The rules of mail-classify: the shipped rules are valid, the user's are added, mistakes are
+reported."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def test_what_the_user_lists_is_added(tmp_path):
     assert kind(tmp_path, sender="x@till.example") == "invoice"
 
 
-def test_replace_begins_anew_and_off_takes_away(tmp_path):
+def test_replace_starts_over_and_off_removes(tmp_path):
     override(
         tmp_path,
         '[category.invoice]\nreplace = true\nsubject = ["bill"]\n[category.order]\noff = true\n',
@@ -111,7 +112,7 @@ def test_the_run_folder_wins_and_a_changed_file_is_read_again(tmp_path):
         ("[otherwise]\nperson = ''\n", "[otherwise] person"),
         ("[otherwise]\nsubject = ['x']\n", "[otherwise] subject"),
         ("[points\n", "line 1"),
-        ("\udcff", "no valid TOML"),
+        ("\udcff", "not valid TOML"),
     ],
 )
 def test_a_mistake_names_the_file_and_the_key(tmp_path, text, named):
@@ -152,4 +153,4 @@ def test_stars(rule, fits, not_fits):
     ],
 )
 def test_headers(rule, headers, found):
-    assert HeaderRules([rule]).found(headers) == ([rule] if found else [])
+    assert HeaderRules([rule]).matches(headers) == ([rule] if found else [])

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.runs.spec import RunSpec
-from hypervisor.skills.fields import FIELDS, LIMITS
+from hypervisor.runs.spec import spec_data
+from hypervisor.skills.fields import FIELDS, LIMITS, check_name
 from hypervisor.skills.render import fields_of, skill_text
-from hypervisor.skills.skill import LARGEST, ItemSource, Skill, SkillRun, check_name, read_skill
+from hypervisor.skills.skill import MAX_SIZE, ItemSource, Skill, SkillRun, read_skill
+from tests.support.specs import run_spec
 
 LEAST = "name: s\ndescription: does it\nrun: {command: [ls]}\n"
 AGENT = "name: s\ndescription: does it\nrun: {agent: any}\n"
@@ -36,7 +37,8 @@ class TestFields:
     def test_every_option_is_read_as_the_command_line_would(self):
         found = read(
             AGENT + "type: audit\npriority: high\nbranch: b\nworkers: auto\nstrategy: adaptive\n"
-            "retries: 2\nrequires: [gpu]\nkey: ['{}']\nchunk-by: sender\nper: chunk\ngate: first\n"
+            "retries: 2\nrequires: [gpu]\nexclusive: ['{}']\nchunk-by: sender\nper: chunk\n"
+            "gate: first\n"
             "write-back: receipts\npropose: true\nfail-fast: false\nprompt: ./p.md\nmodel: 4.5\n"
             "permissions: read-only\nworkspace: scratch\nallow: [Bash]\nturns: 9\nfallback: codex\n"
             "pull: 3\nschema: s.json\nthen: [[jq, ., '{result}'], [wc]]\n"
@@ -51,7 +53,7 @@ class TestFields:
             "strategy": "adaptive",
             "retries": 2,
             "requires": ["gpu"],
-            "key": ["{}"],
+            "exclusive": ["{}"],
             "chunk_by": "sender",
             "per": "chunk",
             "gate": "first",
@@ -82,7 +84,7 @@ class TestFields:
     def test_options_of_commands_and_functions(self):
         found = read(
             "name: s\ndescription: d\nrun: {function: 'a.b:c'}\nresult: json\nstdin: item\n"
-            "shell: true\npython: /usr/bin/python3\nclean-env: true\nbatch: 10\nworkers: 4\n"
+            "shell: true\npython: /usr/bin/python3\nclean-env: true\nclaim: 10\nworkers: 4\n"
             "chunk: month\n"
         )
         assert found.run == SkillRun(function="a.b:c")
@@ -122,31 +124,39 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("front", "line", "said"),
         [
-            (LEAST + "gaet: each", 5, "'gaet' is unknown: the nearest is gate"),
-            (LEAST + "limits:\n  time: 5", 6, "'limits.time' is unknown"),
+            (LEAST + "gaet: each", 5, "unknown field 'gaet'; did you mean gate?"),
+            (LEAST + "limits:\n  time: 5", 6, "unknown field 'limits.time'"),
             (LEAST + "limits: 5", 5, "limits must hold fields"),
-            (LEAST + "limits:\n  timeout: soon", 6, "limits.timeout: 'soon' is no duration"),
+            (LEAST + "limits:\n  timeout: soon", 6, "limits.timeout: invalid duration 'soon'"),
             (LEAST + "limits:\n\n  memory: yes", 7, "limits.memory"),
             (LEAST + "gate: no", 5, "gate must be one of"),
             (LEAST + "retries: -1", 5, "retries must be a whole number"),
             (LEAST + "workers: many", 5, "workers must be"),
             (LEAST + "propose: perhaps", 5, "propose must be true or false"),
-            (LEAST + "prompt: p.md", 5, "prompt goes with an agent only"),
-            (LEAST + "limits: {budget: 5}", 5, "limits.budget goes with an agent only"),
-            (AGENT + "shell: true", 5, "shell goes with a command or a function only"),
+            (LEAST + "prompt: p.md", 5, "prompt works only with an agent"),
+            (LEAST + "limits: {budget: 5}", 5, "limits.budget works only with an agent"),
+            (AGENT + "shell: true", 5, "shell works only with a command or a function"),
             (AGENT + "model: true", 5, "model must be text"),
             (AGENT + "allow: Bash", 5, "allow must be a list"),
             (AGENT + "requires: [a b]", 5, "must not contain spaces"),
             (LEAST + 'branch: "a b"', 5, "branch 'a b' must not contain spaces"),
-            (LEAST + "chunk: month\nchunk-size: 5", 6, "chunk and chunk-size do not go together"),
-            (LEAST + "items: {glob: 'a', file: b}", 5, "do not go together"),
+            (
+                LEAST + "chunk: month\nchunk-size: 5",
+                6,
+                "chunk and chunk-size cannot be used together",
+            ),
+            (LEAST + "items: {glob: 'a', file: b}", 5, "cannot be used together"),
             (LEAST + "items: {format: xml}", 5, "items.format must be one of"),
-            (LEAST + "items: {paths: true}", 5, "goes with the format tasks"),
-            (LEAST + "reduce: {agent: any}", 5, "reduce.prompt and reduce.agent go together"),
-            (LEAST + "reduce: {command: [a], function: 'b:c'}", 5, "only one"),
+            (LEAST + "items: {paths: true}", 5, "needs the format tasks"),
+            (
+                LEAST + "reduce: {agent: any}",
+                5,
+                "reduce.prompt and reduce.agent must be used together",
+            ),
+            (LEAST + "reduce: {command: [a], function: 'b:c'}", 5, "exactly one of"),
             (LEAST + "then: [jq]", 5, "then must be a list of words"),
-            (LEAST + "then: [[./x]]", 5, "only run and reduce have files of the folder"),
-            ("name: s\ndescription: d\nrun: {}", 4, "run must be one of"),
+            (LEAST + "then: [[./x]]", 5, "only run and reduce can use files of the folder"),
+            ("name: s\ndescription: d\nrun: {}", 4, "run must have exactly one of"),
             ("name: s\ndescription: d\nrun: ls", 4, "run must hold fields"),
             ("name: s\ndescription: d\nrun: {command: ls}", 4, "a list of words"),
             ("name: s\ndescription: d\nrun: {command: [{}]}", 4, "put each in quotes"),
@@ -156,16 +166,16 @@ class TestRefusals:
             ("name: s\ndescription: ''\nrun: {command: [ls]}", 3, "description must be text"),
             ('name: s\ndescription: "a\\e[31m"\nrun: {command: [ls]}', 3, "control characters"),
             ("name: other\ndescription: d\nrun: {command: [ls]}", 2, "they must be the same"),
-            ("name: S\ndescription: d\nrun: {command: [ls]}", 2, "is no name for a skill"),
-            ("name: s\nname: s", 3, "is there twice"),
-            ("x: &a {gate: each}\nname: s", 2, "'x' is unknown"),
-            ("name: s\n<<: {gate: each}", 3, "`<<` is not used here"),
-            ("- name", 2, "no list of `key: value`"),
-            ("name: [", 3, "no valid YAML"),
+            ("name: S\ndescription: d\nrun: {command: [ls]}", 2, "invalid skill name"),
+            ("name: s\nname: s", 3, "duplicate key"),
+            ("x: &a {gate: each}\nname: s", 2, "unknown field 'x'"),
+            ("name: s\n<<: {gate: each}", 3, "`<<` is not supported here"),
+            ("- name", 2, "not a list of `key: value`"),
+            ("name: [", 3, "not valid YAML"),
             ("", 1, "the front matter is empty"),
         ],
     )
-    def test_what_is_wrong_is_said_with_its_line(self, front, line, said):
+    def test_what_is_wrong_is_reported_with_its_line(self, front, line, said):
         told = refused(front)
         assert told.startswith(f"line {line}: ") and said in told, told
 
@@ -218,7 +228,7 @@ class TestHostile:
             b"---\n" + b"[" * 100_000 + b"\n---\n",
             b"---\n" + b"a: " * 2_000 + b"\n---\n",
             b"---\n" + b"x" * (300 << 10) + b"\n---\n",
-            b"---\n---\n" + b"x" * LARGEST,
+            b"---\n---\n" + b"x" * MAX_SIZE,
             b"---\na: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nname: s\n---\n",
             b"---\nname: s\ndescription: d\nrun: &r {command: [ls], agent: *r}\n---\n",
         ],
@@ -227,9 +237,9 @@ class TestHostile:
         told = refused(data)
         assert told.isprintable() and len(told) < 600, told
 
-    def test_the_line_of_what_is_no_text_counts_from_the_top(self):
+    def test_the_line_of_what_is_not_text_counts_from_the_top(self):
         told = refused(b"---\n" + LEAST.encode() + b"---\none\n\xff\n")
-        assert told.startswith("line 7: this is no UTF-8 text")
+        assert told.startswith("line 7: not valid UTF-8")
 
     def test_aliases_that_multiply_are_refused(self):
         layers = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
@@ -254,16 +264,20 @@ class TestHostile:
                 assert str(error).isprintable()
 
 
+OPTIONS = {"time": "timeout", "output": "max_output", "workspace": "scratch"}  # by stored field
+NO_OPTIONS = ("cwd", "mode")  # the folder is that of each run; --pull says the mode
+
+
 class TestWriting:
     @pytest.mark.parametrize(
         "spec",
         [
-            RunSpec("/x", ("echo", "{}", "a: b", "- c", "#d", "'", '"', "yes", "12", "é\t")),
-            RunSpec("/x", ("a {} > {.}",), None, True, stdin="item", clean_env=True, claim=5),
-            RunSpec("/x", function="m:f", python="/usr/bin/python3", workers=3, time=90_000),
-            RunSpec("/x", ("a",), time=1, memory=(1 << 30) + 1, silence=60_000, output=1 << 20),
-            RunSpec("/x", ("a",), result="json", gate="each", strategy="adaptive", fail_fast=True),
-            RunSpec(
+            run_spec("/x", ("echo", "{}", "a: b", "- c", "#d", "'", '"', "yes", "12", "é\t")),
+            run_spec("/x", ("a {} > {.}",), None, True, stdin="item", clean_env=True, claim=5),
+            run_spec("/x", function="m:f", python="/usr/bin/python3", workers=3, time=90_000),
+            run_spec("/x", ("a",), time=1, memory=(1 << 30) + 1, silence=60_000, output=1 << 20),
+            run_spec("/x", ("a",), result="json", gate="each", strategy="adaptive", fail_fast=True),
+            run_spec(
                 "/x",
                 agent="auto",
                 budget=5_250_000,
@@ -275,7 +289,7 @@ class TestWriting:
                 turns=3,
                 fallback="codex",
             ),
-            RunSpec(
+            run_spec(
                 "/x",
                 agent="claude",
                 permissions="full",
@@ -292,37 +306,16 @@ class TestWriting:
         found = read_skill(skill_text(front, "text").encode(), "s")
 
         assert found.description == "d: # x"
-        assert found.run.command == spec.command
-        assert found.run.function == (spec.function or "")
-        assert found.run.agent == ("any" if spec.agent == "auto" else spec.agent)
-        options = {
-            "workers": spec.workers,
-            "claim": spec.claim,
-            "timeout": spec.time,
-            "memory": spec.memory,
-            "silence": spec.silence,
-            "max_output": spec.output,
-            "budget": spec.budget,
-            "task_budget": spec.task_budget,
-            "tokens": spec.tokens,
-            "task_tokens": spec.task_tokens,
-            "turns": spec.turns,
-            "python": spec.python,
-            "allow": list(spec.allow) or None,
-            "model": spec.model or None,
-            "fallback": spec.fallback or None,
-            "shell": spec.shell or None,
-            "clean_env": spec.clean_env or None,
-            "fail_fast": spec.fail_fast or None,
-            "propose": spec.propose or None,
-            "gate": spec.gate if spec.gate != "none" else None,
-            "strategy": spec.strategy if spec.strategy != "auto" else None,
-            "result": spec.result if spec.result != "none" else None,
-            "stdin": spec.stdin if spec.stdin != "closed" else None,
-            "permissions": spec.permissions if spec.permissions != "edit" else None,
-            "scratch": (spec.workspace == "scratch") or None,
-            "pull": spec.pull if spec.mode == "pull" else None,
-            "schema": "schema.json" if spec.schema else None,
-            "prompt": "prompt.md" if spec.agent else None,
-        }
-        assert dict(found.options) == {k: v for k, v in options.items() if v is not None}
+        stored = spec_data(spec)
+        assert found.run.command == tuple(stored.pop("command", ()))
+        assert found.run.function == stored.pop("function", "")
+        agent = stored.pop("agent", "")
+        assert found.run.agent == ("any" if agent == "auto" else agent)
+        options = {OPTIONS.get(name, name): value for name, value in stored.items()}
+        if agent:
+            options["prompt"] = "prompt.md"
+        if "scratch" in options:
+            options["scratch"] = True
+        if "schema" in options:
+            options["schema"] = "schema.json"
+        assert dict(found.options) == {k: v for k, v in options.items() if k not in NO_OPTIONS}

@@ -1,4 +1,4 @@
-"""Where skills are found, what their record adds up to, and what is made of a batch; no process
+"""Where skills are found, their record, and skills made from a batch; no process
 is started: the tests claim and end the tasks themselves."""
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from hypervisor.batches.pipeline import run_pattern
 from hypervisor.core import gitignore
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.queue.task import NewTask
-from hypervisor.runs.spec import RunSpec
 from hypervisor.skills.fields import FIELDS, LIMITS
 from hypervisor.skills.folders import (
     BUILT_IN,
@@ -28,9 +27,10 @@ from hypervisor.skills.folders import (
     user_folder,
 )
 from hypervisor.skills.skill import OWN, read_skill
+from tests.support.specs import changed, run_spec
 
 ROOT = Path(__file__).resolve().parents[2]
-SPEC = RunSpec("/", ("true",), skill="mine")
+SPEC = run_spec("/", ("true",), skill="mine")
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ class TestFinding:
             require_skill("mine")
         assert require_skill("triage").kind == BUILT_IN
 
-    def test_folders_that_are_no_skills_are_not_listed(self, project):
+    def test_folders_that_are_not_skills_are_not_listed(self, project):
         base = project / ".hypervisor" / "skills"
         keep(base, "mine")
         (base / "empty").mkdir()
@@ -152,11 +152,11 @@ class TestDocumented:
 class TestRecord:
     def test_runs_tasks_success_and_nothing_of_others(self, hv, project):
         keep(project / ".hypervisor" / "skills", "mine")
-        hv.run(SPEC, tasks("a", "b", "c"), "one")
+        hv.submit(SPEC, tasks("a", "b", "c"), "one")
         end(hv, "one", "done", "fail")
-        hv.run(SPEC, tasks("a"), "two")
+        hv.submit(SPEC, tasks("a"), "two")
         end(hv, "two", "done")
-        hv.run(SPEC._replace(skill=""), tasks("x"), "other")
+        hv.submit(SPEC._replace(skill=""), tasks("x"), "other")
         end(hv, "other", "done")
         record = next(each for each in hv.skills() if each.name == "mine").record
         assert (record.runs, record.tasks, record.done) == (2, 4, 2)
@@ -165,7 +165,7 @@ class TestRecord:
 
     def test_what_follows_on_the_items_is_part_of_the_same_run(self, hv, project):
         keep(project / ".hypervisor" / "skills", "mine")
-        later, last = SPEC._replace(command=("two",)), RunSpec("/", ("last", "{}"))
+        later, last = changed(SPEC, command=("two",)), run_spec("/", ("last", "{}"))
         run_pattern(hv, SPEC, tasks("a", "b"), "one", [later], reduce=last)
         record = hv.skill("mine").view.record
         assert (record.runs, record.tasks) == (1, 5)
@@ -177,7 +177,7 @@ class TestRecord:
 
 class TestMaking:
     def made(self, hv, spec, given, name="b", **more):
-        hv.run(spec, given, name, **more)
+        hv.submit(spec, given, name, **more)
         found = hv.new_skill("new", name)
         text = (Path(found.folder) / "SKILL.md").read_bytes()
         return found, read_skill(text, "new")
@@ -188,16 +188,16 @@ class TestMaking:
         _, skill = self.made(hv, SPEC._replace(skill=""), given)
         assert dict(skill.options) == {"type": "t", "priority": "high", "requires": ["gpu"]}
 
-    def test_a_branch_is_told_and_not_kept(self, hv):
+    def test_a_branch_is_reported_and_not_kept(self, hv):
         found, skill = self.made(hv, SPEC, tasks("a", branch="login"))
         assert "branch" not in skill.options
-        assert found.notes == ("the branch login: give --branch",)
+        assert found.notes == ("the branch login is not saved; use --branch",)
 
-    def test_chunks_that_nothing_explains_are_told(self, hv):
+    def test_chunks_that_nothing_explains_are_reported(self, hv):
         given = [task._replace(chunk=n) for n, task in enumerate(tasks("a", "b"), 1)]
         found, skill = self.made(hv, SPEC, given, chunks=("red", "blue"))
         assert not {"chunk", "chunk_by", "chunk_size"} & set(skill.options)
-        assert "what cut them is not known" in found.notes[0]
+        assert "cannot tell how the" in found.notes[0]
 
     @pytest.mark.parametrize(
         ("names", "field"),
@@ -207,13 +207,13 @@ class TestMaking:
             (("2026-W01", "2026-W02"), "week"),
         ],
     )
-    def test_chunks_of_time_are_told_by_their_names(self, hv, names, field):
+    def test_chunks_of_time_are_reported_by_their_names(self, hv, names, field):
         given = [task._replace(chunk=n) for n, task in enumerate(tasks("a", "b"), 1)]
         assert self.made(hv, SPEC, given, chunks=names)[1].options["chunk"] == field
 
     def test_stages_and_the_reduce_go_along(self, hv):
-        agent = RunSpec("/", agent="claude", agents=("claude",), prompt="Sum {item} up")
-        run_pattern(hv, SPEC, tasks("a"), "b", [RunSpec("/", ("jq", "a b", "{result}"))])
+        agent = run_spec("/", agent="claude", agents=("claude",), prompt="Sum {item} up")
+        run_pattern(hv, SPEC, tasks("a"), "b", [run_spec("/", ("jq", "a b", "{result}"))])
         skill = read_skill(hv.new_skill("new", "b").files["SKILL.md"].encode(), "new")
         assert skill.options["then"] == ["jq 'a b' '{result}'"]
         run_pattern(hv, SPEC, tasks("a"), "c", reduce=agent)
@@ -221,11 +221,11 @@ class TestMaking:
         skill = read_skill(found.files["SKILL.md"].encode(), "other")
         assert skill.reduce is not None and skill.reduce.agent == "claude"
         assert found.files["reduce.md"] == "Sum {item} up"
-        with pytest.raises(InvalidInput, match="name that one"):
+        with pytest.raises(InvalidInput, match="use that batch"):
             hv.new_skill("third", "c reduce")
 
     def test_what_the_only_agent_may_do_and_cost_goes_along(self, hv):
-        agent = RunSpec(
+        agent = run_spec(
             "/",
             agent="claude",
             agents=("claude",),
@@ -241,7 +241,7 @@ class TestMaking:
             task_tokens=90,
             silence=7_000,
         )
-        run_pattern(hv, SPEC._replace(time=60_000), tasks("a"), "b", reduce=agent)
+        run_pattern(hv, changed(SPEC, time=60_000), tasks("a"), "b", reduce=agent)
         found = read_skill(hv.new_skill("new", "b").files["SKILL.md"].encode(), "new").options
         wanted = {
             "permissions": "read-only",
@@ -259,17 +259,17 @@ class TestMaking:
         assert "silence" not in found  # that is of the reduce alone
 
     def test_outside_a_project_only_the_users_folder_will_do(self, hv, project, monkeypatch):
-        hv.run(SPEC, tasks("a"), "b")
+        hv.submit(SPEC, tasks("a"), "b")
         (project.parent / "elsewhere").mkdir()
         monkeypatch.chdir(project.parent / "elsewhere")
         with pytest.raises(InvalidInput, match="--user"):
             hv.new_skill("new", "b")
         assert hv.new_skill("new", "b", user=True).folder == os.path.join(user_folder(), "new")
-        with pytest.raises(WrongState, match="is there already"):
+        with pytest.raises(WrongState, match="already exists"):
             hv.new_skill("new", "b", user=True)
 
     def test_a_folder_that_cannot_be_written_leaves_nothing(self, hv, project):
-        hv.run(SPEC, tasks("a"), "b")
+        hv.submit(SPEC, tasks("a"), "b")
         (project / ".hypervisor" / "skills").write_text("in the way")
         with pytest.raises(InvalidInput, match="cannot be written"):
             hv.new_skill("new", "b")
@@ -277,9 +277,10 @@ class TestMaking:
 
     def test_a_strange_name_of_a_batch_stays_text(self, hv):
         name = "x: [y] 'z' # --- <b>"
-        hv.run(SPEC, tasks("a"), name)
+        hv.submit(SPEC, tasks("a"), name)
         text = hv.new_skill("new", name).files["SKILL.md"]
-        assert read_skill(text.encode(), "new").description == f"as the batch {name}"
+        description = read_skill(text.encode(), "new").description
+        assert description == f"repeats the batch {name}"
 
 
 class TestGit:

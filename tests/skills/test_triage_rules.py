@@ -1,4 +1,4 @@
-"""The rules file: what ships works, users override single keys, mistakes are named."""
+"""The rules file: the shipped file works, users override single keys, mistakes are reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_keys_that_are_not_named_keep_their_values(tmp_path):
     override(tmp_path, '[names]\nperson = "Ann  Lee"\n[judgement]\nalso = ["frobnicat*"]\n')
     rules = rules_for(str(tmp_path))
     assert (rules.person, rules.bot) == ("Ann Lee", "bot")
-    assert rules.judgement.found(NormalizedText("frobnicate and decide")) == [
+    assert rules.judgement.matches(NormalizedText("frobnicate and decide")) == [
         "decid*",
         "frobnicat*",
     ]
@@ -48,8 +48,8 @@ def test_keys_that_are_not_named_keep_their_values(tmp_path):
 def test_words_replace_and_also_adds(tmp_path):
     override(tmp_path, '[judgement]\nwords = ["only"]\n[automatable]\nalso = ["more"]\n')
     rules = rules_for(str(tmp_path))
-    assert rules.judgement.found(NormalizedText("only decide")) == ["only"]
-    assert rules.automatable.found(NormalizedText("more lint")) == ["lint", "more"]
+    assert rules.judgement.matches(NormalizedText("only decide")) == ["only"]
+    assert rules.automatable.matches(NormalizedText("more lint")) == ["lint", "more"]
 
 
 def test_the_run_folder_wins_over_the_hidden_one(tmp_path):
@@ -89,7 +89,7 @@ def test_a_changed_file_is_read_again(tmp_path):
         ("[complexity]\nwords = ['x']\n", "[complexity] words"),
         ("[complexity]\nlevels = ['a', 'b']\n", "[complexity] levels"),
         ("[names\n", "line 1"),
-        ("\udcff", "no valid TOML"),
+        ("\udcff", "not valid TOML"),
     ],
 )
 def test_a_mistake_names_the_file_and_the_key(tmp_path, text, named):

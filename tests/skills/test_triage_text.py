@@ -10,7 +10,7 @@ from hypervisor.skills.builtin.triage_text import NormalizedText, WordList, read
 
 
 def found(rules, text):
-    return WordList(rules).found(NormalizedText(text))
+    return WordList(rules).matches(NormalizedText(text))
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_line_ends_do_not_matter(end):
     ],
 )
 def test_hostile_text_takes_time_in_proportion(piece):
-    """The rules are quick at a megabyte of anything; a quadratic one would take minutes."""
+    """The rules are fast for a megabyte of any text; a quadratic one would take minutes."""
     text = piece * (1_000_000 // len(piece.encode()))
     started = time.process_time()
     spoken = NormalizedText(read(text).prose)
-    WordList(["talk to", "backward* compatib*", "a*", "ask"]).found(spoken)
+    WordList(["talk to", "backward* compatib*", "a*", "ask"]).matches(spoken)
     assert time.process_time() - started < 5

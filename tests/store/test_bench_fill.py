@@ -1,4 +1,4 @@
-"""What the benchmarks fill millions of rows with is what the product would have written."""
+"""The rows that the benchmarks write in bulk are those that the product would have written."""
 
 from __future__ import annotations
 

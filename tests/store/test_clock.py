@@ -1,4 +1,4 @@
-"""The time of an SQLite store when somebody sets the wall clock: durations stay what they were."""
+"""The time of an SQLite store when the wall clock is set: durations stay the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypervisor.core.errors import StoreFull
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Worker, parse_token
 from hypervisor.queue.task import NewTask
-from hypervisor.store.clock import TRUSTED
+from hypervisor.store.clock import REREAD_AFTER
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.given import ANN, LEASE, NOW, SECOND
 from tests.support.ledger import Ledger
@@ -48,7 +48,7 @@ def clocks():
 
 @pytest.fixture
 def opened(tmp_path, clocks):
-    """Opens the store as one process more."""
+    """Opens the store as another process."""
     made = []
 
     def open_store():
@@ -107,7 +107,7 @@ def test_it_follows_the_wall_clock_once_nothing_depends_on_it(ledger, opened, cl
     other = opened()
     assert other.now() == clocks.wall() - by
     other.settle([AttemptResult(token, "complete")])
-    clocks.pass_by(TRUSTED + 1)
+    clocks.pass_by(REREAD_AFTER + 1)
     assert other.now() == clocks.wall() == ledger.now() == opened().now()
 
 
@@ -116,7 +116,7 @@ def test_processes_do_not_keep_it_from_following(ledger, clocks):
     ledger.add([NewTask("x")], None, "ann")
     claim(ledger, ANN)
     clocks.set_wall(-HOUR)
-    clocks.pass_by(TRUSTED + 1)
+    clocks.pass_by(REREAD_AFTER + 1)
     assert ledger.now() == clocks.wall()
 
 
@@ -131,8 +131,8 @@ def test_another_boot_begins_with_the_wall_clock(ledger, opened, clocks):
 def test_small_differences_are_not_followed(ledger, clocks):
     before = ledger.now()
     clocks.set_wall(-900)
-    clocks.pass_by(TRUSTED + 1)
-    assert ledger.now() == before + TRUSTED + 1
+    clocks.pass_by(REREAD_AFTER + 1)
+    assert ledger.now() == before + REREAD_AFTER + 1
 
 
 def test_a_store_that_cannot_be_written_has_the_time_of_the_wall_clock(

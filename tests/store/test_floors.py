@@ -1,4 +1,4 @@
-"""PostgreSQL: a plain turn goes on where the last one was, and not for longer than a moment."""
+"""PostgreSQL: the fast path continues where the last call was, but only for a moment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from hypervisor.queue.lease import AttemptResult, parse_token
-from hypervisor.queue.sql.postgres_fast_path import BELIEVED_MS
+from hypervisor.queue.sql.postgres_fast_path import HINT_LIFETIME
 from hypervisor.store.postgres import PostgresDatabase
 from tests.queue.test_fast_path import NOW, add, claim, go_on, titles
 from tests.support.ledger import Ledger
@@ -58,9 +58,9 @@ def test_what_others_put_back_is_found_a_moment_later(open_postgres):
     first, second = claim(other), claim(ledger)
     [lease] = go_on(ledger, second, NOW)[1]
     other.settle([AttemptResult(first, "release")], NOW)
-    [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED_MS - 1)[1]
+    [lease] = go_on(ledger, parse_token(lease.token), NOW + HINT_LIFETIME - 1)[1]
     assert lease.task.title == "d"
-    [lease] = go_on(ledger, parse_token(lease.token), NOW + BELIEVED_MS)[1]
+    [lease] = go_on(ledger, parse_token(lease.token), NOW + HINT_LIFETIME)[1]
     assert lease.task.title == "a"
 
 

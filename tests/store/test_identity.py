@@ -1,4 +1,5 @@
-"""The identity of a store is in the store: one for all its names, another for every copy."""
+"""The identity of a store is in the store: the same for all its names, a different one for every
+copy."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def test_a_copied_store_file_has_another(path):
     assert identity(SqliteDatabase(path + ".copy.db")) != first
 
 
-def test_a_store_file_made_anew_has_another(path):
+def test_a_new_store_file_has_another_identity(path):
     """Even if the file system gives it the same number."""
     found = set()
     for _ in range(5):

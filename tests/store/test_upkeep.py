@@ -1,4 +1,4 @@
-"""The log of an SQLite store is emptied beside the work, and PostgreSQL's rows are looked over."""
+"""The log of an SQLite store is emptied while work continues, and PostgreSQL's rows are checked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_log_starts_over_again_and_again(pair):
     take_turns(pair, 20)
     before = log_pages(pair[0])
     take_turns(pair, 400)
-    # It holds at most what one change wrote on top of the limit, however much was written.
+    # It exceeds the limit by at most one change, however much was written.
     assert log_pages(pair[0]) <= before + 3 * LIMIT
 
 
@@ -101,7 +101,7 @@ def test_postgres_finds_rows_that_contradict_themselves(postgres, table, change)
     assert ledger.facts()["integrity"] == "ok"
     where = "WHERE state = 'active'" if table == "tasks" else ""
     postgres.run(f"UPDATE {table} SET {change} {where}")
-    assert ledger.facts()["integrity"].startswith(f"1 of {table} against ")
+    assert ledger.facts()["integrity"].startswith(f"1 row of {table} violating ")
     ledger.close()
 
 

@@ -1,11 +1,13 @@
-"""A worker at its bench: a real store, and a runner that does as the test says."""
+"""A worker with a real store and a scripted runner."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
+from hypervisor.agents.config import AgentSettings
 from hypervisor.batches.pipeline import batches_of
 from hypervisor.batches.reduce_input import item_for
 from hypervisor.queue.attempt import Ended
@@ -20,11 +22,13 @@ from hypervisor.runs.command_worker import command_worker
 from hypervisor.runs.config import Settings
 from hypervisor.runs.outputs.files import Outputs
 from hypervisor.runs.retrying_store import patient
-from hypervisor.runs.spec import RunSpec, Vital, spec_data
+from hypervisor.runs.scratch import ScratchCopies
+from hypervisor.runs.spec import TreeUsage, spec_data
 from hypervisor.runs.worker import WorkerContext
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.ledger import Ledger
 from tests.support.parts import parts
+from tests.support.specs import run_spec
 
 WELL = Ended(0, None, 0.25, 12 << 20)
 ME = Identity("me", "worker-1", "host", "boot", 1, 10)
@@ -39,7 +43,7 @@ Made = TypeVar("Made", bound=HasStore)
 
 @contextmanager
 def closed_after(make: Callable[..., Made]) -> Iterator[Callable[..., Made]]:
-    """Makes things that have a store, and closes all of these stores in the end."""
+    """Creates objects that have a store, and closes all these stores at the end."""
     made: list[Made] = []
 
     def maker(**how: Any) -> Made:
@@ -54,10 +58,10 @@ def closed_after(make: Callable[..., Made]) -> Iterator[Callable[..., Made]]:
 
 
 class Script:
-    """A runner for which each item says what happens: a list of what `wait` answers.
+    """A scripted runner: each item has the list of what `wait` returns. A callable
 
-    A callable is called first and its answer taken. Whatever happens is logged. The worker
-    is told to drain as soon as it has nothing to do.
+    is called, and its result returned. All calls are logged. The worker is asked to drain
+    as soon as it has nothing to do.
     """
 
     def __init__(self, log):
@@ -69,6 +73,9 @@ class Script:
         self.left = 0
         self.memory = 0
         self._answers: list[Any] = []
+
+    def work_in(self, folder, env):
+        self.folder = folder
 
     def start(self, item, token, output):
         self.log.append(f"start {item.text}")
@@ -90,7 +97,7 @@ class Script:
         return self.left
 
     def vital(self):
-        return Vital(0.0, self.memory, 0, 1)
+        return TreeUsage(0.0, self.memory, 0, 1)
 
     def exact_memory(self):
         return self.memory
@@ -126,11 +133,11 @@ class Journal:
 
 
 class Bench:
-    """Items that behave as scripted, and the worker that does them."""
+    """Scripted items, and the worker that runs them."""
 
     kind: type[Script] = Script
 
-    def __init__(self, folder, settings=None, **spec):
+    def __init__(self, folder, settings=None, agent_settings=None, **spec):
         self.store = Ledger(SqliteDatabase(str(folder / "store.db"), relaxed=True))
         self.log: list[str] = []
         self.runner: Any = self.kind(self.log)
@@ -138,7 +145,14 @@ class Bench:
         self.settings = settings or Settings()
         self.outputs = Outputs(str(folder))
         self.spec = self.described(**spec)
-        given = parts(launcher=None, outputs=self.outputs, settings=self.settings)
+        given = parts(
+            launcher=None,
+            outputs=self.outputs,
+            places=SimpleNamespace(data=str(folder)),
+            make_workspaces=ScratchCopies,
+            settings=self.settings,
+            agent_settings=agent_settings or AgentSettings(),
+        )
         self.hv = Context(self.store, LocalHost(), "tester", parts=given)
         self.batch = self.store.write(
             runs_sql.declare, "b", spec_data(self.spec), "t", self.store.now()
@@ -146,10 +160,10 @@ class Bench:
         self._next = self.store.now() - 1000
 
     def described(self, **spec):
-        return RunSpec("/", ("true",), **spec)
+        return run_spec("/", ("true",), **spec)
 
     def item(self, text, *answers, data=None, **more):
-        """An item, and what `wait` will answer for it; by default that it ended well."""
+        """An item, and what `wait` will answer for it; by default, success."""
         if answers:
             self.runner.items[text] = list(answers)
         task = NewTask(text, type="run", data={"item": text, **(data or {})}, **more)

@@ -1,4 +1,4 @@
-"""Functions that do what users' functions do, and how the tests run them."""
+"""Functions like those of users, and how the tests run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who and when: what the examples of this folder take as given, and a few ways to look."""
+"""Names and times that the tests of this folder share, and a few queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Come between an operation and the store."""
+"""Intercept the calls of an operation to the store."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hypervisor.queue.lease import Token, Worker
+from hypervisor.queue.lease import Leftovers, Token, Worker
 from hypervisor.runs.processes.journal import remains
-from hypervisor.runs.spec import Leftovers
 
 WORKER = Worker("w", "worker-7", "here", "boot", 7, 700)
 ONE, TWO = Token("000000000001", 1, "aaaa"), Token("000000000002", 3, "bbbb")

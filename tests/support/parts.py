@@ -3,8 +3,19 @@
 from types import SimpleNamespace
 from typing import Any
 
+from hypervisor.agents.agents import assign_agents
+from hypervisor.agents.config import AgentSettings
+from hypervisor.batches.write_back import write_back
 from hypervisor.runs.config import Settings
 
 
 def parts(**given: Any) -> SimpleNamespace:
-    return SimpleNamespace(**{"settings": Settings(), "task_files": None, **given})
+    usual = {
+        "settings": Settings(),
+        "agent_settings": AgentSettings(),
+        "task_files": None,
+        "write_back": write_back,
+        "assign_agents": assign_agents,
+        "prepare_workspaces": lambda spec, items: spec,
+    }
+    return SimpleNamespace(**(usual | given))

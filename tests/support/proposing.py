@@ -1,4 +1,4 @@
-"""A batch whose tasks are done and propose things, and a folder full of files to do them to."""
+"""A batch whose done tasks propose actions, and a folder of files that these change."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from hypervisor.queue.add import insert_tasks
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import sql as runs_sql
-from hypervisor.runs.spec import RunSpec, spec_data
+from hypervisor.runs.spec import spec_data
 from hypervisor.store.database import Database, Row
+from tests.support.specs import run_spec
 
 Tree = dict[str, tuple[int, bytes | None, int]]
 
 
 def left_over(store: Database) -> list[Row]:
-    """Proposals that are in no result."""
+    """Proposals that are not in any result."""
     return store.read(lambda s: s.rows("SELECT * FROM proposals"))
 
 
@@ -32,7 +33,7 @@ def propose(
     hv.store.write(
         runs_sql.declare,
         batch,
-        spec_data(RunSpec(str(folder), ("true",), **more)),
+        spec_data(run_spec(str(folder), ("true",), **more)),
         hv.actor,
         hv.now(),
     )

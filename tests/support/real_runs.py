@@ -1,8 +1,8 @@
-"""Simulated runs as real processes make them, where they differ from `workloads.simulated`.
+"""Simulated runs that behave like real processes where these differ from
 
-A task knows its world, so that those begun before a change end in the old one; a process takes
-a while to start, during which it holds no lock; the learner looks now and then, not at every
-end; a new worker takes time to come, and one too many leaves when its attempt ends.
+`workloads.simulated`. A task keeps the law it was started under, also after a change; a process
+takes a while to start, during which it holds no lock; the learner is called periodically, not at
+every end; a new worker takes time to start, and a surplus one exits when its attempt ends.
 """
 
 from __future__ import annotations

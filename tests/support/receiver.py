@@ -1,4 +1,4 @@
-"""A web receiver on loopback that answers as it is told and remembers what it got."""
+"""A scripted web receiver on loopback that records what it got."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of `hv run SKILL` share: a project, skills in it, and what came of a run."""
+"""What the tests of `hv run SKILL` share: a project, its skills, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def skill(hv, name, front, body="Look at {item}. act-ok\n", where=".hypervisor/s
 
 
 def ran(hv, *args, code=0, stdin=""):
-    """The tasks of the batch that `hv run` made, by title, and what it said."""
+    """The tasks of the batch that `hv run` created, by title, and its output."""
     done = hv("run", "--quiet", *args, stdin=stdin)
     assert done.code == code, done
     return {task["title"]: task for task in hv.tasks(batch_of(done))}, done

@@ -1,8 +1,8 @@
-"""A stand-in for agent programs: speaks the streams of claude, codex and gemini, and acts out
-what the real ones do, the bad things too.
+"""A stand-in for agent programs: prints the streams of claude, codex and gemini, and does
+what the real ones do, including failures.
 
-What it does is told by its prompt: `act-NAME` or `act-NAME-ARGUMENT` anywhere in it. A session is
-kept in its HOME, so that a resumed one knows what it was at. Its provider is a folder
+Its prompt says what it does: `act-NAME` or `act-NAME-ARGUMENT` anywhere in it. A session is
+kept in its HOME, so that a resumed one knows where it was. Its provider is a folder
 (STANDIN_PROVIDER): every request is a line in `requests`, and while the time in `limit` is not
 over, the answer is 429; while there is a file `down`, it cannot be reached. The programs are in
 standins/; this puts them where they are wanted.

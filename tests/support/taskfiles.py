@@ -1,4 +1,4 @@
-"""What the tests of task files share: receipts, edits, and an owner who saves meanwhile."""
+"""What the tests of task files share: receipts, edits, and an owner who saves at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Settings for tests that are not about the governor: it heeds all that this machine does."""
+"""Settings for tests that are not about the governor: it would react to everything on this
+machine."""
 
 UNGOVERNED = """
 [governor]

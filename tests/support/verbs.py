@@ -1,4 +1,4 @@
-"""The short way to a ledger's verbs, for the tests of every room."""
+"""Shortcuts to the ledger's verbs, for the tests of every room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work whose truth is known, in simulated time: nothing here looks at a clock."""
+"""Workloads with a known best answer, in simulated time: no clock is read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CORES = 2
 
 
 class Law(NamedTuple):
-    """What n at once cost. Either all share, and each gets on at 1 / ratio(n); or `served` are
-    served at a time, one after the other as they came, and the rest queue."""
+    """The cost of n at once. Either all share, and each proceeds at 1 / ratio(n); or `served`
+    are served at a time, in order of arrival, and the rest queue."""
 
     ratio: Callable[[int], float]
     served: int = 0
@@ -68,8 +68,8 @@ def simulated(
     later: Law | None = None,
     evidence: Evidence | None = None,
 ) -> Run:
-    """So many tasks one after the other, as many at once as the policy says; halfway the world
-    becomes `later`."""
+    """Run this many tasks, as many at once as the policy says; halfway the law changes to
+    `later`."""
     rnd, now, begun = random.Random(seed), 0.0, 0
     works = [rnd.lognormvariate(0, spread) for _ in range(tasks)]
     run, running = Run([], evidence or Evidence(), [], []), list[_Attempt]()
@@ -133,7 +133,7 @@ def best_fixed(
 
 
 def any_law(rnd: random.Random) -> Callable[[int], float]:
-    """A law as there may be any, not only on the learner's grid."""
+    """A random law, not only one on the learner's grid."""
     wait = rnd.choice((0.0, min(rnd.expovariate(4), 1.0)))
     cost = rnd.choice((0.0, min(rnd.expovariate(15), 0.4)))
     served = rnd.choice((inf, inf, 1.0, exp(rnd.uniform(0, 2.5)), exp(rnd.uniform(0, 2.5))))
@@ -141,5 +141,5 @@ def any_law(rnd: random.Random) -> Callable[[int], float]:
 
 
 def efficiency(world: Law, workers: int) -> float:
-    """What so many do, as a share of what the best number does."""
+    """The throughput of this many workers, as a share of the best."""
     return (workers / world(workers)) / max(n / world(n) for n in range(1, LIMIT + 1))

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hypervisor.agents.session import AgentSession
-from hypervisor.agents.sql import sessions as sessions_sql
-from hypervisor.queue.sql import queries
+from hypervisor.queue.agent_session import AgentSession
+from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.queue.task import Task
 from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED
@@ -30,12 +29,12 @@ class Agents:
     def run(
         self, kind: str, *options: str, acts: Iterable[str] = (), seconds: float = 300
     ) -> Ended:
-        """Until all is done, or the batch waits for somebody."""
+        """Until everything is done, or the batch waits for a person."""
         client = self.project.start("run", *self.words(kind, *options), items=numbered(acts))
         if "--retries" in options:
             self.project.try_again_now()
         ended = self.project.ended(client, seconds)
-        self.wait_until_told()
+        self.wait_until_reported()
         return ended
 
     def start(self, kind: str, *options: str, acts: Iterable[str] = ()) -> None:
@@ -53,17 +52,17 @@ class Agents:
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
     def tasks(self) -> dict[str, Task]:
-        """By what they act out."""
+        """By the act they perform."""
         with self.project.open() as hv:
             return {_act(task.title): task for task in hv.list_tasks(limit=1000)}
 
     def sessions(self) -> list[AgentSession]:
         """The oldest first."""
         with self.project.open() as hv:
-            return list(reversed(hv.store.read(sessions_sql.sessions, limit=1000)))
+            return list(reversed(hv.store.read(agent_sessions.sessions, limit=1000)))
 
-    def wait_until_told(self) -> None:
-        """An agent that has ended its claim itself may still have something to say."""
+    def wait_until_reported(self) -> None:
+        """An agent that has ended its claim itself may still print something."""
         story = self.project.story
         wait_for(lambda: all(run.outcome for run in self.sessions()), "the sessions", story=story)
 
@@ -76,8 +75,8 @@ class Agents:
         return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
 
     def files(self) -> list[Path]:
-        """All that is kept of the project, but for what the stand-ins noted."""
-        # os.walk passes over folders that are removed meanwhile.
+        """All files of the project, except the notes of the stand-ins."""
+        # os.walk skips folders that are removed at the same time.
         every = (
             Path(folder, name)
             for folder, _, names in os.walk(self.project.folder)

@@ -3,11 +3,11 @@
 `record` is for the processes that work on a store: a file system layer under
 SQLite notes every write, truncation, sync and deletion, and `os.fdatasync` is
 noted as well, all in one ordered log that several processes share. A process
-adds to it what it was told is safe.
+adds which of its changes were acknowledged.
 
-`Disk` plays the log back up to a cut. What had been synced is there; of what
-had not, anything may be: nothing, all, a part, in any order, torn between
-sectors. That a file was made or deleted is sure once its folder was synced, which
+`Disk` plays the log back up to a cut. What had been synced is there; of the
+rest, anything may be there: nothing, all, a part, in any order, torn
+between sectors. That a file was made or deleted is sure once its folder was synced, which
 SQLite does with the first sync of a log or journal that it opened.
 """
 
@@ -28,7 +28,7 @@ LOGS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_S
 
 
 class Recorder:
-    """The shared log. Whoever does something to a file holds it until it is written down."""
+    """The shared log. A process that changes a file holds it until the change is recorded."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -51,7 +51,8 @@ class Recorder:
 
 
 def record(path: str) -> Recorder:
-    """Note what this process does to files from now on. Nothing is really synced: no need."""
+    """Note what this process does to files from now on. Nothing is really synced, because that is
+    not needed."""
     recorder = Recorder(path)
     _Layer.kept = _Layer(recorder)
 
@@ -124,7 +125,7 @@ def _entries(file: Any) -> Iterator[tuple[Any, ...]]:
 
 
 class _Content:
-    """A file: what is on the disk, and what is only on its way there."""
+    """A file: what is on the disk, and what has not been synced yet."""
 
     def __init__(self) -> None:
         self.synced = bytearray()

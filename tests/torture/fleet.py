@@ -1,6 +1,6 @@
-"""A project of its own in which real batches run, and eyes that miss no process of it.
+"""A project in which real batches run, and a way to find all its processes.
 
-Whose a process is, is told by what no fork or new session changes: the runtime
+A process of the project is recognised by what no fork or new session changes: the runtime
 folder in its environment, its working directory, its command line. What scrubs
 all of that signs a roster (see `trees`). Everything ends with the project.
 """
@@ -22,8 +22,9 @@ from hypervisor.queue.lease import Worker
 from hypervisor.queue.task import Changes
 from hypervisor.resources.cgroup import Group
 from hypervisor.resources.host import LocalHost
-from hypervisor.resources.process_table import Process, environment, look, snapshot
+from hypervisor.resources.process_table import Process, environment, read_process, snapshot
 from hypervisor.runs.processes.launcher import group_of
+from tests.support.mcp_servers import mcp_servers
 from tests.support.ungoverned import UNGOVERNED
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +93,7 @@ class Project:
         return client
 
     def ended(self, client: subprocess.Popen[bytes], seconds: float = DEADLINE) -> Ended:
-        """How a client ended, which it must within so long."""
+        """How a client ended; it must end within the given time."""
         try:
             code = client.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -110,7 +111,7 @@ class Project:
         return out.read_text(), err.read_text()
 
     def try_again_now(self) -> None:
-        """What failed waits some seconds for its next try: not here, unless it needs none."""
+        """Failed tasks wait some seconds for their retry; skip that wait."""
         wait_for(self._hurried, "the next try", story=self.story)
 
     def _hurried(self) -> bool:
@@ -150,13 +151,14 @@ class Project:
             str(self.states()),
             *map(str, notes),
             log.read_text()[-3000:] if log.exists() else "",
+            *(self._told(client)[1][-1000:] for client in self._clients),
         ]
         return "\n".join([*lines, *(f"{p.pid} {command_line(p.pid)}" for p in self.processes())])
 
     # Processes
 
     def processes(self) -> list[Process]:
-        """All that live and belong to the project: clients, supervisor, workers, attempts."""
+        """All live processes of the project: clients, supervisor, workers, attempts."""
         marks = {
             f"XDG_RUNTIME_DIR={self.runtime}".encode(),
             f"HYPERVISOR_STORE={self.store}".encode(),
@@ -195,19 +197,28 @@ class Project:
         return sorted(p.pid for p in self.processes() if self.role(p) == "worker")
 
     def wait_until_left(self, seconds: float = DEADLINE) -> None:
-        """Nothing runs any more, and nothing lies about where the fleet kept its things."""
-        wait_for(lambda: not self.processes(), "the end of all processes", seconds, self.story)
+        """Nothing is running any more, and no files are left in the runtime folder."""
+        wait_for(self._has_ended, "the end of all processes", seconds, self.story)
         left = [file.name for file in self.kept()]
         assert not left, f"left in the runtime folder: {left}"
         groups = self.groups()
         assert not groups, f"left of the workers' control groups: {groups}"
 
+    def _has_ended(self) -> bool:
+        """A shared MCP server without clients would stay for half a minute, so end it."""
+        left = self.processes()
+        servers = mcp_servers(self.folder) if left else []
+        if {process.pid for process in left} == set(servers):
+            for process in left:
+                kill(process, signal.SIGTERM)
+        return not left
+
     def kept(self) -> list[Path]:
-        """What lies in the runtime folder, but for the locks, which stay."""
+        """The files in the runtime folder, except the locks and the latest figures, which stay."""
         with self.open() as hv:
             folder = Path(hv.launcher.places.runtime)
-        locks = ("supervisor.lock", "submitting.lock", "next.lock")
-        return [file for file in folder.glob("*") if file.name not in locks]
+        stays = ("supervisor.lock", "submitting.lock", "next.lock", "metrics")
+        return [file for file in folder.glob("*") if file.name not in stays]
 
     def groups(self) -> list[str]:
         """The control groups that workers of the project made and nobody removed."""
@@ -217,7 +228,7 @@ class Project:
         return sorted(group.path for group in found if group is not None)
 
     def close(self) -> None:
-        """End whatever is left, whoever it hangs below."""
+        """End all processes that are left, whatever their parent."""
         until = time.monotonic() + DEADLINE
         while (left := self.processes()) and time.monotonic() < until:
             for process in left:
@@ -257,15 +268,15 @@ def wait_for(
         if condition():
             return
         assert began < until, f"waited {seconds} s in vain for {what}\n{story()}"
-        time.sleep(max(0.01, 2 * (time.monotonic() - began)))  # looking shall not take it all
+        time.sleep(max(0.01, 2 * (time.monotonic() - began)))  # polling must not use all the CPU
 
 
 def kill(process: Process, number: int = signal.SIGKILL) -> bool:
-    """Signal a process if it is still the one that was seen."""
+    """Signal a process if it is still the same one."""
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(process.pid)
         try:
-            now = look(process.pid)
+            now = read_process(process.pid)
             if now is not None and now.start == process.start and now.lives:
                 signal.pidfd_send_signal(handle, number)
                 return True
@@ -301,7 +312,7 @@ def _place(pid: int) -> str:
 
 def _above(pid: int) -> list[int]:
     found: list[int] = []
-    while (process := look(pid)) and process.parent:
+    while (process := read_process(pid)) and process.parent:
         pid = process.parent
         found.append(pid)
     return found

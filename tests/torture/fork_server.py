@@ -1,4 +1,4 @@
-"""Starts child processes fast and ends them for sure.
+"""Starts child processes quickly and ends them reliably.
 
 A small process imports everything once and then only forks, before any store
 is open: a child costs milliseconds, so that storms can kill hundreds. Each
@@ -64,7 +64,7 @@ class Child:
         self._line.sendall(json.dumps(message).encode() + b"\n")
 
     def call(self, verb: str, *args: Any, **named: Any) -> Any:
-        """Let a `puppet` call an operation; its errors come back as `Refused`."""
+        """Make a `puppet` call an operation; its errors are raised as `Refused`."""
         self.tell([verb, args, named])
         answer = self.hear()
         if "error" in answer:
@@ -113,7 +113,7 @@ class ForkServer:
         return child
 
     def ended(self) -> dict[int, int]:
-        """The children that have ended, by pid; only asking buries them."""
+        """The children that have ended, by pid; this call collects them."""
         self._control.send(b'["ended"]')
         self._ended.update((pid, code) for pid, code in self._answer())
         return self._ended

@@ -22,7 +22,7 @@ def say(message: Any) -> None:
 
 
 def puppet(where: str, relaxed: bool | None = None) -> None:
-    """Call whatever operation the test names, until the line is cut."""
+    """Call the operations that the test names, until the connection is closed."""
     with hypervisor.open(where, relaxed=relaxed) as hv:
         say("open")
         for line in sys.stdin:
@@ -34,7 +34,7 @@ def puppet(where: str, relaxed: bool | None = None) -> None:
 
 
 def add_and_stay(where: str, tasks: int) -> None:
-    """Add some and stay with an open store until somebody comes and kills."""
+    """Add some tasks and keep the store open until killed."""
     hv = hypervisor.open(where)
     for number in range(tasks):
         hv.add([hypervisor.NewTask(f"later {number}")])
@@ -43,13 +43,13 @@ def add_and_stay(where: str, tasks: int) -> None:
 
 
 def claim_and_exit(where: str, lease: int) -> None:
-    """Leave a claim behind without a word about it, by an orderly exit."""
+    """Exit normally without ending a claim."""
     with hypervisor.open(where) as hv:
         say(plain(hv.claim("leaver", lease=lease)))
 
 
 def drain(where: str, name: str, k: int, relaxed: bool) -> None:
-    """Do everything there is and say which claims were done."""
+    """Complete all tasks and report which claims were completed."""
     done: list[str] = []
     with hypervisor.open(where, relaxed=relaxed) as hv:
         say("open")
@@ -66,7 +66,7 @@ def drain(where: str, name: str, k: int, relaxed: bool) -> None:
 
 
 def survivor(where: str, name: str, k: int, seed: int) -> None:
-    """Work until everything is terminal, with all that a careful worker does."""
+    """Work until all tasks have ended, as a careful worker does."""
     dice = random.Random(seed)
     with hypervisor.open(where) as hv:
         finished: list[tuple[str, Any]] = []
@@ -90,7 +90,7 @@ def survivor(where: str, name: str, k: int, seed: int) -> None:
 
 
 def acknowledger(where: str, name: str) -> None:
-    """Add, claim and complete for ever; say what was acknowledged the moment it was."""
+    """Add, claim and complete forever; report each acknowledgement immediately."""
     hv = hypervisor.open(where)
     number = 0
     while True:
@@ -103,7 +103,7 @@ def acknowledger(where: str, name: str) -> None:
 
 
 def insist(operation: Any, *args: Any, **named: Any) -> Any:
-    """Repeat what was not answered: with the same key or token that is safe."""
+    """Repeat a call that got no answer: with the same key or token this is safe."""
     while True:
         try:
             return operation(*args, **named)
@@ -133,7 +133,7 @@ def recorded(where: str, log: str, name: str, seed: int, turns: int, sync: bool)
     really_sync = SqliteDatabase._sync
 
     def late_sync(database: SqliteDatabase) -> None:
-        """Give the others time for checkpoints between a commit and its sync."""
+        """Give the other processes time for checkpoints between a commit and its sync."""
         recorder.note("pause", os.getpid())
         time.sleep(dice.choice((0, 0, 0.005, 0.02)))
         recorder.note("resume", os.getpid())
@@ -153,7 +153,7 @@ def recorded(where: str, log: str, name: str, seed: int, turns: int, sync: bool)
 
 
 def _look_or_let_go(reader: Any, dice: random.Random) -> None:
-    """A reader that stays keeps the log from being started over; one that goes lets it."""
+    """A reader that stays prevents a restart of the log; one that leaves allows it."""
     if reader.in_transaction:
         if dice.random() < 0.5:
             reader.execute("COMMIT")
@@ -187,7 +187,7 @@ def _recorded_turn(hv: Any, name: str, turn: int, dice: random.Random) -> Any:
 
 
 def full_disk(folder: str, size: int, completing: bool) -> None:
-    """On a file system of its own: fill the disk while working, free it, and go on."""
+    """On a file system of its own: fill the disk while working, free it, and continue."""
     from tests.torture import private
 
     problem = private.mount_small(folder, size)
@@ -289,7 +289,7 @@ def _completions(hv: Any) -> Any:
 
 def as_nobody(where: str, elsewhere: str) -> None:
     """Open and add as a user without rights, for whom permission bits count."""
-    with hypervisor.open(elsewhere) as hv:  # loads what nobody may not be able to read
+    with hypervisor.open(elsewhere) as hv:  # loads files that the user nobody may be unable to read
         hv.add([hypervisor.NewTask("rehearsal")])
     os.setgroups([])
     os.setgid(65534)

@@ -1,4 +1,4 @@
-"""Looking at a store from the outside: plain queries, all rows, and what must always hold."""
+"""Inspecting a store from outside: plain queries, all rows, and invariants."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import hypervisor
+from hypervisor.queue.sql import counts
 from hypervisor.store import schema
 from tests.support.databases import TABLES
 
@@ -35,17 +36,19 @@ def everything(where: str) -> dict[str, Rows]:
     """Every row of every table, but for the numbers that PostgreSQL's events get when read."""
     events = ", ".join(name for name, _ in schema.COLUMNS["events"])
     columns = dict.fromkeys(TABLES, "*") | {"events": f"id, {events}"}
-    statements = [f"SELECT {columns[table]} FROM {table} ORDER BY 1, 2" for table in TABLES]
-    return dict(zip(TABLES, query(where, *statements), strict=True))
+    statements = [f"SELECT {columns[table]} FROM {table}" for table in TABLES]
+    found = query(where, *statements)
+    return {table: sorted(rows, key=repr) for table, rows in zip(TABLES, found, strict=True)}
 
 
 def check_invariants(hv: hypervisor.Hypervisor) -> Counter[str]:
-    """Whatever is under way, this holds at every moment. Returns the states, counted."""
+    """Check what must hold at every moment. Returns the number of tasks by state."""
     found = _database(hv).read(lambda s: {name: s.rows(sql) for name, sql in SNAPSHOT.items()})
     state = {row[0]: row[1] for row in found["tasks"]}
     _check_readiness(found, state)
     _check_holds(found, state)
     _check_log(found, state)
+    assert _database(hv).read(counts.corrections) == []
     return Counter(state.values())
 
 

@@ -1,4 +1,4 @@
-"""What was acknowledged is there, whatever is killed the moment after."""
+"""Acknowledged changes survive a kill right afterwards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cluster(postgres_server):  # which sees to it that the package finds its fol
 
 
 def test_postgres_stopped_right_after_acknowledgements(fork_server, cluster):
-    """The same clients go on after each restart, without being opened again."""
+    """The same clients continue after each restart, without being opened again."""
     where = cluster.url
     hypervisor.open(where).close()
     crew = [fork_server.start("acknowledger", where, f"worker{n}") for n in range(4)]
@@ -143,7 +143,7 @@ class Cluster:
 
 
 def _until_unavailable(child):
-    """What a client says up to the moment it notices that its database is gone."""
+    """What a client reports until it notices that its database is gone."""
     said = [child.hear()]
     while said[-1][0] != "unavailable":
         said.append(child.hear())

@@ -1,4 +1,4 @@
-"""Agents and their workers are killed; sessions go on, and nothing of them is left behind."""
+"""Agents and their workers are killed; sessions are resumed, and no process is left behind."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.resources.process_table import look
+from hypervisor.resources.process_table import read_process
 from tests.torture.agents import Agents
 from tests.torture.fleet import kill, wait_for
 
 GROWN = 4  # the agent, its shell command, and two that have left its session
 
 
-def test_a_killed_worker_takes_its_agent_along_and_the_session_goes_on(project):
+def test_a_killed_worker_takes_its_agent_along_and_the_session_continues(project):
     agents = Agents(project)
     agents.start("claude", acts=["killed"])
     wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
@@ -27,7 +27,7 @@ def test_a_killed_worker_takes_its_agent_along_and_the_session_goes_on(project):
     kill(_process(worker))
     wait_for(lambda: _is_gone(int(agent)), "the end of the agent", story=project.story)
     wait_for(lambda: project.states() == {"done": 1}, "the end of the task", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     work = project.folder / f"work-{task}"
     assert work.read_text() == "first half\nsecond half\n"
     before, after = agents.sessions()
@@ -39,24 +39,24 @@ def test_a_killed_worker_takes_its_agent_along_and_the_session_goes_on(project):
 
 
 @pytest.mark.parametrize("kind", ["codex", "gemini"])
-def test_a_killed_agent_goes_on_where_it_was(project, kind):
+def test_a_killed_agent_continues_where_it_was(project, kind):
     agents = Agents(project)
     agents.start(kind, "--retries", "1", acts=["killed"])
     wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
     os.kill(int(agents.notes("waiting")[0][1]), signal.SIGKILL)
     project.try_again_now()
     wait_for(lambda: project.states() == {"done": 1}, "the end of the task", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     before, after = agents.sessions()
     assert (before.outcome, after.outcome) == ("crashed", "completed")
     assert after.resumes == before.session == after.session
     asked = len(agents.notes("requests"))
     total = sum(run.tokens.output for run in agents.sessions())
-    told = asked if kind == "codex" else 1  # of a killed one only codex tells, when it goes on
+    told = asked if kind == "codex" else 1  # only codex reports a killed one, when it resumes
     assert total == 20 * told
 
 
-def test_a_session_that_is_lost_is_started_anew(project):
+def test_a_session_that_is_lost_is_started_over(project):
     agents = Agents(project)
     ended = agents.run("claude", "--retries", "1", acts=["lost"])
     assert ended.code == 0, ended
@@ -79,7 +79,7 @@ def test_after_a_cancel_nothing_survives(project, kind):
         hv.cancel(task.id, reason="enough")
     wait_for(lambda: all(map(_is_gone, pids)), "the end of all of them", story=project.story)
     wait_for(lambda: project.states() == {"cancelled": 1}, "the cancel", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     assert [run.outcome for run in agents.sessions()] == ["stopped"]
     wait_for(lambda: not agents.homes(), "the end of its home")
     project.wait_until_left()
@@ -95,7 +95,7 @@ def test_a_stop_that_the_agent_ends_with_0_is_not_taken_for_success(project):
         wait_for(lambda: len(agents.notes("waiting")) == 2, "the next one", story=project.story)
         hv.kill(task, reason="too long")
     wait_for(lambda: project.states() == {"failed": 1}, "its end", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     assert [run.outcome for run in agents.sessions()] == ["stopped", "stopped"]
     first, second = agents.sessions()
     assert second.resumes == first.session
@@ -130,11 +130,11 @@ def _roster(path: Path) -> list[int]:
 
 
 def _process(pid: int):
-    found = look(pid)
+    found = read_process(pid)
     assert found is not None
     return found
 
 
 def _is_gone(pid: int) -> bool:
-    found = look(pid)
+    found = read_process(pid)
     return found is None or not found.lives

@@ -1,4 +1,4 @@
-"""Limits of accounts and budgets hold for the whole fleet, and it goes on by itself."""
+"""Rate limits and budgets hold for all agents, which continue by themselves."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from hypervisor.agents.sql import sessions
-from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import agent_sessions, queries
 from tests.torture.agents import Agents
 from tests.torture.fleet import wait_for
 
@@ -24,7 +23,7 @@ def test_one_limit_makes_all_agents_of_the_account_rest(project):
     (agents.provider / "limit").write_text(str(until))
     (agents.provider / "go").touch()
     wait_for(lambda: project.states() == {"done": AGENTS}, "all tasks", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     answers = [words for words in agents.notes("requests") if words[3] == "429"]
     asked = [words[1] for words in answers]
     assert len(asked) == len(set(asked)) <= AGENTS, "an agent asked again"
@@ -41,20 +40,22 @@ def test_one_limit_makes_all_agents_of_the_account_rest(project):
 
 
 def _later(agents):
-    """What was asked after the last agent had met the limit."""
+    """The requests made after the last agent had hit the limit."""
     requests = agents.notes("requests")
     last = max(int(words[0]) for words in requests if words[3] == "429")
     return [words for words in requests if int(words[0]) > last]
 
 
 @pytest.mark.parametrize("kind", ["claude", "codex", "gemini"])
-def test_an_agent_that_would_try_again_for_ever_is_stopped_at_once(project, kind):
+def test_an_agent_that_would_try_again_forever_is_stopped_at_once(project, kind):
+    """An answer that arrives while it is being stopped does not count as a crash."""
     agents = Agents(project)
     agents.start(kind, acts=["retries-429"])
     wait_for(lambda: project.events("brake"), "the brake", story=project.story)
     wait_for(lambda: project.states() == {"active": 1}, "the release", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     assert len(agents.notes("requests")) <= 10, "it went on asking"
+    assert agents.notes("answered"), "it was stopped before it could answer"
     assert [run.outcome for run in agents.sessions()] == ["quota"]
     (task,) = agents.tasks().values()
     assert (task.failures, task.crashes) == (0, 0)
@@ -90,7 +91,7 @@ def test_a_budget_is_kept_but_for_what_was_running(project):
     wait_for(lambda: project.events("pause"), "the pause", story=project.story)
     wait_for(lambda: not project.workers(), "the end of the workers", story=project.story)
     with project.open() as hv:
-        spent = hv.store.read(sessions.spent, hv.store.read(queries.batch, "b").id)
+        spent = hv.store.read(agent_sessions.spent, hv.store.read(queries.batch, "b").id)
     assert 1_000_000 <= spent.cost_micros <= 1_400_000
     states = project.states()
     assert states["done"] == spent.cost_micros // 100_000

@@ -1,4 +1,4 @@
-"""A provider that is away costs no task anything, and work goes on by itself when it is back."""
+"""An outage of a provider costs no task anything, and work continues when it is over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unpunished(agents: Agents) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_provider_that_is_down_from_the_start_is_waited_for(project, kind):
-    """codex would wait for the network for ever: that is noticed, and its worker is free."""
+    """codex would wait for the network forever: this is detected, and its worker is freed."""
     agents = Agents(project)
     (agents.provider / "down").touch()
     client = project.start(
@@ -39,7 +39,7 @@ def test_a_provider_that_is_down_from_the_start_is_waited_for(project, kind):
     rests = [each.data["until"] - each.at for each in (first, second)]
     assert rests[0] <= 5_500 and 9_900 <= rests[1] <= 11_000, "the rests do not grow"
     with project.open() as hv:
-        assert hv.store.read(cooldowns.brakes) == [], "it is forgotten once an answer came"
+        assert hv.store.read(cooldowns.every) == [], "it is forgotten once an answer came"
 
 
 def test_an_outage_in_the_middle_costs_no_task_anything(project):
@@ -50,7 +50,7 @@ def test_an_outage_in_the_middle_costs_no_task_anything(project):
     wait_for(lambda: len(project.events("brake")) >= 2, "a second look", story=project.story)
     (agents.provider / "down").unlink()
     wait_for(lambda: project.states() == {"done": TASKS}, "all tasks", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     unpunished(agents)
     outcomes = [run.outcome for run in agents.sessions()]
     assert set(outcomes) == {"completed", "network"}
@@ -65,7 +65,7 @@ def test_whatever_the_provider_does_wrong_costs_no_task_anything(project, kind, 
     agents.start(kind, acts=[act])
     wait_for(lambda: project.events("brake"), "the brake", story=project.story)
     wait_for(lambda: project.states() == {"active": 1}, "the release", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     unpunished(agents)
     assert "; trying again in " in project.events("brake")[0].data["said"]
 

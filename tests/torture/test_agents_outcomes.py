@@ -1,12 +1,11 @@
-"""Whatever an agent does and however it ends, the right thing becomes of its task."""
+"""Whatever an agent does and however it ends, its task gets the right outcome."""
 
 from __future__ import annotations
 
 import pytest
 
-from hypervisor.agents.sql import sessions
-from hypervisor.queue.sql import queries
-from hypervisor.store import settings
+from hypervisor.queue.sql import agent_sessions, queries
+from hypervisor.runs import sql
 from tests.torture.agents import Agents
 from tests.torture.fleet import wait_for
 
@@ -16,7 +15,7 @@ EXPECTED = {
     "denied": ("blocked", "tools_denied"),
     "nothing": ("failed", "nothing_done"),
     "blocked": ("blocked", "blocked"),
-    "failed": ("failed", "refused"),
+    "failed": ("failed", "failed"),
     "mcpdead": ("failed", "mcp_dead"),
     "hang": ("done", "completed"),
     "hangsilent": ("failed", "hung"),
@@ -48,7 +47,7 @@ def test_every_way_to_end_has_its_name(project, kind):
     hung = {event.task for event in project.events("leftovers")}
     assert {tasks["hang"].id, tasks["hangsilent"].id} <= hung
     assert tasks["completes"].result == {"summary": "by itself"}
-    # What is not finished may go on one day; nothing is kept of the rest.
+    # Unfinished tasks may be resumed later; nothing is kept of the others.
     unfinished = {task.id for task in tasks.values() if task.state == "blocked"}
     assert set(agents.homes()) == unfinished
     project.wait_until_left()
@@ -85,7 +84,7 @@ def test_data_must_fit_the_schema(project, kind):
     tasks = agents.tasks()
     states = {act: task.state for act, task in tasks.items()}
     assert states == dict(zip(acts, ["done", "failed"] * 2, strict=True)), project.story()
-    why = "the data does not fit the schema: data.count: 'three' is not of type 'integer'"
+    why = "the data does not match the schema: data.count: 'three' is not of type 'integer'"
     for act in acts:
         task = tasks[act]
         if task.state == "done":
@@ -103,7 +102,7 @@ def test_data_must_fit_the_schema(project, kind):
 
 
 def test_what_failed_is_tried_again_in_the_same_session(project):
-    """A run that reported nothing is asked to go on; the second time it is not."""
+    """A run that reported nothing is resumed once, but not a second time."""
     agents = Agents(project)
     agents.run("claude", "--retries", "1", acts=["crash"])
     (task,) = agents.tasks().values()
@@ -120,10 +119,10 @@ def test_figures_are_those_of_the_stream(project):
     assert figures == [(1, 1000, 20, 0, 100_000), (3, 3000, 60, 0, 300_000)]
     with project.open() as hv:
         assert (
-            hv.store.read(sessions.spent, hv.store.read(queries.batch, "b").id).cost_micros
+            hv.store.read(agent_sessions.spent, hv.store.read(queries.batch, "b").id).cost_micros
             == 400_000
         )
-        assert int(hv.store.read(settings.setting, "peak agent fake-claude") or 0) > 0
+        assert (hv.store.read(sql.memory_peak, agent="fake-claude") or 0) > 0
         for task in hv.list_tasks():
             assert b"permission_denials" in hv.output(task.id)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hypervisor.resources.process_table import look
+from hypervisor.resources.process_table import read_process
 from tests.torture.agents import Agents
 from tests.torture.fleet import kill, wait_for
 
@@ -17,7 +17,7 @@ def test_agents_drain_the_queue_by_themselves(project, kind):
     prompt = "Do act-pull with each."
     agents.start(kind, "--pull", "5", "--workers", "2", "--prompt", prompt, acts=["x"] * TASKS)
     wait_for(lambda: project.states() == {"done": TASKS}, "all tasks", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     done = [words[2] for words in agents.notes("done")]
     assert len(done) == len(set(done)) == TASKS, "one was done twice"
     runs = agents.sessions()
@@ -39,7 +39,7 @@ def test_what_a_killed_keeper_held_is_back_at_once(project):
     wait_for(lambda: agents.notes("claimed"), "the claim", story=project.story)
     pid = int(agents.notes("claimed")[0][1])
     (worker,) = project.workers()
-    found = look(worker)
+    found = read_process(worker)
     assert found is not None
     kill(found)
     wait_for(lambda: _is_gone(pid), "the end of the agent", story=project.story)
@@ -68,7 +68,7 @@ def test_a_claim_that_was_left_behind_counts_as_failed(project):
     assert "without ending its claim" in (task.reason or "")
 
 
-def test_agents_that_claim_nothing_are_not_started_for_ever(project):
+def test_agents_that_claim_nothing_are_not_started_forever(project):
     agents = Agents(project)
     prompt = "Do act-nothing."
     agents.start("claude", "--pull", "5", "--workers", "1", "--prompt", prompt, acts=["x"])
@@ -79,5 +79,5 @@ def test_agents_that_claim_nothing_are_not_started_for_ever(project):
 
 
 def _is_gone(pid: int) -> bool:
-    found = look(pid)
+    found = read_process(pid)
     return found is None or not found.lives

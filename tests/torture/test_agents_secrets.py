@@ -1,4 +1,4 @@
-"""An agent that tells all it knows: nothing of that is kept anywhere, and it does not know much."""
+"""An agent that prints all its secrets: none of them is stored anywhere, and it has few."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 import pytest
 
 from hypervisor.agents.builtin_profiles import BUILTIN
-from hypervisor.agents.sql import sessions
-from hypervisor.resources.process_table import Process, look
+from hypervisor.queue.sql import agent_sessions
+from hypervisor.resources.process_table import Process, read_process
 from tests.torture.agents import KEY, Agents
 from tests.torture.fleet import kill, wait_for
 
@@ -48,7 +48,7 @@ def test_no_secret_stays_in_the_home_of_an_unfinished_task(project, ending):
 
 
 def test_nor_of_one_that_was_killed_with_its_worker(project):
-    """Whoever finds the dead worker takes the key out before anybody goes on with the task."""
+    """The process that finds the dead worker removes the key before the task is resumed."""
     agents = Agents(project)
     agents.start("codex", acts=["hoards-waits"])
     wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
@@ -58,17 +58,19 @@ def test_nor_of_one_that_was_killed_with_its_worker(project):
     (worker,) = project.workers()
     kill(_process(worker))
     wait_for(lambda: project.states() == {"active": 1}, "the task back", story=project.story)
-    agents.wait_until_told()
+    agents.wait_until_reported()
     assert agents.homes() and _kept(agents) == []
 
 
 def test_nor_of_one_that_was_killed_with_everything(project):
-    """Nobody is left who could tidy up: the next run does."""
+    """No process is left that could clean up: the next run does it."""
     agents = Agents(project)
     agents.start("codex", acts=["hoards-waits"])
     wait_for(lambda: agents.notes("waiting"), "the agent at work", story=project.story)
-    with project.open() as hv:  # it waits once more unless its session is resumed
-        wait_for(lambda: any(run.session for run in hv.store.read(sessions.sessions)), "its name")
+    with project.open() as hv:  # it waits again unless its session is resumed
+        wait_for(
+            lambda: any(run.session for run in hv.store.read(agent_sessions.sessions)), "its name"
+        )
     for pid in [*project.supervisors(), *project.workers(), int(agents.notes("waiting")[0][1])]:
         kill(_process(pid))
     assert len(_kept(agents)) == 2
@@ -95,7 +97,7 @@ def _has_ended(agents: Agents) -> bool:
 
 
 def _process(pid: int) -> Process:
-    found = look(pid)
+    found = read_process(pid)
     assert found is not None
     return found
 

@@ -1,4 +1,4 @@
-"""An agent is silent when it says nothing and no tool of it works, whatever it burns itself."""
+"""An agent is silent when it prints nothing and runs no tool, whatever CPU it uses itself."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def test_a_model_that_hangs_is_silent_and_a_tool_at_work_is_not(project, kind):
     agents.run(kind, "--workers", "2", "--silence", "6s", acts=acts)
     tasks = agents.tasks()
     assert tasks["waits"].state == "failed", project.story()
-    assert "not a word from the agent and no tool at work for 6" in (tasks["waits"].reason or "")
+    assert "no output from the agent and no tool running for 6" in (tasks["waits"].reason or "")
     assert tasks["works-10"].state == "done", project.story()
     project.wait_until_left()

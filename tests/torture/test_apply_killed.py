@@ -42,7 +42,7 @@ CALLS = ("rename", "link", "unlink", "fsync", "mkdir", "rmdir", "ftruncate", "fc
 
 
 class Folder:
-    """Sixty files, a batch that proposes something of every kind, and what shall come of it."""
+    """Sixty files, a batch that proposes actions of every kind, and the expected outcome."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -92,7 +92,7 @@ class Folder:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     def operations(self) -> Counter[str]:
-        """What was renamed to what, however many processes it took."""
+        """All renames, by all processes."""
         return Counter(self.done.read_text().splitlines()) if self.done.exists() else Counter()
 
 
@@ -147,7 +147,7 @@ def _be_killed(folder: Folder, args: tuple[str, ...], kill_at: int) -> None:
             setattr(os, name, killing(getattr(os, name)))
         for owner, name in (
             (atomic_replace, "renameat2"),
-            (event_log, "flush"),
+            (event_log, "write"),
             (SqliteDatabase, "write"),
         ):
             setattr(owner, name, killing(getattr(owner, name)))
@@ -161,7 +161,7 @@ def _be_killed(folder: Folder, args: tuple[str, ...], kill_at: int) -> None:
 
 
 def _write_down(trace: int) -> None:
-    """Note every rename that worked, before anything can kill us."""
+    """Record every successful rename before we can be killed."""
     rename = renameat2
 
     def noted(old: int, name: str, new: int, target: str, flags: int) -> bool:
@@ -216,7 +216,7 @@ def _numbers(hv: hypervisor.Hypervisor, verb: str) -> list[int]:
 
 
 def _until_done(folder: Folder, dice: random.Random, verb: str, *args: str) -> int:
-    """Kill the command and start it again until it gets to the end. Returns how many died."""
+    """Kill the command and restart it until it completes. Returns the number of kills."""
     kills = 0
     while (code := folder.hv(*args, kill_at=dice.randint(1, dice.choice((8, 40, 160))))) != 0:
         assert code == -signal.SIGKILL, code

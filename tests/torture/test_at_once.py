@@ -46,7 +46,7 @@ def place(store, tmp_path):
 
 
 def start_at_once(commands: Iterable[list[str]], env: dict[str, str] | None = None) -> list[str]:
-    """Start a process for each command, let all of them go on together, return what they print."""
+    """Start a process for each command, release them together, return what they print."""
     started = [
         subprocess.Popen(
             command,

@@ -8,32 +8,13 @@ import tempfile
 from pathlib import Path
 
 import apsw
-import psycopg
 import pytest
 
 import hypervisor
 from hypervisor.core import errors
+from hypervisor.core.mounts import network_file_system
 from hypervisor.store import schema
-from hypervisor.store.mounts import network_file_system
-
-
-def _refused(where, kind):
-    """Opening it is refused in one clear line that says what was kept."""
-    with pytest.raises(errors.StoreError) as caught:
-        hypervisor.open(where).close()
-    assert type(caught.value) is kind, repr(caught.value)
-    _clear(str(caught.value))
-    return str(caught.value)
-
-
-def _clear(message):
-    assert message.isprintable(), repr(message)
-    assert "Nothing was changed;" in message, message
-    assert message.endswith(".")
-
-
-def _contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+from tests.torture.refusals import assert_clear, assert_refused, contents
 
 
 @pytest.fixture
@@ -64,10 +45,10 @@ def test_a_link_is_the_store_that_it_leads_to(made, tmp_path, there):
 
 def test_a_hard_link_is_refused(made, tmp_path):
     os.link(made, tmp_path / "second.db")
-    before = _contents(made.parent)
+    before = contents(made.parent)
     for name in (made, tmp_path / "second.db"):
-        assert "a second name" in _refused(name, errors.StoreUnavailable)
-    assert _contents(made.parent) == before
+        assert "a second hard link" in assert_refused(name, errors.StoreUnavailable)
+    assert contents(made.parent) == before
     (tmp_path / "second.db").unlink()
     hypervisor.open(made).close()
 
@@ -96,9 +77,9 @@ def test_empty_file_is_a_new_store(tmp_path):
 def test_no_database_at_all(tmp_path, content):
     path = tmp_path / "store.db"
     path.write_bytes(content)
-    message = _refused(path, errors.StoreBroken)
+    message = assert_refused(path, errors.StoreBroken)
     assert str(path) in message and "--store" in message
-    assert _contents(tmp_path) == {"store.db": content}
+    assert contents(tmp_path) == {"store.db": content}
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
@@ -108,9 +89,9 @@ def test_foreign_database(tmp_path, mode):
     foreign.pragma("journal_mode", mode)
     foreign.execute("CREATE TABLE recipes (name); INSERT INTO recipes VALUES ('soup')")
     foreign.close()
-    before = _contents(tmp_path)
-    assert "not a Hypervisor store" in _refused(path, errors.StoreBroken)
-    assert _contents(tmp_path) == before
+    before = contents(tmp_path)
+    assert "not a Hypervisor store" in assert_refused(path, errors.StoreBroken)
+    assert contents(tmp_path) == before
 
 
 def test_foreign_database_that_only_says_whose_it_is(tmp_path):
@@ -118,14 +99,14 @@ def test_foreign_database_that_only_says_whose_it_is(tmp_path):
     foreign = apsw.Connection(str(path))
     foreign.pragma("application_id", 77)
     foreign.close()
-    before = _contents(tmp_path)
-    _refused(path, errors.StoreBroken)
-    assert _contents(tmp_path) == before
+    before = contents(tmp_path)
+    assert_refused(path, errors.StoreBroken)
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("kept", [0.05, 0.3, 0.6, 0.95])
 def test_truncated_store(made, kept):
-    """Cut anywhere: refused when opened, or when the missing part is asked for."""
+    """Truncated anywhere: refused when opened, or when the missing part is read."""
     whole = made.read_bytes()
     os.truncate(made, int(len(whole) * kept))
     before = made.read_bytes()
@@ -133,7 +114,7 @@ def test_truncated_store(made, kept):
         hv.list_tasks(limit=1_000)
         hv.events(limit=1_000)
         hv.add([hypervisor.NewTask(f"more {n}", body="x" * 5_000) for n in range(200)])
-    _clear(str(caught.value))
+    assert_clear(str(caught.value))
     assert made.read_bytes() == before
 
 
@@ -144,7 +125,7 @@ def test_store_with_overwritten_pages(made):
     made.write_bytes(data)
     with pytest.raises(errors.StoreBroken) as caught, hypervisor.open(made) as hv:
         hv.list_tasks(limit=1_000)
-    _clear(str(caught.value))
+    assert_clear(str(caught.value))
     assert made.read_bytes() == data
 
 
@@ -153,10 +134,10 @@ def test_newer_store(made):
     direct.pragma("user_version", schema.VERSION + 1)
     direct.pragma("wal_checkpoint(truncate)")
     direct.close()
-    before = _contents(made.parent)
-    message = _refused(made, errors.StoreNewer)
+    before = contents(made.parent)
+    message = assert_refused(made, errors.StoreNewer)
     assert "upgrade" in message
-    assert _contents(made.parent) == before
+    assert contents(made.parent) == before
 
 
 # Places where a store cannot be
@@ -165,7 +146,7 @@ def test_newer_store(made):
 def test_folder_in_place_of_the_file(tmp_path):
     path = tmp_path / "store.db"
     path.mkdir()
-    _refused(path, errors.StoreUnavailable)
+    assert_refused(path, errors.StoreUnavailable)
     assert list(path.iterdir()) == []
 
 
@@ -174,7 +155,7 @@ def test_missing_folders_are_made_but_not_through_a_file(tmp_path):
         assert hv.stats().total == 0
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").write_text("mine")
-    _refused(tmp_path / "file" / "b" / "store.db", errors.StoreUnavailable)
+    assert_refused(tmp_path / "file" / "b" / "store.db", errors.StoreUnavailable)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -189,12 +170,12 @@ def test_any_name_will_do(tmp_path, name):
     path.write_bytes(b"spoiled")
     for beside in path.parent.glob("*-*"):
         beside.unlink()
-    _refused(path, errors.StoreBroken)
+    assert_refused(path, errors.StoreBroken)
 
 
 @pytest.fixture
 def open_folder():
-    """A folder that nobody can reach as well (a test's own is private)."""
+    """A folder that the user nobody can reach, too (a test's own is private)."""
     folder = Path(tempfile.mkdtemp(prefix="hv", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -213,12 +194,12 @@ def test_store_without_the_right_to_write(open_folder, tmp_path, fork_server, wh
         open_folder.chmod(0o777)
         for beside in open_folder.glob("store.db?*"):
             beside.chmod(0o666)
-    before = _contents(open_folder)
+    before = contents(open_folder)
     answer = fork_server.start("as_nobody", str(path), str(tmp_path)).hear()
     kinds = ("store_unavailable",) if what in ("new file", "unreadable") else ()
     assert answer["code"] in ("store_read_only", *kinds), answer
-    _clear(answer["message"])
-    left = _contents(open_folder)
+    assert_clear(answer["message"])
+    left = contents(open_folder)
     assert {name: left.get(name) for name in before} == before
 
 
@@ -234,7 +215,7 @@ def test_no_space_left(fork_server, tmp_path, limit, completing):
     if "skip" in told:
         pytest.skip(told["skip"])
     assert told["code"] == "store_full", told
-    _clear(told["message"])
+    assert_clear(told["message"])
     assert told["kept"], "the refused change left something behind"
     assert told["acknowledged"] > 3 and told["integrity"] == "ok"
     assert sum(told["after"].values()) == sum(told["before"].values()) + 1
@@ -247,7 +228,7 @@ def test_opening_on_a_full_disk_says_that_it_is_full(fork_server, tmp_path):
         pytest.skip(told["skip"])
     for refusal in told:
         assert refusal["code"] == "store_full", refusal
-        _clear(refusal["message"])
+        assert_clear(refusal["message"])
     assert child.hear() == 1, "the store that was there"
 
 
@@ -298,7 +279,7 @@ def test_mount_with_an_odd_name_hides_no_other():
 
 def test_store_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("hypervisor.store.sqlite.network_file_system", lambda folder: "nfs4")
-    message = _refused(tmp_path / "store.db", errors.StoreUnavailable)
+    message = assert_refused(tmp_path / "store.db", errors.StoreUnavailable)
     assert "nfs4" in message and "postgresql://" in message
 
 
@@ -314,114 +295,8 @@ def test_use_after_fork_is_refused(fork_server, tmp_path, request, database):
     *refused, own, parent = child.hear_all()
     assert [each["code"] for each in refused] == ["store_unavailable"] * 3
     for each in refused:
-        _clear(each["message"])
+        assert_clear(each["message"])
     assert (own, parent) == ({"own": 1}, {"parent": 2})
-
-
-# PostgreSQL
-
-
-def test_newer_postgres_store(postgres_url):
-    hypervisor.open(postgres_url).close()
-    with psycopg.connect(postgres_url, autocommit=True) as direct:
-        direct.execute("UPDATE hypervisor.schema_version SET version = version + 1")
-    before = _catalogue(postgres_url)
-    assert "upgrade" in _refused(postgres_url, errors.StoreNewer)
-    assert _catalogue(postgres_url) == before
-
-
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        "CREATE TABLE hypervisor.recipes (name text)",
-        "CREATE TABLE hypervisor.schema_version (version text); "
-        "INSERT INTO hypervisor.schema_version VALUES ('3.1-beta')",
-        "CREATE TABLE hypervisor.schema_version (version bigint)",
-        "CREATE TABLE hypervisor.schema_version (name text)",
-        "CREATE VIEW hypervisor.tasks AS SELECT 1 AS id",
-    ],
-    ids=["table", "text version", "no version", "other column", "view"],
-)
-def test_foreign_schema_in_postgres(postgres_url, foreign):
-    with psycopg.connect(postgres_url, autocommit=True) as direct:
-        direct.execute("CREATE SCHEMA hypervisor")
-        direct.execute(foreign)
-    before = _catalogue(postgres_url)
-    assert "another database" in _refused(postgres_url, errors.StoreBroken)
-    assert _catalogue(postgres_url) == before
-
-
-@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
-def test_postgres_that_not_all_text_fits_into(postgres_url, encoding):
-    other = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"] + encoding.lower()
-    with psycopg.connect(postgres_url, autocommit=True) as direct:
-        direct.execute(
-            f"CREATE DATABASE {other} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
-        )
-        try:
-            url = postgres_url.replace(other.removesuffix(encoding.lower()), other)
-            assert encoding in _refused(url, errors.StoreUnavailable)
-            with psycopg.connect(url) as there:
-                assert "hypervisor" not in str(
-                    there.execute("SELECT * FROM pg_namespace").fetchall()
-                )
-        finally:
-            direct.execute(f"DROP DATABASE {other} WITH (FORCE)")
-
-
-def test_postgres_is_spoken_to_in_utf8_whatever_the_environment_says(postgres_url, monkeypatch):
-    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
-    for _ in range(2):
-        with hypervisor.open(postgres_url) as hv:
-            hv.add([hypervisor.NewTask("☃")])
-            (lease,) = hv.claim("w☃")
-            assert lease.task.title == "☃"
-
-
-def test_postgres_without_the_right_to_create(postgres_url):
-    with psycopg.connect(postgres_url, autocommit=True) as direct:
-        direct.execute("CREATE ROLE visitor LOGIN")
-    try:
-        _refused(postgres_url.replace("postgres:@", "visitor:@"), errors.StoreReadOnly)
-    finally:
-        with psycopg.connect(postgres_url, autocommit=True) as direct:
-            direct.execute("DROP ROLE visitor")
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://me:s3cr3t@localhost:1/none",
-        "postgresql://me:s3cr3t@/none?host=/nowhere",
-        "postgresql://me@/none?host=/nowhere&password=s3cr3t",
-        "postgresql://me:s3cr3t@host.invalid/none",
-        "postgresql://me:s3cr3t@localhost:99999/none",
-        "postgresql://me:s3cr3t@localhost:port/none",
-        "postgresql://me:s3cr3t@localhost/none?nonsense=1",
-        "postgresql://me:s3cr3t%zz@localhost/none",
-    ],
-)
-def test_unreachable_postgres(url, caplog):
-    with pytest.raises(errors.StoreUnavailable) as caught:
-        hypervisor.open(url)
-    told = f"{caught.value} {caplog.text}"
-    assert str(caught.value).isprintable() and len(str(caught.value)) > 20
-    assert "s3cr3t" not in told
-
-
-def test_no_such_postgres_database(postgres_url):
-    name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
-    with pytest.raises(errors.StoreUnavailable) as caught:
-        hypervisor.open(postgres_url.replace(f"/{name}?", "/no_such_database?"))
-    assert "does not exist" in str(caught.value) and str(caught.value).isprintable()
-
-
-def _catalogue(url):
-    with psycopg.connect(url) as direct:
-        return direct.execute(
-            "SELECT table_name, column_name, data_type FROM information_schema.columns "
-            "WHERE table_schema = 'hypervisor' ORDER BY 1, 2"
-        ).fetchall()
 
 
 def test_doctor_names_a_table_that_is_gone(made):
@@ -440,7 +315,7 @@ def test_text_that_is_none_is_damage(made):
     connection.close()
     with hypervisor.open(made) as hv, pytest.raises(errors.StoreBroken) as caught:
         hv.list_tasks()
-    _clear(str(caught.value))
+    assert_clear(str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -454,4 +329,4 @@ def test_an_event_that_makes_no_sense_is_damage(made, damage):
         assert len(hv.events(limit=6)) == 6, "what is whole can be read"
         with pytest.raises(errors.StoreBroken) as caught:
             hv.events(limit=100)
-    _clear(str(caught.value))
+    assert_clear(str(caught.value))

@@ -1,7 +1,7 @@
 """A reviewed batch from its first item to its undoing, with everything killed in between.
 
 Five chunks, a checkpoint after each: stopped, all processes killed, reviewed by others later;
-one chunk is rejected, one tried again with a note that reaches the worker; the plan of the
+one chunk is rejected, one retried with a note that reaches the worker; the plan of the
 rest is carried out and undone again, byte for byte.
 """
 
@@ -100,7 +100,7 @@ def test_a_batch_is_reviewed_carried_out_and_undone(project):
     def decide(*args):
         hv(project, "review", "b", *args)
         wait_for(lambda: at_checkpoint(), "the next chunk has ended")
-        for process in project.processes():  # the machine goes down between any two decisions
+        for process in project.processes():  # everything is killed between any two decisions
             kill(process)
 
     def at_checkpoint():
@@ -138,17 +138,17 @@ def test_a_batch_is_reviewed_carried_out_and_undone(project):
     assert touched == {*names[:4], *names[12:]}  # neither the rejected nor the kept ones
     assert after["item-01.md"] == before["item-01.md"].replace(b"open", b"done")
     assert after["archive/item-00.md"] == before["item-00.md"]
-    assert "all hold" in hv(project, "receipt", "verify")
+    assert "all valid" in hv(project, "receipt", "verify")
     hv(project, "undo", "b", "--yes")
     assert contents(project) == before
     assert not (project.folder / "archive").exists()
-    assert "all hold" in hv(project, "receipt", "verify")
+    assert "all valid" in hv(project, "receipt", "verify")
     receipts = json.loads(hv(project, "receipt", "ls", "b", "--json"))
     decisions = [each["text"] for each in receipts if each["text"].startswith("chunk ")]
     assert decisions == [
         "chunk 1 approved: good",
         "chunk 2 rejected: not these",
-        "chunk 3 to be tried again: leave them alone",
+        "chunk 3 to be retried: leave them alone",
         "chunk 3 approved",
         "chunk 4 approved",
         "chunk 5 approved",

@@ -27,7 +27,7 @@ def test_sixteen_processes_on_twenty_thousand_tasks(store, fork_server):
 
 
 def test_no_claim_is_told_nothing_while_there_is_some(store, fork_server):
-    """Many kinds of tasks, few of each: whoever comes too late for one kind gets another."""
+    """Many kinds of tasks, few of each: a worker that is too late for one kind gets another."""
     with hypervisor.open(store.where, relaxed=True) as hv:
         hv.add([hypervisor.NewTask(f"task {n}", type=f"type{n // 4}") for n in range(600)])
     said = _drain(fork_server, store, 8, 1)
@@ -36,7 +36,8 @@ def test_no_claim_is_told_nothing_while_there_is_some(store, fork_server):
 
 
 def _drain(fork_server, store, processes, k):
-    """Let so many processes empty the queue. Each tells what it did, and what was left then."""
+    """Empty the queue with this many processes. Each reports what it did, and what was left
+    then."""
     relaxed = store.kind == "sqlite"
     children = [
         fork_server.start("drain", store.where, f"worker{n}", k, relaxed) for n in range(processes)
@@ -51,7 +52,7 @@ def _drain(fork_server, store, processes, k):
 
 
 def _ledger_agrees(store, logs):
-    """What the ledger says happened is what the workers say they did."""
+    """The ledger agrees with the reports of the workers."""
     kinds, completions, states, attempts = query(
         store.where,
         "SELECT kind, count(*) FROM events GROUP BY kind",

@@ -1,4 +1,4 @@
-"""Real runs on disks that are full: what cannot be kept is said, and written once there is room."""
+"""Real runs on full disks: what cannot be stored is reported, and written once there is room."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_task_files_that_cannot_be_written_make_the_run_unsuccessful(project, ta
     assert project.run(*run).code == 0
 
 
-def test_a_file_that_was_written_in_the_end_is_no_failure(project, tasks):
+def test_a_file_that_was_written_in_the_end_is_not_a_failure(project, tasks):
     """The disk is full when the attempt begins and has room when it ends."""
     fill(str(tasks / "ballast"))
     ended = project.run(
@@ -115,10 +115,8 @@ def test_a_run_waits_for_room_and_says_so(project, small, tmp_path, quiet):
     )
     wait_for(lambda: begun.exists() and len(begun.read_text().split()) == 2, "two attempts")
     fill(str(small / "ballast"))
-    filled = time.monotonic()
     kind = "err" if quiet else "out"
-    wait_for(lambda: "no space left" in _said(project, kind), "the client's word", 30)
-    assert time.monotonic() - filled < 5, "said too late"
+    wait_for(lambda: "no space left" in _said(project, kind), "its word", story=project.story)
     status = project.ended(project.start("status"))
     assert status.code == 0 and "no space left" in status.out and "safe" not in status.out, status
     for number in range(40):

@@ -1,4 +1,4 @@
-"""No claim is taken from a holder that may live, and every claim from one that is gone."""
+"""No claim is taken from a holder that may be alive, and every claim from one that is gone."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_killed_holder_is_replaced_at_once(hv, puppet, fork_server, buried):
 
 
 def test_holder_that_just_exited_is_gone(hv, store, fork_server):
-    """An orderly exit is an end like any other, even while nobody has asked for its code."""
+    """A normal exit ends the claim, too, even before the exit code is collected."""
     (task,) = hv.add([hypervisor.NewTask("held")]).ids
     leaver = fork_server.start("claim_and_exit", store.where, LONG)
     (lease,) = leaver.hear()
@@ -142,7 +142,7 @@ def test_guessed_token_is_refused(hv, store):
 
 
 def test_reused_pid_is_another_process(hv, store, puppet):
-    """The process number lives on, but it started at another time: the holder is gone."""
+    """A process with the same pid exists, but started at another time: the holder is gone."""
     (task,) = hv.add([hypervisor.NewTask("held")]).ids
     holder = puppet()
     holder.call("claim", "holder", lease=LONG)
@@ -172,7 +172,9 @@ def test_renewed_claim_is_not_swept_on_old_evidence(hv, store, puppet):
     (seen,) = hv.store.read(claims.holders, "", lease["until"] + 1)
     holder.call("heartbeat", [lease["token"]], lease=LONG)
     before = everything(store.where)
-    assert not hv.store.write(settlement.reclaim, seen, "let its lease lapse", lease["until"] + 1)
+    assert not hv.store.write(
+        settlement.reclaim, seen, "did not renew its lease", lease["until"] + 1
+    )
     assert everything(store.where) == before
 
 

@@ -74,13 +74,13 @@ class Storm:
         self._until = time.monotonic() + AT_MOST
 
     def rage(self, hv):
-        """Kill and replace until enough have died, looking at the ledger meanwhile."""
+        """Kill and replace until enough have died, checking the ledger at the same time."""
         looked = 0.0
         while len(self.killed) < KILLS:
             assert time.monotonic() < self._until
             while len(self._alive) < CREW:
                 self._alive.append(self._hire())
-            time.sleep(self._dice.random() * 2 * EVERY)  # when a kill comes is the luck of the draw
+            time.sleep(self._dice.random() * 2 * EVERY)  # kills come at random times
             victim = self._alive.pop(self._dice.randrange(CREW))
             if victim.pid in self._fork_server.ended():
                 assert self._fork_server.ended()[victim.pid] == 0, "a worker failed by itself"
@@ -94,10 +94,10 @@ class Storm:
                 looked = time.monotonic()
 
     def calm(self, hv):
-        """No more kills: what was given up is tried again, and everything ends.
+        """No more kills: failed tasks are retried, and everything ends.
 
-        The last victims are missed only after the last kill, so a task may be given up
-        even now; until it is tried again, those that wait for it keep the workers busy.
+        The last victims are noticed only after the last kill, so a task may fail even
+        now; until it is retried, its dependents keep the workers busy.
         """
         while hv.stats().states["done"] < hv.stats().total or self._alive:
             assert time.monotonic() < self._until, hv.stats().states
@@ -117,7 +117,7 @@ class Storm:
 
 
 def _account(where, killed, k, poisoned):
-    """Every rerun is owed to a kill, every poisoning to three of them. Returns the reruns."""
+    """Every rerun is caused by a kill, every poisoned task by three. Returns the reruns."""
     attempts, completions, poisonings = query(
         where,
         "SELECT a.task, a.number, a.outcome, w.pid FROM attempts a "

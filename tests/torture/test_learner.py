@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.learning.learn import learnings, records
+from hypervisor.learning.learn import learnings
+from hypervisor.learning.sql import records
 from hypervisor.queue.sql import queries
 from hypervisor.resources.process_table import snapshot
 from tests.torture.fleet import kill, wait_for
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 NAP = ("sh", "-c", "sleep 0.1", "{}")
 
 
-def test_each_attempt_counts_at_most_once_whoever_dies(project):
+def test_each_attempt_counts_at_most_once_after_kills(project):
     """Two supervisors are killed; what the others learned is there, and nothing twice."""
     client = project.start(
         "run",
@@ -30,7 +31,7 @@ def test_each_attempt_counts_at_most_once_whoever_dies(project):
         "nap",
         "--",
         *NAP,
-        items=[str(n) for n in range(150)],  # what runs while the number changes teaches nothing
+        items=[str(n) for n in range(150)],  # attempts during which the number changes are not used
     )
     killed: set[int] = set()
     for samples in (5, 20):
@@ -60,8 +61,9 @@ def _has_samples(project, count):
     "world", ["cpu", "sleep", "lock", "memory", "quota", "sleep-lock", "lock-sleep"]
 )
 def test_adaptive_comes_close_to_the_best_fixed_number(world, tmp_path):
-    """By the clock, so it wants a quiet machine: on a busy one a process takes as long to start as
-    it then sleeps, and no truth is what it was meant to be (a lock is worth a second worker)."""
+    """Measures wall time, so it needs a quiet machine: on a busy one a process takes as long to
+    start as it then sleeps, and the expected answers are wrong (with a lock, a second worker
+    pays)."""
     command = [sys.executable, "-m", "bench.learn", world, "--dir", str(tmp_path)]
     found = str(tmp_path / "found.json")
     run = subprocess.run(

@@ -1,5 +1,5 @@
-"""Whoever delivers notices is killed again and again: each one arrives, in order, and what comes
-twice was on its way when somebody died."""
+"""The process that delivers notices is killed again and again: each notice arrives, in order,
+and one that arrives twice was in flight at a kill."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROGRAM = (
 
 
 class Frame:
-    """A store whose tasks are done, and processes that deliver the news of it."""
+    """A store whose tasks are done, and processes that deliver the notices."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,7 +1,7 @@
-"""The power goes off at any moment: what SQLite acknowledged is there, and nothing is half done.
+"""A power cut at any moment: acknowledged changes are there, and nothing is half done.
 
 The store commits without waiting for the disk and syncs the log before it
-acknowledges (store/sqlite.py). Here that is put to the test on a recorded disk.
+acknowledges (store/sqlite.py). This is tested here on a recorded disk.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _recording_is_complete(where, log):
 
 
 def _logs_started_over_in_a_pause(log):
-    """How often others began the write-ahead log anew between a commit and its sync."""
+    """How often others restarted the write-ahead log between a commit and its sync."""
     paused, starts = set(), 0
     for kind, what, *rest in log:
         if kind == "pause":
@@ -102,7 +102,7 @@ class Survey:
 
 
 def survey(log, folder, cuts, dice):
-    """Cut the power at many moments and look at each disk that is left."""
+    """Cut the power at many moments and check each resulting disk."""
     found = Survey()
     moments = sorted(dice.sample(range(len(log)), min(cuts, len(log))))
     disk, played = Disk(), 0
@@ -134,7 +134,7 @@ def inspect(path, acknowledged, moment, found):
                 found.losses.append((moment, len(lost), lost[0]))
             found.kinds["beyond acknowledged"] += len(there) > len(acknowledged)
             assert hv.add([hypervisor.NewTask("the store goes on")]).ids
-    except Exception as problem:  # whatever a damaged store does, it is damage
+    except Exception as problem:  # any error of a damaged store counts as damage
         found.damage.append((moment, repr(problem)[:300]))
 
 

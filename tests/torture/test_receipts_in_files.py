@@ -1,5 +1,5 @@
 """Eight processes write receipts into one task file, are killed and started again at random,
-while the owner of the file goes on editing it: every receipt is there, once, in order."""
+while the owner of the file keeps editing it: every receipt is there, once, in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 
 import hypervisor
 from hypervisor.inputs.task_files.files import TaskFiles
-from hypervisor.inputs.task_files.markdown import parse, receipt_line, receipt_problems, with_fields
+from hypervisor.inputs.task_files.markdown import parse, with_fields
+from hypervisor.inputs.task_files.receipts_section import receipt_line, receipt_problems
 from hypervisor.queue.sql import receipts as receipts_sql
 
 CREW = 8
@@ -135,7 +136,7 @@ def edit_as_owner(place):
         fresh = Path(f"{path}.owner")
         fresh.write_bytes(data)
         os.rename(fresh, path)
-        time.sleep(dice.random() / 50)  # nobody saves more often than that
+        time.sleep(dice.random() / 50)  # no owner saves more often than that
     Path(f"{path}.owner").write_text(str(count))
 
 

@@ -84,7 +84,7 @@ def test_a_backup_of_file_and_log_restored_together_opens(store, tmp_path):
         assert len(hv.list_tasks()) == 6
 
 
-def test_a_checkpoint_that_nobody_noted_is_no_restored_backup(store):
+def test_an_unrecorded_checkpoint_is_not_a_restored_backup(store):
     """Another program may have copied the log into the file."""
     other = apsw.Connection(str(store))
     other.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

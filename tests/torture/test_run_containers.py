@@ -1,4 +1,4 @@
-"""Two containers that share a cgroup hierarchy and have the same pids: hosts of their own."""
+"""Two containers that share a cgroup hierarchy and have the same pids count as separate hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypervisor.queue.lease import Worker
 from hypervisor.queue.task import NewTask
 from hypervisor.resources.cgroup import Group
 from hypervisor.runs.processes.launcher import group_of
-from hypervisor.runs.spec import RunSpec
+from tests.support.specs import run_spec
 from tests.torture.fleet import DEADLINE, wait_for
 
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -62,8 +62,8 @@ class Container:
         folder.mkdir()
         self.store = str(folder / "store.db")
         with hypervisor.open(self.store) as hv:
-            spec = RunSpec(cwd=str(folder), command=("sh", "-c", "echo > ran; exec sleep 300"))
-            batch = hv.run(spec, [NewTask("item", data={"item": "item"})], "batch").batch.id
+            spec = run_spec(cwd=str(folder), command=("sh", "-c", "echo > ran; exec sleep 300"))
+            batch = hv.submit(spec, [NewTask("item", data={"item": "item"})], "batch").batch.id
         self._ran = folder / "ran"
         self._init = subprocess.Popen(
             [*CONTAINER, sys.executable, "-c", INIT, self.store, batch, str(PID)],
@@ -96,7 +96,7 @@ class Container:
         return [group.path for group in found if group is not None]
 
     def end(self) -> None:
-        """All processes of a container go with its first."""
+        """All processes of a container end with its first."""
         if self._init.stdin:
             self._init.stdin.close()
         self._init.wait(DEADLINE)
@@ -151,7 +151,7 @@ def test_groups_of_a_container_that_ended_are_removed_by_the_next_supervisor(con
 
 
 def test_claims_of_another_container_are_left_alone_until_their_lease_ends(containers):
-    """Whether its worker lives cannot be seen from here, as with another host."""
+    """As with another host, it is unknown here whether its worker is alive."""
     one, _ = containers
     one.start()
     one.do("kill")

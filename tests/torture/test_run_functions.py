@@ -1,4 +1,4 @@
-"""What functions start: kept while their interpreter is, and gone with it."""
+"""Processes that functions start live as long as their interpreter, and end with it."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def test_a_helper_is_kept_for_the_next_item_and_what_was_lost_is_not(project):
     assert {each["held"] for each in results} == {results[0]["held"]}
     assert all(each["alive"] for each in results)
     said = [event.data["said"] for event in project.events("leftovers")]
-    assert said == ["1 left running were stopped"] * 3
+    assert said == ["stopped 1 process left running"] * 3
     project.wait_until_left()

@@ -1,4 +1,5 @@
-"""The governor for real: a budget of memory is kept, the machine stays usable, work is quick."""
+"""The governor with real processes: the memory budget is kept, the machine stays usable, work is
+fast."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.torture.fleet import Project, wait_for
 
 MB = 1 << 20
 TASKS = 20
-# What others do to the CPU of this machine is not what these tests are about.
+# These tests ignore what other programs do to the CPU of this machine.
 BUDGET = """
 [governor]
 cpu_warning = 1.0
@@ -53,7 +54,7 @@ def test_a_budget_of_memory_is_kept(project):
 def test_a_budget_costs_little_time(tmp_path):
     """20 tasks of 1 GB within 6 GB: at most 1/0.8 of the time of the best fixed number.
 
-    The machine may be busy with something else now and then, so the two take turns.
+    The machine may be busy with other work at times, so the two take turns.
     """
     fixed = {workers: _timed(tmp_path, FIXED, workers) for workers in (3, 4, 5)}
     fitting = {workers: took for workers, (took, peak) in fixed.items() if peak <= 6000 * MB}
@@ -68,7 +69,7 @@ def test_a_budget_costs_little_time(tmp_path):
 
 
 def _timed(folder, config, workers):
-    """How long it took and the most memory there was, in a project of its own."""
+    """The duration and the peak memory, in a separate project."""
     place = Path(tempfile.mkdtemp(dir=folder))
     project = Project(place, config.format(limit=6000))
     try:
@@ -108,7 +109,7 @@ def _run_allocations(project, megabytes, seconds_each, workers, seconds):
 
 
 class Sampler:
-    """Looks all the time at the memory of all workers and what they run."""
+    """Continuously samples the memory of all workers and what they run."""
 
     def __init__(self, project):
         self._project = project
@@ -134,7 +135,7 @@ class Sampler:
 
 
 def _all_done_at_first_try(project):
-    """Nothing was killed for memory's sake, by the kernel or by us."""
+    """Nothing was killed because of its memory, by the kernel or by us."""
     states, outcomes = project.query(
         "SELECT state, count(*) FROM tasks GROUP BY state",
         "SELECT outcome, count(*) FROM attempts "

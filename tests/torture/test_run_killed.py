@@ -1,4 +1,4 @@
-"""Whatever is killed while a run lasts: run again, everything is done, and nothing twice."""
+"""Whatever is killed during a run: run again, everything is done, and nothing twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ echo $1 >> appended
 sleep 0.0$(($1 % 5))
 """
 WORKERS = 4
-MOSTLY = 0.8  # it strikes when commands run; else at any time, as in the middle of a start
+MOSTLY = 0.8  # kill while commands run; otherwise at any time, such as during a start
 EVERY = 0.12  # seconds between kills, on average
 TARGETS = {"worker": 8, "child": 6, "supervisor": 5, "client": 3, "all": 3, "fork_server": 2}
 AT_MOST = 600.0
@@ -52,12 +52,12 @@ class Storm:
         (project.folder / "append.sh").write_text(APPEND)
 
     def start_client(self):
-        command = ("run", "--quiet", "--workers", str(WORKERS), "--batch", "8", "--name", "storm")
+        command = ("run", "--quiet", "--workers", str(WORKERS), "--claim", "8", "--name", "storm")
         numbers = range(1, self._items + 1)
         return self._project.start(*command, "--", "sh", "append.sh", "{}", items=numbers)
 
     def rage(self, strikes):
-        """Kill this and that until it was enough; a client that is gone is started again."""
+        """Kill random processes until enough have died; restart the client if it is gone."""
         client = self.start_client()
         while self.strikes < strikes:
             assert time.monotonic() < self._until, self._project.story()
@@ -66,7 +66,7 @@ class Storm:
                 return
             if client.poll() is not None:
                 client = self.start_client()
-            time.sleep(self._dice.random() * 2 * EVERY)  # when it strikes is the luck of the draw
+            time.sleep(self._dice.random() * 2 * EVERY)  # kills come at random times
             if self._dice.random() < MOSTLY:
                 self._wait_for_work(client)
             self._strike(self._dice.choices(list(TARGETS), list(TARGETS.values()))[0])
@@ -74,7 +74,7 @@ class Storm:
         client.wait()
 
     def calm(self):
-        """Run again: what the last strikes hit may still fail then, but not once more."""
+        """Run again: tasks hit by the last kills may still fail then, but not a second time."""
         first = self._project.ended(self.start_client(), AT_MOST)
         assert first.code in (0, EXIT_UNSUCCESSFUL), (first, self._project.story())
         last = self._project.ended(self.start_client(), AT_MOST)
@@ -109,7 +109,7 @@ class Storm:
             self._sessions.setdefault(process.session, leader.start if leader else 0)
 
     def orphans(self):
-        """What lives on in a session of the run, unless the session's number was given away."""
+        """Processes still alive in a session of the run, unless the session's number was reused."""
         all = snapshot()
         return [
             process
@@ -127,7 +127,7 @@ class Storm:
 
 
 class Ledger:
-    """What the store says happened."""
+    """What happened according to the store."""
 
     def __init__(self, project):
         self.tasks, self.attempts, self.events = project.query(
@@ -138,7 +138,7 @@ class Ledger:
         )
 
     def account(self, project, items, killed):
-        """Everything is done once, and whatever ran again is owed to a kill."""
+        """Everything is done once, and every rerun is caused by a kill."""
         assert {int(title) for _, title, _ in self.tasks} == set(range(1, items + 1))
         assert {state for _, _, state in self.tasks} == {"done"}
         outcomes = defaultdict(list)

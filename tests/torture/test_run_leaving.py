@@ -1,4 +1,4 @@
-"""A supervisor that leaves, or meets trouble: what was submitted to it is not left behind."""
+"""A supervisor that exits or has problems: no submitted run is lost."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ ITEMS = range(1, 6)
 
 
 def supervise(project, script):
-    """Be the supervisor until it ends. The client comes when the script says; it alone has the
-    variable that its commands look for."""
+    """Be the supervisor until it ends. The client starts when the script says so; only the
+    client has the variable that its commands look for."""
     listed = project.folder / "items"
     listed.write_text("".join(f"{item}\n" for item in ITEMS))
     command = ("sh", "-c", 'test "$MARKED" = yes && echo $0 >> ran', "{}")

@@ -1,4 +1,4 @@
-"""The environment of a run holds secrets: whatever is killed, none of it is ever on a disk."""
+"""The environment of a run holds secrets: whatever is killed, they are never written to a disk."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_after_a_kill_of_everything_it_is_in_memory_alone(project, tmp_path):
 
 def test_without_a_place_in_memory_it_is_not_kept_and_said_so(project, tmp_path, on_disk):
     done = start(project, on_disk)
-    assert "environment was not kept" in done.stderr
+    assert "environment was not saved" in done.stderr
     (command,) = sleeping(project)
     assert f"PLANTED={SECRET}".encode() in environment(command.pid), "its supervisor's is the same"
     kill_all(project)

@@ -1,4 +1,5 @@
-"""The supervisor with real clients, workers and kills: one at a time, and nobody needs it much."""
+"""The supervisor with real clients, workers and kills: one at a time, and work survives without
+it."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from hypervisor.runs.processes.launcher import LocalLauncher
 from tests.torture.fleet import DEADLINE, kill, wait_for
 
 INTERRUPTED = 130
-# Says when it begins and when it is through; how long it takes is up to the second word, or to
-# whoever makes the file that it names.
+# Reports when it begins and when it ends; it takes as long as the second word says, or until
+# the file that it names exists.
 NOTE = """
 echo "begin $1" >> noted
 case $2 in go) until [ -e go ]; do sleep 0.05; done ;; *) sleep "$2" ;; esac
@@ -42,8 +43,8 @@ print(seen)
 
 @pytest.fixture
 def note(project):
-    """A command that takes so many seconds, or until there is a file `go`, and notes its item
-    before and after."""
+    """A command that takes this many seconds, or until there is a file `go`, and notes its
+    item before and after."""
     (project.folder / "note.sh").write_text(NOTE)
     return lambda seconds: ("sh", "note.sh", "{}", str(seconds))
 
@@ -61,7 +62,7 @@ class TestOneOfThem:
             assert time.monotonic() < until, project.story()
             all = snapshot()
             found = {all[pid].parent for pid in project.workers() if pid in all}
-            # Whoever is between fork server and worker is its parent for a moment.
+            # The process between fork server and worker is its parent for a moment.
             parents |= found & {
                 p.pid for p in project.processes() if project.role(p) == "supervisor"
             }
@@ -71,7 +72,8 @@ class TestOneOfThem:
         project.wait_until_left()
 
     def test_those_who_look_for_it_are_not_taken_for_it(self, tmp_path):
-        """Whoever looks takes the lock for a moment, and the file still names the last one."""
+        """A process that checks takes the lock for a moment, and the file still names the last
+        supervisor."""
         launcher, places = _launcher(tmp_path)
         _hold(launcher)
         seen = [looker.communicate(timeout=DEADLINE)[0] for looker in _lookers(places)]
@@ -88,7 +90,7 @@ class TestOneOfThem:
 
 
 class TestKilled:
-    def test_workers_go_on_and_the_next_one_adopts_them(self, project, note):
+    def test_workers_continue_and_the_next_one_adopts_them(self, project, note):
         client = project.start("run", "--workers", "3", "--", *note("go"), items="abc")
         wait_for(lambda: len(_noted(project, "begin")) == 3, "the start", story=project.story)
         workers, (first,) = project.workers(), project.supervisors()
@@ -104,9 +106,10 @@ class TestKilled:
         assert _outcomes(project) == ["done"] * 3, project.story()
 
     def test_an_adopted_worker_that_dies_crashes_only_on_what_it_ran(self, project, note):
-        """What it had claimed and not begun goes back unharmed, whoever finds it gone."""
+        """What it had claimed but not begun goes back unharmed, no matter which process finds it
+        dead."""
         client = project.start(
-            "run", "--workers", "2", "--batch", "8", "--", *note("go"), items=range(60)
+            "run", "--workers", "2", "--claim", "8", "--", *note("go"), items=range(60)
         )
         wait_for(lambda: len(_noted(project, "begin")) == 2, "the start", story=project.story)
         (first,) = project.supervisors()
@@ -124,7 +127,7 @@ class TestKilled:
         assert crashes and set(crashes.values()) == {1}
 
     def test_a_draining_worker_is_not_stopped_by_the_next_one(self, project, note):
-        """It cannot know that the worker was asked already, so it asks again."""
+        """It cannot know that the worker has already been asked, so it asks again."""
         client = project.start(
             "run", "--workers", "2", "--name", "b", "--", *note("go"), items="ab"
         )
@@ -153,13 +156,13 @@ class TestInterrupted:
         assert project.states() == {"active": 4, "done": 2}
         again = project.run("--workers", "2", "--", *note("go"), items="abcdef")
         assert again.code == 0, (again, project.story())
-        assert "already done, skipped" in again.out  # more than 2, if the drained go on at once
+        assert "already done, skipped" in again.out  # more than 2 if drained ones continue
         assert _noted(project, "begin") == list("abcdef")
         assert _outcomes(project) == ["done"] * 6
 
     @pytest.mark.parametrize("at_once", [True, False])
     def test_twice_stops_the_trees_and_puts_the_tasks_back(self, project, at_once):
-        """A second signal may come before the first one had any effect."""
+        """A second signal may arrive before the first one has had any effect."""
         (project.folder / "slow.sh").write_text(
             'echo "begin $1" >> noted; [ -e quick ] || (setsid sleep 300 & sleep 300)'
         )
@@ -245,7 +248,7 @@ class TestSteering:
         project.wait_until_left()
 
     def test_a_batch_whose_workers_cannot_start_is_paused(self, project):
-        """Its folder is gone: that is said, instead of trying for ever."""
+        """Its folder is gone: this is reported, instead of trying forever."""
         (project.folder / "folder").mkdir()
         with project.open() as hv:
             hv.pause(reason="not yet")
@@ -268,7 +271,7 @@ class TestSteering:
 
 class TestMemory:
     def test_it_stays_flat(self, tmp_path, project, long):
-        """Supervisor and workers together need the same with many items as with few."""
+        """Supervisor and workers together use as much memory with many items as with few."""
         many = 100_000 if long else 10_000
         few = _peak_of_fleet(project, "few", 1_000)
         lot = _peak_of_fleet(project, "many", many)
@@ -282,7 +285,7 @@ def _launcher(folder):
 
 
 def _hold(launcher):
-    """Be the supervisor for a moment. Says whether we could."""
+    """Be the supervisor for a moment. Returns whether that was possible."""
     handle = launcher.acquire_lock()
     if handle is not None:
         assert launcher.supervisor() == os.getpid()
@@ -331,7 +334,7 @@ def _count(project, sql):
 
 
 def _next_supervisor(project, first):
-    """The client misses it within a second or two."""
+    """The client notices its absence within a second or two."""
     found: list[int] = []
 
     def is_there():
@@ -343,7 +346,7 @@ def _next_supervisor(project, first):
 
 
 def _is_settled(project, supervisor):
-    """It has ticked for seconds, so that whatever it means to do it has done. What it says of an
+    """It has ticked for seconds, so it has done everything it is going to do. The status of an
     unchanged host is written once a second."""
     with project.open() as hv:
         seen = set()
@@ -358,7 +361,7 @@ def _is_settled(project, supervisor):
 
 
 def _is_pending(pid, number):
-    """Until it is delivered, a second signal of the same kind would be none."""
+    """Until it is delivered, a second signal of the same kind has no effect."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     masks = [int(line.split()[1], 16) for line in status if line.startswith(("SigPnd", "ShdPnd"))]
     return any(mask >> (number - 1) & 1 for mask in masks)

@@ -1,4 +1,4 @@
-"""However an attempt is stopped, its whole tree goes within seconds, and nobody else does."""
+"""However an attempt is stopped, its whole tree ends within seconds, and no other process does."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.runs.processes.forest import ATTEMPT, BARE, GROWN, MIX
 from tests.support.ungoverned import UNGOVERNED
 from tests.torture.fleet import kill, lives, wait_for
 
-LIMIT = 30.0  # the machine may be slow; how long it took is printed
+LIMIT = 100.0  # the machine may be slow; how long it took is printed
 SMALL_MIX = ["plain", "session", "daemon", "stubborn", "scrubbed", "lost"]
-# A second attempt ends at once, and tells whom of the first it still meets.
+# A second attempt ends at once, and reports which processes of the first are still alive.
 GROW = f"""
 import os, sys
 os.chdir(sys.argv[1])
@@ -39,7 +39,7 @@ COMMAND = (*BARE, "grow.py", "{}")
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    """Bystanders with the very same command line: not ours to touch."""
+    """Unrelated processes with the same command line, which must not be touched."""
     made = Ground(tmp_path / "elsewhere")
     made.plant("victim", SMALL_MIX)
     command = [word.format("victim") for word in COMMAND]
@@ -86,7 +86,7 @@ class Run:
 
     def _submit(self):
         limit = ["--timeout", "12s"] if self.how == "timeout" else []
-        asked = ("--detach", "--workers", "2", "--batch", "1", "--name", self.name, *limit)
+        asked = ("--detach", "--workers", "2", "--claim", "1", "--name", self.name, *limit)
         started = self.project.run(*asked, "--", *COMMAND, items=self.items)
         assert started.code == 0, started
 
@@ -125,7 +125,7 @@ class Run:
             self._submit()
 
     def _stopped_at(self, task):
-        """When the overseer meant to stop it: from then on it has its time."""
+        """When the overseer decided to stop it: its grace period starts then."""
         events = (e for e in self.project.events("overseer") if e.task == task)
         return next((e.at / 1000 for e in events if e.data["act"] == "stop"), None)
 
@@ -138,7 +138,7 @@ class Run:
         self.ground.fell(f"{self.name}-neighbour")
 
     def check_outcome(self):
-        """What becomes of the task is as was asked; the tree was gone before it ran again."""
+        """The task ends as requested; the tree was gone before it ran again."""
         with self.project.open() as hv:
             again = self.how in ("worker", "worker and supervisor")
             state = {"kill": "failed", "cancel": "cancelled", "timeout": "failed"}
@@ -161,7 +161,7 @@ class Run:
 
 
 class Ground:
-    """A folder in which trees grow, each in a folder of its own by which it is known."""
+    """A folder for process trees; each has its own folder, by which it is recognised."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -178,12 +178,12 @@ class Ground:
         wait_for(grown, f"{signatures} processes in {name}")
 
     def identities(self, name: str) -> set[tuple[int, int]]:
-        """Every process that works in that folder, whoever it hangs below by now."""
+        """Every process that works in that folder, whatever its parent is now."""
         place = str(self.folder / name)
         return {(p.pid, p.start) for p in snapshot().values() if p.lives and _cwd(p.pid) == place}
 
     def fell(self, name: str) -> set[tuple[int, int]]:
-        """End what grows there; returns what there was."""
+        """End all processes there; returns them."""
         found = self.identities(name)
         all = snapshot()
         for pid, start in found:

@@ -1,4 +1,4 @@
-"""One store under two names: one supervisor, and no second command while the first one lives."""
+"""One store under two names: one supervisor, and no second command while the first one is alive."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import subprocess
 
 import pytest
 
-from hypervisor.resources.process_table import look, snapshot
+from hypervisor.resources.process_table import read_process, snapshot
 from tests.torture.fleet import DEADLINE, PROGRAM, kill, lives, wait_for
 
-# The first attempt stays; a later one tells whether it met the first.
+# The first attempt stays; a later one reports whether the first was still alive.
 COMMAND = """
 if mkdir first 2>/dev/null; then
     echo $$ > first/new && mv first/new first/pid
@@ -23,11 +23,11 @@ else
     echo alone >> later
 fi
 """
-SCRUBBED = f"exec env -i PATH=$PATH sh -c '{COMMAND}'"  # no variable tells whose it is
+SCRUBBED = f"exec env -i PATH=$PATH sh -c '{COMMAND}'"  # no variable shows to whom it belongs
 
 
 class Named:
-    """The project under another name: what a command is told differs, the store does not."""
+    """The project under another name: the command line differs, the store does not."""
 
     def __init__(self, project, how: str) -> None:
         self.project, self.folder, self.env = project, project.folder, dict(project.env)
@@ -64,13 +64,13 @@ def start(project, command=COMMAND):
     assert project.run(*words, items=["item"]).code == 0
     first = project.folder / "first" / "pid"
     wait_for(first.exists, "the command", story=project.story)
-    found = look(int(first.read_text()))
+    found = read_process(int(first.read_text()))
     assert found is not None
     return found.pid, found.start
 
 
 def kill_all_but_the_command(project):
-    """The supervisor first: whoever is left has nobody to adopt what it leaves."""
+    """The supervisor first, so that no process adopts what the others leave."""
     all = snapshot()
     for pid in (*project.supervisors(), *project.workers()):
         kill(all[pid])
@@ -153,7 +153,7 @@ def _groups_can_be_owned() -> bool:
     return made is not None
 
 
-def test_a_store_made_anew_at_the_same_path_waits_for_nobody(project):
+def test_a_new_store_at_the_same_path_waits_for_no_other(project):
     """The supervisor of the one that was deleted may be there for some seconds more."""
     start(project)
     all, (old,) = snapshot(), project.supervisors()

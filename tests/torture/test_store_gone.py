@@ -1,4 +1,4 @@
-"""A store that is deleted, moved or replaced under a run: it ends, and says so."""
+"""A store that is deleted, moved or replaced during a run: the run ends and reports it."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ HOW = (_delete_folder, _delete_file, _delete_log, _move, _replace)
 def test_a_run_ends_and_starts_nothing_more(project, tmp_path, how):
     data, begun = project.folder / ".hypervisor", tmp_path / "begun"
     client = project.start(
-        "run", "--workers", "2", "--batch", "8", "--", "sh", "-c", WAIT, "sh", items=range(60)
+        "run", "--workers", "2", "--claim", "8", "--", "sh", "-c", WAIT, "sh", items=range(60)
     )
     wait_for(lambda: begun.exists() and len(begun.read_text().split()) == 2, "two attempts")
     how(data)
     (tmp_path / "go").touch()
-    client.wait(60)
+    client.wait(180)
     told = [(project.folder / f"client0.{kind}").read_text() for kind in ("out", "err")]
     assert client.returncode == 7, told
     assert "store.db was deleted, moved or replaced while it was in use" in told[1], told
     with suppress(AssertionError):
-        wait_for(lambda: not project.processes(), "the end of all", 30)
+        wait_for(lambda: not project.processes(), "the end of all")
     assert project.processes() == [], "somebody stays"
     assert len(begun.read_text().split()) == 2, "attempts were started that nobody can record"
     for path in data.glob("store.db*"):  # a file beside the log of another would be refused
@@ -61,7 +61,7 @@ def test_a_run_ends_and_starts_nothing_more(project, tmp_path, how):
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_whoever_has_it_open_is_refused(tmp_path, how):
+def test_a_process_that_has_it_open_is_refused(tmp_path, how):
     data = tmp_path / "data"
     with hypervisor.open(data / "store.db") as hv:
         hv.add([hypervisor.NewTask("kept")])

@@ -1,4 +1,4 @@
-"""A claim that was made although its answer got lost: nobody keeps a task without knowing it."""
+"""A claim that was made although its answer was lost: no task stays claimed without a holder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def hv(store):
 
 @pytest.fixture
 def lose_next_answer(hv, monkeypatch):
-    """Once, and right after its commit, a write of this store does not get its answer through."""
+    """Lose the answer of the next write of this store, right after its commit."""
 
     def lose():
         database = hv.store
@@ -66,8 +66,8 @@ def test_the_next_claim_gives_the_task_back_first(hv, lose_next_answer):
     assert hv.complete(lease.token).state == "done"
 
 
-def test_it_may_be_somebody_elses_turn_then(hv, store, lose_next_answer):
-    """What is given back is free for all, whoever is first, and given back only once."""
+def test_another_worker_may_claim_it_then(hv, store, lose_next_answer):
+    """A released task may be claimed by any worker, and is released only once."""
     introduced(hv)
     tasks = hv.add([NewTask(f"task {n}") for n in range(3)]).ids
     lose_next_answer()

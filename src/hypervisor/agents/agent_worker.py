@@ -1,7 +1,6 @@
-"""The worker whose attempts are runs of an agent.
+"""The worker whose attempts are sessions of an agent.
 
-What one meets concerns all: a rate limit makes every agent of the account wait, a used-up budget
-pauses the batch.
+A rate limit applies to all agents of the account; a used-up budget pauses the batch.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from hypervisor.agents.apply_outcome import OutcomeSettlement
 from hypervisor.agents.attempts import AgentAttempts
 from hypervisor.agents.claims import AgentClaims, claim_task, new_session
-from hypervisor.agents.pull_attempts import PullAttempts
 from hypervisor.agents.watch import DEFAULT_LIMITS
 from hypervisor.batches.plans.propose import forget_proposals
 from hypervisor.core.errors import StoreError
@@ -21,53 +19,68 @@ from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.attempts import LeasedAttempts
 from hypervisor.runs.settlement import PartsOf, Settlement, UsageMeter
 from hypervisor.runs.worker import Worker
+from hypervisor.runs.workspaces import forgetting, workspaces_for
 
 if TYPE_CHECKING:
     from hypervisor.agents.context import AgentContext
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import AttemptResult
+    from hypervisor.runs.workspaces import Workspaces
 
 
 def agent_worker(agent: AgentContext, parts_of: PartsOf) -> Worker[Any]:
     """A worker that claims for its agent (push), or whose agent claims by itself (pull)."""
     ctx = agent.worker
-    homes = HomeCleanup(ctx.hv, agent.homes)
+    workspaces = workspaces_for(ctx)
+    homes = HomeCleanup(ctx.hv, agent.homes, keep=bool(ctx.spec.git.merge), workspaces=workspaces)
     homes.remove_stale()
     settlement = Settlement(
         ctx, parts_of, after_flush=homes.after_flush, after_cancel=homes.remove_if_ended
     )
     meter = UsageMeter(ctx)
-    if ctx.spec.mode == "pull":
+    if agent.spec.mode == "pull":
+        from hypervisor.agents.pull_attempts import PullAttempts
+
         pulls = PullAttempts(agent, settlement, meter)
         return Worker(ctx, AgentClaims(agent, settlement, new_session), pulls, settlement)
-    kind = AgentAttempts(agent, meter, OutcomeSettlement(agent, settlement, homes))
-    attempts = LeasedAttempts(ctx, settlement, meter, kind, DEFAULT_LIMITS)
+    kind = AgentAttempts(agent, meter, OutcomeSettlement(agent, settlement, homes), workspaces)
+    attempts = LeasedAttempts(ctx, settlement, meter, kind, DEFAULT_LIMITS, workspaces=workspaces)
     return Worker(ctx, AgentClaims(agent, settlement, claim_task), attempts, settlement)
 
 
 class HomeCleanup:
-    """What is kept of agents goes once nobody can need it: homes and proposals."""
+    """Deletes homes and proposals that are no longer needed."""
 
-    def __init__(self, hv: Context, homes: AgentHomes) -> None:
-        self._hv, self._homes = hv, homes
+    def __init__(
+        self,
+        hv: Context,
+        homes: AgentHomes,
+        *,
+        keep: bool = False,
+        workspaces: Workspaces | None = None,
+    ) -> None:
+        """`keep`: what is completed may come back, to be continued by the same session."""
+        self._hv, self._homes, self._keep = hv, homes, keep
+        self._forget_workspaces = forgetting(workspaces)
 
     def after_flush(self, results: list[AttemptResult]) -> None:
-        with suppress(StoreError):  # what is left over does no harm
+        with suppress(StoreError):  # leftovers do no harm
             for result in results:
                 forget_proposals(self._hv, str(result.token))
+        self._forget_workspaces(results)
         for result in results:
-            if result.event in ("complete", "fail"):
+            if result.event == "fail" or (result.event == "complete" and not self._keep):
                 self._homes.remove(result.token.task)
 
     def remove_if_ended(self, task: str) -> None:
-        """Somebody else has settled the task: its home goes unless the task may go on."""
+        """After another process settled the task: delete its home unless the task may continue."""
         with suppress(StoreError):
             if self._hv.store.read(runs_sql.states, [task]).get(task) in TERMINAL:
                 self._homes.remove(task)
 
     def remove_stale(self) -> None:
-        """Homes of tasks that were ended while nobody worked on them, and of dead workers."""
+        """Delete homes of tasks that ended without a worker, and of dead workers."""
         names = list(self._homes.all())
         tasks = [name for name in names if name.isalnum()]
         states = self._hv.store.read(runs_sql.states, tasks) if tasks else {}
@@ -76,7 +89,7 @@ class HomeCleanup:
             self._homes.remove(name)
 
     def _is_of_dead_worker(self, name: str) -> bool:
-        """An agent that claims by itself has the home of its worker: PID-START."""
+        """The home of a pull agent is named after its worker: PID-START."""
         pid, _, start = name.partition("-")
         if not (pid.isdecimal() and start.isdecimal()):
             return False

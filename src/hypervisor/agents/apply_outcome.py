@@ -1,4 +1,4 @@
-"""What follows from the outcome of an agent's run: for the task, its account and the batch."""
+"""Applies the outcome of an agent's session to the task, its account and the batch."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING
 
 from hypervisor.agents.classify import cooldown_error
 from hypervisor.agents.outcome import Action, Outcome
-from hypervisor.agents.session import got_through, unreached
-from hypervisor.agents.sql import sessions
+from hypervisor.agents.session import unreached, was_answered
 from hypervisor.core.errors import StoreError
 from hypervisor.queue.lease import EndEvent, Lease, Usage
-from hypervisor.queue.result_schema import REFUSED, mismatch_of, refused_before
+from hypervisor.queue.sql import agent_sessions
 from hypervisor.queue.sql import settlement as settlement_sql
 from hypervisor.runs.attempts import complete
 from hypervisor.runs.settlement import token_of
-from hypervisor.runs.worker import LONGEST_REASON
+from hypervisor.runs.worker import MAX_REASON_LENGTH
 
 if TYPE_CHECKING:
     from hypervisor.agents.agent_worker import HomeCleanup
     from hypervisor.agents.context import AgentContext
-    from hypervisor.agents.session import AgentSession
+    from hypervisor.queue.agent_session import AgentSession
     from hypervisor.runs.settlement import Settlement
 
-MOST_UNREACHED = 5  # times in a row that one task alone may meet an outage
-LONGEST_TASK_REASON = 2_000
-LONGEST_EVIDENCE = 200  # in the reason of a pause
-MOST_OTHERS = 200
+MAX_UNREACHED = 5  # outages in a row that may hit one task alone
+MAX_TASK_REASON_LENGTH = 2_000
+MAX_EVIDENCE_LENGTH = 200  # in the reason of a pause
+MAX_OTHERS = 200
 
 
 class OutcomeSettlement:
@@ -35,13 +34,17 @@ class OutcomeSettlement:
 
     def mismatch_of(self, outcome: Outcome) -> str | None:
         """Why the data of a completed task does not fit the schema of the batch."""
-        schema = self._agent.worker.spec.schema
+        schema = self._agent.spec.schema
         if not schema or outcome.action is not Action.COMPLETE:
             return None
+        from hypervisor.queue.result_schema import mismatch_of
+
         return mismatch_of(schema, outcome.result)
 
     def refuse(self, lease: Lease, mismatch: str, usage: Usage) -> None:
-        """Once, unpunished, to be corrected in the same session; the second time it has failed."""
+        """The first time, release it to be corrected in the same session; then it has failed."""
+        from hypervisor.queue.result_schema import REFUSED, refused_before
+
         reason, repeated = f"{REFUSED}{mismatch}", ""
         with suppress(StoreError):  # then it gets one chance more
             repeated = refused_before(self._agent.worker.hv, token_of(lease))
@@ -67,31 +70,32 @@ class OutcomeSettlement:
                 self._release(lease, outcome, usage)
             case Action.NOTHING:
                 self._homes.remove_if_ended(lease.task.id)
+                settlement.record_file(lease)
+                settlement.save_files()
                 with suppress(StoreError):  # only its figures are lost
                     self._agent.worker.hv.store.write_unsynced(
                         settlement_sql.set_usage, token_of(lease), usage
                     )
 
     def _give_up(self, lease: Lease, outcome: Outcome, usage: Usage) -> None:
-        """Nobody can go on until a person has done something."""
+        """Pause the batch until a person has fixed the problem."""
         reason = give_up_reason(self._agent.name, outcome)
         evidence = _receipts(outcome)
-        self._settlement.end(lease, "release", reason[:LONGEST_REASON], usage, receipts=evidence)
+        self._settlement.end(lease, "release", reason[:MAX_REASON_LENGTH], usage, receipts=evidence)
         self._settlement.flush()
         self._agent.worker.pause_batch(reason)
 
     def _release(self, lease: Lease, outcome: Outcome, usage: Usage) -> None:
-        """Unpunished, and the account cools down after a rate limit or an outage. A task that
-        meets an outage time and again lets others go first; if these are answered, the task is to
-        blame."""
+        """Release the task; after a rate limit or an outage, the account cools down. A task that
+        keeps hitting outages lets others go first; if those are answered, the task is the cause."""
         agent, reason = self._agent, reason_of(outcome)
         evidence = _receipts(outcome)
         error = cooldown_error(outcome, agent.runner.stream_state.error, reason)
         if error is None:
             return self._settlement.end(lease, "release", reason, usage, receipts=evidence)
         token = token_of(lease)
-        runs = unreached(agent.worker.hv.store.read(sessions.sessions, task=token.task))
-        if len(runs) >= MOST_UNREACHED and self._others_are_answered(runs[-1]):
+        runs = unreached(agent.worker.hv.store.read(agent_sessions.sessions, task=token.task))
+        if len(runs) >= MAX_UNREACHED and self._others_are_answered(runs[-1]):
             return self._settlement.fail_or_retry(lease, reason, usage, receipts=evidence)
         cooldown = agent.cooldowns.start(error, f"{token.task}.{token.attempt}")
         later = cooldown.until + 1_000 if len(runs) > 1 else None
@@ -100,22 +104,22 @@ class OutcomeSettlement:
         )
 
     def _others_are_answered(self, since: AgentSession) -> bool:
-        """Whether the provider has answered other tasks since that run began."""
+        """Whether the provider has answered other tasks since that session began."""
         worker = self._agent.worker
         return any(
             run.account == since.account
             and run.task != since.task
             and run.started_at >= since.started_at
-            and got_through(run)
-            for run in worker.hv.store.read(sessions.sessions, worker.batch, limit=MOST_OTHERS)
+            and was_answered(run)
+            for run in worker.hv.store.read(agent_sessions.sessions, worker.batch, limit=MAX_OTHERS)
         )
 
 
 def give_up_reason(agent: str, outcome: Outcome) -> str:
-    """Why nobody can go on until a person has done something, and what."""
+    """Why the batch is paused, and what to do about it."""
     reason = f"{agent}: {reason_of(outcome)}"
     if outcome.evidence:
-        reason = f"{reason}: {outcome.evidence[:LONGEST_EVIDENCE]}"
+        reason = f"{reason}: {outcome.evidence[:MAX_EVIDENCE_LENGTH]}"
     return f"{reason.rstrip('.')}. {outcome.next_step}".strip()
 
 
@@ -125,6 +129,6 @@ def _receipts(outcome: Outcome) -> tuple[str, ...]:
 
 def reason_of(outcome: Outcome) -> str:
     if outcome.name == "blocked":  # the task's state says so already
-        return outcome.reason[:LONGEST_TASK_REASON]
+        return outcome.reason[:MAX_TASK_REASON_LENGTH]
     reason = f"{outcome.name}: {outcome.reason}" if outcome.reason else outcome.name
-    return reason[:LONGEST_TASK_REASON]
+    return reason[:MAX_TASK_REASON_LENGTH]

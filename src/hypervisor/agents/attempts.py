@@ -1,23 +1,23 @@
-"""Attempts by an agent that gets its task in its prompt: start it, watch it, judge how it ended."""
+"""Attempts by a push agent, which gets its task in the prompt: start, watch, settle."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.classify import classify
+from hypervisor.agents.outcome import OutcomeName
 from hypervisor.agents.prompts import context_of
-from hypervisor.agents.session import NewSession, given_back, resumed, to_resume
+from hypervisor.agents.session import releases_in_a_row, resumed, to_resume
 from hypervisor.agents.session_recorder import SessionRecorder, close_orphans
-from hypervisor.agents.sql import sessions
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.watch import QUIET, ClaimCheck, StreamCheck
 from hypervisor.batches.reduce_input import with_result, write_reduce_input
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import item_of
 from hypervisor.inputs.template import Item
+from hypervisor.queue.agent_session import NewSession
 from hypervisor.queue.lease import Lease, parse_token
-from hypervisor.queue.result_schema import refused_before
-from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.resources.overseer import Overseer
 from hypervisor.runs.retrying_store import if_possible
 from hypervisor.runs.watch import LeaseCheck, OverseerCheck, Watch, signal_check
@@ -25,18 +25,26 @@ from hypervisor.runs.watch import LeaseCheck, OverseerCheck, Watch, signal_check
 if TYPE_CHECKING:
     from hypervisor.agents.apply_outcome import OutcomeSettlement
     from hypervisor.agents.context import AgentContext
-    from hypervisor.agents.session import AgentSession
+    from hypervisor.queue.agent_session import AgentSession
     from hypervisor.queue.attempt import Ended
+    from hypervisor.queue.stop import Stop
     from hypervisor.queue.task import Task
     from hypervisor.resources.limits import Limits
     from hypervisor.runs.settlement import UsageMeter
-    from hypervisor.runs.spec import Stop
+    from hypervisor.runs.workspaces import Opened, Returned, Workspaces
 
-MOST_GIVEN_BACK = 3
+MAX_RELEASES = 3
 
 
 class AgentAttempts:
-    def __init__(self, agent: AgentContext, meter: UsageMeter, outcomes: OutcomeSettlement) -> None:
+    def __init__(
+        self,
+        agent: AgentContext,
+        meter: UsageMeter,
+        outcomes: OutcomeSettlement,
+        workspaces: Workspaces | None = None,
+    ) -> None:
+        self._workspaces = workspaces
         self._agent, self._meter, self._outcomes = agent, meter, outcomes
         self._session: SessionRecorder | None = None
 
@@ -44,13 +52,19 @@ class AgentAttempts:
         agent, worker = self._agent, self._agent.worker
         store, task = worker.hv.store, write_reduce_input(worker.hv, lease).task
         item = with_result(worker.hv, task, _item(task), worker.spec)
-        runs = store.read(sessions.sessions, task=task.id)
+        runs = store.read(agent_sessions.sessions, task=task.id)
         close_orphans(store, runs)
-        self._refuse_given_back(task, runs)
-        last = to_resume(runs, agent.name) if self._can_resume(task.id) else None
+        self._refuse_repeated_release(task, runs)
+        returned = self._workspaces.returned(task) if self._workspaces else None
+        completed_too = returned is not None and returned.same_author
+        may_resume = self._can_resume(task.id)
+        last = to_resume(runs, agent.name, completed_too) if may_resume else None
         resumes = last.session if last else ""
-        known = resumed(runs, resumes) if resumes else StreamState()
-        text = self._prompt(task, lease, item, resumes)
+        earlier = resumed(runs, resumes) if resumes else StreamState()
+        opened = self._open_workspace(lease, resumes, returned)
+        item = opened.item_here(item, worker.spec.cwd) if opened else item
+        notes = _notes(opened, returned)
+        text = self._prompt(task, lease, item, resumes, notes)
         budget = agent.budget.left_for(task.id)
         new = NewSession(
             agent.name,
@@ -62,29 +76,44 @@ class AgentAttempts:
             resumes=resumes,
         )
         self._session = SessionRecorder(store, new, agent.price)
-        agent.runner.brief(text, resumes, budget, known)
+        agent.runner.brief(text, resumes, budget, earlier)
         try:
             agent.runner.start(item, lease.token, output)
         except (OSError, InvalidInput):
-            self._session.close("stopped", known)
+            self._session.close("stopped", earlier)
             raise
 
-    def _refuse_given_back(self, task: Task, runs: list[AgentSession]) -> None:
-        times = given_back(runs, self._agent.worker.hv.store.read(queries.detail, task.id).attempts)
-        if times >= MOST_GIVEN_BACK:
+    def _open_workspace(
+        self, lease: Lease, resumes: str, returned: Returned | None
+    ) -> Opened | None:
+        if self._workspaces is None:
+            return None
+        worker = self._agent.worker
+        continues = bool(resumes) or (worker.spec.git.continues and returned is None)
+        opened = self._workspaces.open(lease, continues)
+        worker.runner.work_in(opened.folder, opened.env)
+        return opened
+
+    def _refuse_repeated_release(self, task: Task, runs: list[AgentSession]) -> None:
+        times = releases_in_a_row(
+            runs, self._agent.worker.hv.store.read(queries.detail, task.id).attempts
+        )
+        if times >= MAX_RELEASES:
             raise InvalidInput(f"agents released it {times} times without a reason")
 
     def _can_resume(self, task: str) -> bool:
         return bool(self._agent.profile.resume) and self._agent.homes.exists(task)
 
-    def _prompt(self, task: Task, lease: Lease, item: Item, resumes: str) -> str:
+    def _prompt(self, task: Task, lease: Lease, item: Item, resumes: str, notes: list[str]) -> str:
         prompts, hv = self._agent.prompts, self._agent.worker.hv
-        may_correct = resumes and self._agent.worker.spec.schema
-        mismatch = refused_before(hv, parse_token(lease.token)) if may_correct else ""
-        if mismatch:
-            return prompts.correct(task, mismatch)
-        write = prompts.go_on if resumes else prompts.write
-        return write(task, item, context_of(hv.store, task))
+        if resumes and self._agent.spec.schema:
+            from hypervisor.queue.result_schema import refused_before
+
+            if mismatch := refused_before(hv, parse_token(lease.token)):
+                return prompts.correct(task, mismatch)
+        if resumes:  # its session knows the rest
+            return prompts.go_on(task, item, "\n\n".join(notes))
+        return prompts.write(task, item, "\n\n".join([context_of(hv.store, task), *notes]).strip())
 
     def watch(self, lease: Lease, limits: Limits, started: float) -> Watch:
         worker = self._agent.worker
@@ -102,9 +131,8 @@ class AgentAttempts:
             OverseerCheck(worker, output, overseer, started=started),
         )
 
-    def settle(self, lease: Lease, ended: Ended, peak: int) -> None:
+    def settle(self, lease: Lease, ended: Ended, peak: int, limits: Limits) -> None:
         agent = self._agent
-        self._keep_changes(lease)
         self._note_if_hung(lease)
         usage = self._meter.usage_of(lease, ended, peak)
         outcome = classify(
@@ -122,38 +150,28 @@ class AgentAttempts:
             self._outcomes.apply(lease, outcome, usage)
 
     def stopped(self, lease: Lease, stop: Stop) -> None:
-        if stop.next != "cancel":
-            self._keep_changes(lease)
         self._close("lost_claim" if stop.next == "lost" else "stopped")
 
-    def _close(self, outcome: str) -> None:
+    def _close(self, outcome: OutcomeName) -> None:
         assert self._session is not None
         with if_possible(self._agent.worker.hv):  # the result of the attempt comes first
             self._session.close(outcome, self._agent.runner.stream_state)
 
-    def _keep_changes(self, lease: Lease) -> None:
-        worker, task = self._agent.worker, lease.task
-        if worker.spec.workspace != "scratch":
-            return
-        path = worker.outputs.path(task.id, task.attempts).removesuffix(".log") + ".patch"
-        try:
-            size = self._agent.runner.keep_changes(task.id, path)
-            message = f"its changes are kept in {path}" if size else "it changed nothing"
-        except (OSError, InvalidInput) as error:
-            size, message = 0, f"its changes could not be kept: {error}"
-        with if_possible(worker.hv):
-            data = {"path": path if size else "", "bytes": size, "said": message}
-            worker.note("patch", data, task.id)
-
     def _note_if_hung(self, lease: Lease) -> None:
-        """Its work may be done all the same; that it had to be ended is worth knowing."""
+        """Log that the agent had to be stopped; its work may be done."""
         if self._agent.runner.hung:
-            data = {"processes": 1, "said": "it did not end after its last word and was stopped"}
+            data = {"processes": 1, "said": "did not exit after its last message and was stopped"}
             with if_possible(self._agent.worker.hv):
                 self._agent.worker.note("leftovers", data, lease.task.id)
 
 
+def _notes(opened: Opened | None, returned: Returned | None) -> list[str]:
+    """What the agent has to know about where it works, and why it works again."""
+    notes = [opened.note] if opened and opened.note else []
+    return notes + ([f"The work could not be merged: {returned.reason}"] if returned else [])
+
+
 def _item(task: Task) -> Item:
-    """Tasks for agents need no item: their words say what to do."""
+    """The item of a task, or its title if it has none."""
     data = task.data if isinstance(task.data, dict) else {}
     return item_of(task) if isinstance(data.get("item"), str) else Item(task.title)

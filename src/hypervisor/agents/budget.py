@@ -1,98 +1,104 @@
-"""Money and tokens: what a run cost, and whether more may be spent."""
+"""Budgets in money and tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from hypervisor.agents.profile import AgentProfile, Price
-from hypervisor.agents.session import Spent
-from hypervisor.core.text import amount_text
-from hypervisor.runs.spec import RunSpec
+from hypervisor.core.text import used_text
+from hypervisor.queue.agent_session import Spent
+from hypervisor.runs.spec import AgentSpec
+
+if TYPE_CHECKING:
+    from hypervisor.agents.profile import AgentProfile, Price
 
 WARN_AT = 0.8
 
 
 class Limit(NamedTuple):
-    """One budget and how far it is used up; money is in millionths."""
+    """A budget and how much of it is used; money is in millionths."""
 
     what: str  # "the batch's budget" …
     used: int
     limit: int
     is_money: bool
     estimated: bool
-    raise_it: str  # how to go on, for people
+    raise_it: str  # what to do next, for people
 
 
 def price_of(profile: AgentProfile, model: str, prices: Mapping[str, Price]) -> Price | None:
-    """The price for a run: the table's for the model or the agent, else the profile's own."""
+    """The price of tokens: the table's for the model or the agent, else the profile's."""
     name = model or profile.model
     return prices.get(name) or prices.get(profile.name) or profile.price
 
 
-def limits(
-    spent: Spent, spec: RunSpec, day: Spent, day_budget: int | None, day_tokens: int | None
-) -> list[Limit]:
-    """All budgets that hold for a batch."""
-    more = "Run it again with a larger one to go on; nothing is lost."
-    tomorrow = "Resume it tomorrow (UTC), or once [budget] of config.toml gives more."
+def batch_limits(spent: Spent, spec: AgentSpec) -> list[Limit]:
+    """The budgets of a batch; `spent` is its cost so far."""
+    more = "To continue, run it again with a larger budget; nothing is lost."
     return [
         *_money("the batch's budget", spent, spec.budget, more),
-        *_tokens("the batch's number of tokens", spent, spec.tokens, more),
-        *_money("today's budget", day, day_budget, tomorrow),
-        *_tokens("today's number of tokens", day, day_tokens, tomorrow),
+        *_tokens("the token limit of the batch", spent, spec.tokens, more),
     ]
 
 
-def task_limits(spent: Spent, spec: RunSpec) -> list[Limit]:
-    """The budgets of one task; `spent` is all that it has cost."""
-    more = "Give it more with {}, or make the task smaller."
+def day_limits(day: Spent, day_budget: int | None, day_tokens: int | None) -> list[Limit]:
+    """The daily budgets of config.toml; `day` is today's cost so far."""
+    tomorrow = "Resume it tomorrow (UTC), or raise [budget] in config.toml first."
+    return [
+        *_money("today's budget", day, day_budget, tomorrow),
+        *_tokens("today's token limit", day, day_tokens, tomorrow),
+    ]
+
+
+def task_limits(spent: Spent, spec: AgentSpec) -> list[Limit]:
+    """The budgets of one task; `spent` is its cost so far."""
+    more = "Raise it with {}, or make the task smaller."
     return [
         *_money("the task's budget", spent, spec.task_budget, more.format("--task-budget")),
         *_tokens(
-            "the task's number of tokens", spent, spec.task_tokens, more.format("--task-tokens")
+            "the token limit of the task", spent, spec.task_tokens, more.format("--task-tokens")
         ),
     ]
 
 
-def over(found: Iterable[Limit]) -> str | None:
-    """Why nothing more may be spent, None if it may."""
-    for each in found:
-        if each.used >= each.limit:
-            return f"{each.what} is used up: {_figures(each)}. {each.raise_it}"
+def over(limits: Iterable[Limit]) -> str | None:
+    """Why nothing more may be spent; None if it may."""
+    for limit in limits:
+        if limit.used >= limit.limit:
+            return f"{limit.what} is used up: {_figures(limit)}. {limit.raise_it}"
     return None
 
 
-def near(found: Iterable[Limit]) -> str | None:
-    """A warning once four fifths of a budget are used up."""
-    for each in found:
-        if each.used >= each.limit * WARN_AT:
-            return f"{each.what} is nearly used up: {_figures(each)}."
+def near(limits: Iterable[Limit]) -> str | None:
+    """A warning once four fifths of a budget are used."""
+    for limit in limits:
+        if limit.used >= limit.limit * WARN_AT:
+            return f"{limit.what} is nearly used up: {_figures(limit)}."
     return None
 
 
-def uncounted(spent: Spent, spec: RunSpec) -> str | None:
-    """A warning where there is a budget and money cannot be counted."""
+def uncounted(spent: Spent, spec: AgentSpec) -> str | None:
+    """A warning if there is a budget but some costs are unknown."""
     if spec.budget is None or not spent.unpriced:
         return None
     return (
-        f"{spent.unpriced} runs of agents have no known price, so the budget does not count "
-        "them: set a price in [prices.AGENT] of config.toml."
+        f"{spent.unpriced} agent runs have no known price and do not count toward the budget: "
+        f"set a price in [prices.AGENT] in config.toml."
     )
 
 
-def _money(what: str, spent: Spent, limit: int | None, how: str) -> list[Limit]:
+def _money(name: str, spent: Spent, limit: int | None, raise_it: str) -> list[Limit]:
     if limit is None:
         return []
-    return [Limit(what, spent.cost_micros, limit, True, spent.estimated, how)]
+    return [Limit(name, spent.cost_micros, limit, True, spent.estimated, raise_it)]
 
 
-def _tokens(what: str, spent: Spent, limit: int | None, how: str) -> list[Limit]:
-    return [] if limit is None else [Limit(what, spent.tokens, limit, False, False, how)]
+def _tokens(name: str, spent: Spent, limit: int | None, raise_it: str) -> list[Limit]:
+    return [] if limit is None else [Limit(name, spent.tokens, limit, False, False, raise_it)]
 
 
 def _figures(limit: Limit) -> str:
     if limit.is_money:
         estimate = " (an estimate)" if limit.estimated else ""
-        return f"{amount_text(limit.used)} of {amount_text(limit.limit)}{estimate}"
+        return f"{used_text(limit.used, limit.limit)}{estimate}"
     return f"{limit.used:,} of {limit.limit:,}"

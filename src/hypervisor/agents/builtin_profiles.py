@@ -1,4 +1,4 @@
-"""The agents that are known from the start: builtin_profiles.toml, as profiles."""
+"""The built-in profiles, read from builtin_profiles.toml."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _profile(name: str, table: Mapping[str, Any]) -> AgentProfile:
 
 def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
-        return MappingProxyType({name: _frozen(each) for name, each in value.items()})
+        return MappingProxyType({name: _frozen(member) for name, member in value.items()})
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -1,11 +1,11 @@
-"""When an agent is started, and on what: by its worker's claim, or to claim by itself."""
+"""When an agent is started: with a task that its worker has claimed, or to claim tasks itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hypervisor.agents.session import NewSession
+from hypervisor.queue.agent_session import NewSession
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Lease
 from hypervisor.runs import sql as runs_sql
@@ -20,7 +20,7 @@ Work = TypeVar("Work")
 
 
 class AgentClaims(Generic[Work]):
-    """Asks `find` for work whenever an agent may be started."""
+    """Calls `find` for work whenever an agent may be started."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class AgentClaims(Generic[Work]):
         self._settlement.flush()
 
     def wait(self) -> bool:
-        """A worker without budget leaves at once: only the next one knows of a raised budget. So
-        does one whose account is cooling down: after that, one agent tries first, not all."""
+        """A worker without budget exits at once: only a new one notices a raised budget. So does
+        one whose account is cooling down: after that, a single agent goes first."""
         if self._is_over or not self._idle.wait():
             return False
         return not (self._agent.budget.is_closed or self._is_cooling)
@@ -63,15 +63,15 @@ class AgentClaims(Generic[Work]):
 def claim_task(agent: AgentContext, settlement: Settlement) -> Lease | None:
     """Push: one task at a time, which the agent gets in its prompt."""
     worker, held = agent.worker, settlement.held
-    wanted = ClaimFilter(batch=worker.batch, capabilities=agent.capabilities())
-    settlement.claim(ClaimRequest(worker.me, 1, LEASE_MS, wanted))
+    filter = ClaimFilter(batch=worker.batch, capabilities=agent.capabilities())
+    settlement.claim(ClaimRequest(worker.me, 1, LEASE_MS, filter))
     return held.popleft() if held and not worker.runner.asked else None
 
 
 def new_session(agent: AgentContext, settlement: Settlement) -> NewSession | None:
-    """Pull: a run of an agent that claims by itself, if there is something for it to claim."""
+    """Pull: a session of an agent that claims tasks itself, if there are any."""
     worker = agent.worker
     ready = worker.hv.store.read(runs_sql.ready, agent.capabilities())
-    if not any(each.batch == worker.batch for each in ready):
+    if not any(batch.batch == worker.batch for batch in ready):
         return None
     return NewSession(agent.name, agent.account, worker.batch, worker.me.id)

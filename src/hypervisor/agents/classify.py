@@ -1,11 +1,11 @@
-"""Classify how an agent's run ended, from evidence, the surest first.
+"""Classifies how an agent's session ended, by this evidence, the most reliable first.
 
 1. The ledger: how the claim was ended, if it was.
 2. The structured report, unless the stream shows that nothing could have been done.
 3. An error that the stream reported and the agent did not overcome.
 4. The last line of the agent's last message.
-5. The exit code. It proves nothing when it is 0: agents end so after being refused
-   every tool, after SIGTERM, and with an error in the middle of an answer.
+5. The exit code. 0 proves nothing: agents exit with 0 after all tools were refused, after SIGTERM,
+   and after an error in the middle of an answer.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from hypervisor.agents.final_report import (
     BLOCKED,
     COMPLETED,
     EMPTY,
-    FAILED,
     report_in,
     structured_in,
 )
-from hypervisor.agents.outcome import OUTCOMES, Action, Outcome
-from hypervisor.agents.stream_state import StreamError, StreamState
+from hypervisor.agents.outcome import OUTCOMES, Action, Outcome, OutcomeName
+from hypervisor.agents.stream_state import ErrorKind, StreamError, StreamState
 from hypervisor.queue.attempt import Ended
 
-BY_ERROR = {
+BY_ERROR: Mapping[ErrorKind, OutcomeName] = {
     kinds.QUOTA: "quota",
     kinds.OVERLOAD: "overload",
     kinds.AUTH: "auth",
@@ -41,16 +40,16 @@ BY_ERROR = {
     kinds.RESUME: "lost_session",
 }
 COOLDOWN_KINDS = {BY_ERROR[kind]: kind for kind in (kinds.QUOTA, *kinds.OUTAGES)}  # by outcome
-NEXT_STEPS = {
+NEXT_STEPS: Mapping[OutcomeName, str] = {
     "tools_denied": "Allow them with --allow TOOL, or give the batch --permissions full.",
-    "auth": "Log in to the agent, or set its key in the environment; `hv agents` tells which.",
+    "auth": "Log in to the agent, or set its key in the environment; `hv agents` shows which.",
     "billing": "Add credit at the provider, or use the key of another account.",
     "no_access": "Choose another model with --model, or ask the provider for access.",
-    "max_turns": "Give it more with --turns, or make the task smaller.",
-    "over_budget": "Give it more with --task-budget, or make the task smaller.",
-    "bad_request": "Look at the output: a wrong model's name is the usual cause.",
+    "max_turns": "Raise --turns, or make the task smaller.",
+    "over_budget": "Raise --task-budget, or make the task smaller.",
+    "bad_request": "Check the output: the usual cause is a wrong model name.",
 }
-LONGEST = 2_000
+MAX_LENGTH = 2_000
 
 
 def classify(
@@ -60,13 +59,13 @@ def classify(
     *,
     wants_report: bool = True,
     hung: bool = False,
-    codes: Mapping[int, str] | None = None,
+    codes: Mapping[int, ErrorKind] | None = None,
 ) -> Outcome:
-    """The outcome of a run that has ended.
+    """The outcome of an ended session.
 
-    `ledger` is how the attempt ended there, None if it has not. `hung`: we ended it because it
-    kept running after its end event. `codes` are the profile's exit codes. Without `wants_report`
-    (a run that claims by itself, a probe) an end without one is fine."""
+    `ledger` is how the attempt ended in the store, None if it has not. `hung`: it was stopped
+    because it kept running after its end event. `codes` are the profile's exit codes. Without
+    `wants_report` (pull agents, probes) no report is expected."""
     if ledger is not None:
         return _outcome("settled", f"it ended the claim as {ledger}")
     structured = structured_in(state)
@@ -83,11 +82,11 @@ def classify(
 def _from_report(report: dict[str, Any], state: StreamState) -> Outcome:
     status = report["status"]
     result = {name: value for name, value in report.items() if name != "status"}
-    if all_denied(state):  # whatever it says of that
+    if all_denied(state):  # whatever it reports
         return _denied(state, report.get("reason", ""))
     if status in (COMPLETED, EMPTY):
         return _outcome("completed", result=result)
-    name = {BLOCKED: "blocked", FAILED: "refused"}[status]
+    name: OutcomeName = "blocked" if status == BLOCKED else "failed"
     return _outcome(
         name,
         report.get("reason") or report.get("summary") or f"it reported {status} without a reason",
@@ -98,7 +97,7 @@ def _from_report(report: dict[str, Any], state: StreamState) -> Outcome:
 
 
 def all_denied(state: StreamState) -> bool:
-    """Whether tools were refused and none was ever carried out."""
+    """Whether tools were refused and none was run."""
     return bool(state.denied) and state.tools <= 0
 
 
@@ -112,7 +111,7 @@ def _from_error(error: StreamError, state: StreamState, ended: Ended) -> Outcome
 
 
 def cooldown_error(outcome: Outcome, error: StreamError | None, reason: str) -> StreamError | None:
-    """The error for which the account has to cool down, None if it need not."""
+    """The error that starts a cooldown of the account; None if there is none."""
     kind = COOLDOWN_KINDS.get(outcome.name)
     if kind is None or outcome.action is not Action.RELEASE:
         return None
@@ -120,9 +119,9 @@ def cooldown_error(outcome: Outcome, error: StreamError | None, reason: str) -> 
 
 
 def _from_exit(
-    state: StreamState, ended: Ended, wants_report: bool, hung: bool, codes: Mapping[int, str]
+    state: StreamState, ended: Ended, wants_report: bool, hung: bool, codes: Mapping[int, ErrorKind]
 ) -> Outcome:
-    """Neither a report nor an error: what is left is how the program ended."""
+    """Without a report or an error, the exit status decides."""
     kind = codes.get(ended.exit_code) if ended.exit_code else None
     if kind is not None and not hung:
         return _from_error(StreamError(kind, f"exit code {ended.exit_code}"), state, ended)
@@ -133,14 +132,14 @@ def _from_exit(
     if hung:
         return _without_report("hung", state, wants_report)
     if not ended.ok:
-        return _outcome("crashed", f"the agent ended badly: {ended.reason()}", _last_message(state))
+        return _outcome("crashed", f"the agent failed: {ended.reason()}", _last_message(state))
     if state.closes and not state.ended:
-        # Some end with 0 when they are killed; what they never do then is to close their stream.
-        return _outcome("crashed", "the agent ended without its closing word", _last_message(state))
+        # Some exit with 0 when they are killed, but then they never close their stream.
+        return _outcome("crashed", "the agent exited without a final report", _last_message(state))
     return _without_report("nothing_done", state, wants_report)
 
 
-def _without_report(name: str, state: StreamState, wants_report: bool) -> Outcome:
+def _without_report(name: OutcomeName, state: StreamState, wants_report: bool) -> Outcome:
     if not wants_report and state.ok is not False:
         return _outcome("completed", result={"summary": _last_message(state)})
     return _outcome(name, evidence=_last_message(state))
@@ -154,19 +153,23 @@ def _denied(state: StreamState, reason: str = "") -> Outcome:
 
 def _last_message(state: StreamState) -> str:
     denied = ", ".join(dict.fromkeys(state.denied))
-    message = " ".join(state.message.split())[-LONGEST:]
+    message = " ".join(state.message.split())[-MAX_LENGTH:]
     return f"{message} (refused: {denied})".strip() if denied else message
 
 
 def _outcome(
-    name: str, reason: str = "", evidence: str = "", next_step: str = "", result: Any = None
+    name: OutcomeName,
+    reason: str = "",
+    evidence: str = "",
+    next_step: str = "",
+    result: Any = None,
 ) -> Outcome:
     action, meaning = OUTCOMES[name]
     return Outcome(
         name,
         action,
-        (reason or meaning)[:LONGEST],
-        evidence[:LONGEST],
+        (reason or meaning)[:MAX_LENGTH],
+        evidence[:MAX_LENGTH],
         next_step or NEXT_STEPS.get(name, ""),
         result,
     )

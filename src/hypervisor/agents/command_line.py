@@ -1,33 +1,34 @@
-"""The words that start an agent, from its profile and what the attempt asks for."""
+"""The command line of an agent, from its profile and the attempt."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hypervisor.agents.profile import EDIT, AgentProfile
+from hypervisor.agents.profile import AgentProfile
+from hypervisor.runs.spec import Permissions
 
 
 class LaunchOptions(NamedTuple):
-    """What an attempt asks of an agent; empty and None: nothing."""
+    """Options of an agent's command line; empty or None: not set."""
 
-    prompt: str = ""  # used only where the profile takes it as an argument
-    session: str = ""  # to go on with
-    permissions: str = EDIT
+    prompt: str = ""  # used if the profile takes it as an argument
+    session: str = ""  # to resume
+    permissions: Permissions = "edit"
     allow: tuple[str, ...] = ()
     mcp: str = ""  # the path of the file with the MCP servers
     model: str = ""
     turns: int | None = None
     budget: int | None = None  # millionths
     schema: str = ""  # JSON
-    schema_file: str = ""  # the path of a file that holds it
-    usage: str = ""  # the path of a file for the tokens it used
+    schema_file: str = ""  # the path of a file with it
+    usage: str = ""  # the path of a file for its token usage
 
 
 def arguments(profile: AgentProfile, options: LaunchOptions) -> list[str]:
-    """What follows the program on its command line. A session is resumed where that is possible."""
+    """The arguments of the program. A session is resumed if the profile supports it."""
     model = options.model or profile.model
-    found = {
+    option_words = {
         "{mcp}": _fill(profile.mcp, options.mcp),
         "{permissions}": list(profile.permissions.get(options.permissions, ())),
         "{allow}": [word for tool in options.allow for word in _fill(profile.allow, tool)],
@@ -41,12 +42,12 @@ def arguments(profile: AgentProfile, options: LaunchOptions) -> list[str]:
     values = {"{prompt}": options.prompt, "{session}": options.session}
     filled: list[str] = []
     for word in template:
-        filled += found[word] if word in found else [_replaced(word, values)]
+        filled += option_words[word] if word in option_words else [_replaced(word, values)]
     return filled
 
 
 def money(micros: int) -> str:
-    """An amount as programs take it: 0.5, never 5e-1."""
+    """An amount in decimal notation: 0.5, never 5e-1."""
     return f"{micros / 1e6:.6f}".rstrip("0").rstrip(".")
 
 
@@ -57,9 +58,9 @@ def _fill(field: tuple[str, ...], value: str, more: Mapping[str, str] | None = N
 
 
 def _replaced(word: str, values: Mapping[str, str]) -> str:
-    # In one pass over the template's word: what is put in is never looked at again.
+    # One replacement per word: inserted values are never searched for placeholders.
     for name, value in values.items():
-        before, found, after = word.partition(name)
-        if found:
+        before, match, after = word.partition(name)
+        if match:
             return before + value + after
     return word

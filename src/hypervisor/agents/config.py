@@ -1,25 +1,28 @@
-"""What config.toml says about agents: profiles, routing, prices and the budget of a day."""
+"""The tables of config.toml about agents: profiles, routing, prices and the daily budget."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.builtin_profiles import BUILTIN
-from hypervisor.agents.profile import MODES, STREAMS, AgentProfile, Price
-from hypervisor.agents.routing import AUTO, PICKS, Route
+from hypervisor.agents.profile import STREAMS, AgentProfile, Price
+from hypervisor.agents.routing import PICKS, Route
+from hypervisor.agents.stream_state import ErrorKind
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.text import closest
 from hypervisor.runs import config
-from hypervisor.runs.config import Reader
+from hypervisor.runs.config import Key
+from hypervisor.runs.spec import AUTO, PERMISSIONS, Permissions
 
-MOST_MONEY = 1_000_000
-MOST_TOKENS = 10**15
-MOST_AGENTS = 100
-LONGEST_GRACE = 600
+MAX_MONEY = 1_000_000
+MAX_TOKENS = 10**15
+MAX_AGENTS = 100
+MAX_GRACE = 600
 KINDS = (
     kinds.QUOTA,
     kinds.OVERLOAD,
@@ -37,65 +40,88 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
 FILLED = ("mcp", "permissions", "allow", "turns", "budget", "schema", "usage", "pick")
 KNOWN = frozenset(f"{{{name}}}" for name in ("prompt", "session", *FILLED))
-# What the tests have run: a change to one of these makes another agent of it.
+# Tested with the real programs: a changed profile no longer counts as tested.
 TESTED = ("program", "stream", "argv", "resume", "prompt", "mcp", "permissions")
 
 
-def agents_from(given: object) -> Mapping[str, AgentProfile]:
-    """The built-in profiles, changed and added to by the tables [agents.NAME]."""
-    tables = _tables("agents", given)
-    if len(tables) > MOST_AGENTS:
-        raise InvalidInput(f"agents: {len(tables)} tables, at most {MOST_AGENTS}.")
-    found = dict(BUILTIN)
+class AgentSettings(NamedTuple):
+    """Money is in millionths. `routes` are the user's own; routing.DEFAULTS come after them."""
+
+    profiles: Mapping[str, AgentProfile] = MappingProxyType(BUILTIN)
+    routes: tuple[Route, ...] = ()
+    prices: Mapping[str, Price] = MappingProxyType({})
+    day_budget: int | None = None
+    day_tokens: int | None = None
+
+
+def agent_settings_from(config: Mapping[str, Any]) -> AgentSettings:
+    """The settings of the tables about agents."""
+    profiles = profiles_from(config.get("agents", {}))
+    return AgentSettings(
+        profiles,
+        routes_from(config.get("routing", []), profiles),
+        prices_from(config.get("prices", {})),
+        *budget_from(config.get("budget", {})),
+    )
+
+
+def profiles_from(table: object) -> Mapping[str, AgentProfile]:
+    """The built-in profiles, changed and extended by the tables [agents.NAME]."""
+    tables = _tables("agents", table)
+    if len(tables) > MAX_AGENTS:
+        raise InvalidInput(f"agents: {len(tables)} tables, at most {MAX_AGENTS}.")
+    profiles = dict(BUILTIN)
     waiting = dict(tables)
-    while waiting:  # a profile may be like one that comes later
+    while waiting:  # a profile may be `like` a later one
         ready = [name for name, table in waiting.items() if _base(name, table) not in waiting]
         if not ready:
-            raise InvalidInput(f"agents.{next(iter(waiting))}.like goes round in a circle.")
+            raise InvalidInput(f"agents.{next(iter(waiting))}.like refers back to itself.")
         for name in ready:
-            found[name] = _profile(name, waiting.pop(name), found)
-    return MappingProxyType(found)
+            profiles[name] = _profile(name, waiting.pop(name), profiles)
+    return MappingProxyType(profiles)
 
 
-def routes_from(given: object, agents: Mapping[str, AgentProfile]) -> tuple[Route, ...]:
-    """The rules of [[routing]], in their order."""
-    if not isinstance(given, list):
+def routes_from(rules: object, agents: Mapping[str, AgentProfile]) -> tuple[Route, ...]:
+    """The rules of [[routing]], in order."""
+    if not isinstance(rules, list):
         raise InvalidInput("routing must be a list of tables, as in [[routing]].")
     routes = []
-    for number, table in enumerate(given, 1):
-        where = f"routing[{number}]"
-        values = config.values(where, table, ROUTE)
+    for number, table in enumerate(rules, 1):
+        key = f"routing[{number}]"
+        values = config.values(key, table, ROUTE)
         names = values.pop("agent", ())
         if not names:
-            raise InvalidInput(f"{where}.agent is missing: name the agent that gets these tasks.")
+            raise InvalidInput(f"{key}.agent is missing: name the agent that gets these tasks.")
         for name in names:
             if name not in agents:
-                raise InvalidInput(f"{where}.agent: {_unknown(name, agents)}")
+                raise InvalidInput(f"{key}.agent: {_unknown(name, agents)}")
         routes.append(Route(names, **values))
     return tuple(routes)
 
 
-def prices_from(given: object) -> Mapping[str, Price]:
-    """[prices.NAME], where the name is an agent's or a model's."""
-    tables = _tables("prices", given)
-    return MappingProxyType({name: _price(f"prices.{name}", each) for name, each in tables.items()})
+def prices_from(table: object) -> Mapping[str, Price]:
+    """[prices.NAME]; the name is that of an agent or a model."""
+    tables = _tables("prices", table)
+    return MappingProxyType(
+        {name: _price(f"prices.{name}", price) for name, price in tables.items()}
+    )
 
 
-def budget_from(given: object) -> tuple[int | None, int | None]:
-    """[budget]: the money of a day in millionths, and its tokens."""
-    values = config.values("budget", given, BUDGET)
+def budget_from(table: object) -> tuple[int | None, int | None]:
+    """[budget]: money per day in millionths, and tokens per day."""
+    values = config.values("budget", table, BUDGET)
     return values.get("day"), values.get("day_tokens")
 
 
-def _profile(name: str, table: object, known: Mapping[str, AgentProfile]) -> AgentProfile:
-    where = f"agents.{name}"
+def _profile(name: str, table: object, profiles: Mapping[str, AgentProfile]) -> AgentProfile:
+    key = f"agents.{name}"
     if not NAME.fullmatch(name) or name == AUTO:
-        raise InvalidInput(f"{where}: an agent's name has letters, digits, '.', '_', '-' only.")
-    values = config.values(where, table, PROFILE)
-    like = values.pop("like", "") or (name if name in known else "")
-    if like and like not in known:
-        raise InvalidInput(f"{where}.like: {_unknown(like, known)}")
-    base = known[like] if like else _new(name, values, known)
+        raise InvalidInput(f"{key}: an agent's name has letters, digits, '.', '_', '-' only.")
+    values = config.values(key, table, PROFILE)
+    like = values.pop("like", "") or (name if name in profiles else "")
+    if like and like not in profiles:
+        raise InvalidInput(f"{key}.like: {_unknown(like, profiles)}")
+    base = profiles[like] if like else _new(name, values, profiles)
     profile = base._replace(name=name, **values)
     profile = profile._replace(
         passes=tuple(dict.fromkeys((*profile.passes, *profile.keys))),
@@ -103,34 +129,36 @@ def _profile(name: str, table: object, known: Mapping[str, AgentProfile]) -> Age
         permissions=MappingProxyType({**base.permissions, **values.get("permissions", {})}),
         verified=base.verified and not any(field in values for field in TESTED),
     )
-    _check_words(where, profile)
+    _check_words(key, profile)
     return profile
 
 
-def _new(name: str, values: Mapping[str, Any], known: Mapping[str, AgentProfile]) -> AgentProfile:
-    """One that nobody knows: without further words it takes the prompt as `prompt` says."""
+def _new(
+    name: str, values: Mapping[str, Any], profiles: Mapping[str, AgentProfile]
+) -> AgentProfile:
+    """The base of an agent without a built-in profile."""
     if not {"program", "argv"} & set(values):
-        raise InvalidInput(f"agents.{name}: {_unknown(name, known)} A new one needs a program.")
+        raise InvalidInput(f"agents.{name}: {_unknown(name, profiles)} A new one needs a program.")
     return AgentProfile(
         name, name, argv=("{prompt}",) if values.get("prompt") == "argument" else ()
     )
 
 
-def _check_words(where: str, profile: AgentProfile) -> None:
+def _check_words(key: str, profile: AgentProfile) -> None:
     for field in ("argv", "resume"):
         for word in getattr(profile, field):
-            for found in PLACEHOLDER.findall(word):
-                if found == word and found not in KNOWN:
+            for placeholder in PLACEHOLDER.findall(word):
+                if placeholder == word and placeholder not in KNOWN:
                     raise InvalidInput(
-                        f"{where}.{field}: {found} is no placeholder; there are "
+                        f"{key}.{field}: unknown placeholder {placeholder}; use one of "
                         f"{', '.join(sorted(KNOWN))}."
                     )
     takes = any("{prompt}" in word for word in profile.argv)
     if takes != (profile.prompt == "argument"):
-        how = "has no {prompt}" if not takes else 'has {prompt}, so prompt must be "argument"'
-        raise InvalidInput(f"{where}.argv {how}.")
+        problem = "has no {prompt}" if not takes else 'has {prompt}, so prompt must be "argument"'
+        raise InvalidInput(f"{key}.argv {problem}.")
     if profile.resume and not any("{session}" in word for word in profile.resume):
-        raise InvalidInput(f"{where}.resume has no {{session}}.")
+        raise InvalidInput(f"{key}.resume has no {{session}}.")
 
 
 def _base(name: str, table: object) -> str | None:
@@ -139,150 +167,192 @@ def _base(name: str, table: object) -> str | None:
 
 
 def _unknown(name: str, known: Mapping[str, object]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
-    return f"there is no agent {name[:60]!r}: {hint}"
+    similar = closest(name, known)
+    hint = f"did you mean {similar}?" if similar else f"use one of {', '.join(known)}."
+    return f"unknown agent {name[:60]!r}; {hint}"
 
 
-def _tables(what: str, given: object) -> Mapping[str, object]:
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"{what} must be tables, as in [{what}.NAME].")
-    return given
+def _tables(key: str, table: object) -> Mapping[str, object]:
+    if not isinstance(table, Mapping):
+        raise InvalidInput(f"{key} must be tables, as in [{key}.NAME].")
+    return table
 
 
-# What a key may hold.
+# Readers of keys
 
 
-def _refuse(what: str, wanted: str) -> NoReturn:
-    raise InvalidInput(f"{what} must be {wanted}.")
+def _refuse(key: str, expected: str) -> NoReturn:
+    raise InvalidInput(f"{key} must be {expected}.")
 
 
-def _text(what: str, value: Any) -> str:
-    return validate.text(what, value, 1_000)
+def _text(key: str, value: Any) -> str:
+    return validate.text(key, value, 1_000)
 
 
-def _words(what: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > validate.MOST_NAMES:
-        _refuse(what, 'a list of words, as in ["--json", "{prompt}"]')
-    return tuple(validate.text(what, word, 10_000) for word in value)
+def _words(key: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > validate.MAX_NAMES:
+        _refuse(key, 'a list of words, as in ["--json", "{prompt}"]')
+    return tuple(validate.text(key, word, 10_000) for word in value)
 
 
-def _variables(what: str, value: Any) -> tuple[str, ...]:
-    names = _words(what, value)
+def _variables(key: str, value: Any) -> tuple[str, ...]:
+    names = _words(key, value)
     if not all(VARIABLE.fullmatch(name) for name in names):
-        _refuse(what, 'names of environment variables, as in ["MY_API_KEY"]')
+        _refuse(key, 'names of environment variables, as in ["MY_API_KEY"]')
     return names
 
 
-def _paths(what: str, value: Any) -> tuple[str, ...]:
-    found = _words(what, value)
-    if any(each.startswith("/") or ".." in each.split("/") or not each for each in found):
-        _refuse(what, 'paths below the home folder, as in [".tool/auth.json"]')
-    return found
+def _paths(key: str, value: Any) -> tuple[str, ...]:
+    paths = _words(key, value)
+    if any(path.startswith("/") or ".." in path.split("/") or not path for path in paths):
+        _refuse(key, 'paths below the home folder, as in [".tool/auth.json"]')
+    return paths
 
 
-def _env(what: str, value: Any) -> dict[str, str]:
+def _env(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(
         isinstance(text, str) and VARIABLE.fullmatch(name) and "\0" not in text
         for name, text in value.items()
     ):
-        _refuse(what, 'a table of texts, as in {NO_UPDATES = "1"}')
+        _refuse(key, 'a table of texts, as in {NO_UPDATES = "1"}')
     return dict(value)
 
 
-def _modes(what: str, value: Any) -> dict[str, tuple[str, ...]]:
-    if not isinstance(value, Mapping) or not set(value) <= set(MODES):
-        _refuse(what, f"a table of lists for {', '.join(MODES)}")
-    return {mode: _words(f"{what}.{mode}", words) for mode, words in value.items()}
+def _modes(key: str, value: Any) -> dict[Permissions, tuple[str, ...]]:
+    if not isinstance(value, Mapping) or not set(value) <= set(PERMISSIONS):
+        _refuse(key, f"a table of lists for {', '.join(PERMISSIONS)}")
+    return {mode: _words(f"{key}.{mode}", words) for mode, words in value.items()}
 
 
-def _codes(what: str, value: Any) -> Mapping[int, str]:
+def _codes(key: str, value: Any) -> Mapping[int, ErrorKind]:
     if not isinstance(value, Mapping) or not all(
         str(code).isdecimal() and 0 < int(code) < 256 and kind in KINDS
         for code, kind in value.items()
     ):
-        _refuse(what, f'exit codes with one of {", ".join(KINDS)}, as in {{53 = "turns"}}')
+        _refuse(key, f'exit codes with one of {", ".join(KINDS)}, as in {{53 = "turns"}}')
     return MappingProxyType({int(code): kind for code, kind in value.items()})
 
 
-def _price(what: str, value: Any) -> Price:
-    found = config.values(what, value, PRICE)
-    if "input" not in found or "output" not in found:
-        _refuse(what, "a table with the price of a million tokens: {input = 1.25, output = 10}")
-    return Price(**found)
+def _price(key: str, value: Any) -> Price:
+    prices = config.values(key, value, PRICE)
+    if "input" not in prices or "output" not in prices:
+        _refuse(key, "a table with the price of a million tokens: {input = 1.25, output = 10}")
+    return Price(**prices)
 
 
-def _money(what: str, value: Any) -> int:
-    amount: float = config.number(0, MOST_MONEY)(what, value)
+def _money(key: str, value: Any) -> int:
+    amount: float = config.number(0, MAX_MONEY)(key, value)
     return round(amount * 1_000_000)
 
 
-def _grace(what: str, value: Any) -> float:
-    seconds = config.span(value, what) / 1000
-    if seconds > LONGEST_GRACE:
-        _refuse(what, f"at most {LONGEST_GRACE} s")
+def _grace(key: str, value: Any) -> float:
+    seconds = config.span(value, key) / 1000
+    if seconds > MAX_GRACE:
+        _refuse(key, f"at most {MAX_GRACE} s")
     return seconds
 
 
-def _memory(what: str, value: Any) -> int:
-    return config.size(value, what)
+def _memory(key: str, value: Any) -> int:
+    return config.size(value, key)
 
 
-def _agents(what: str, value: Any) -> tuple[str, ...]:
+def _agents(key: str, value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        _refuse(what, 'an agent or a list of them, as in ["gemini", "qwen"]')
+        _refuse(key, 'an agent or a list of them, as in ["gemini", "qwen"]')
     return tuple(names)
 
 
-def _list(what: str, value: Any) -> tuple[str, ...]:
-    return validate.names(what, [value] if isinstance(value, str) else value)
+def _list(key: str, value: Any) -> tuple[str, ...]:
+    return validate.names(key, [value] if isinstance(value, str) else value)
 
 
-PRICE: dict[str, Reader] = {
-    name: config.number(0, MOST_MONEY) for name in ("input", "output", "cached")
+_MONEY = config.number(0, MAX_MONEY)
+_WORDS, _NAMES = "list of arguments", "list of names"
+PRICE: dict[str, Key] = {
+    "input": Key(_MONEY, "US dollars", "price of a million input tokens", example="1.25"),
+    "output": Key(_MONEY, "US dollars", "price of a million output tokens", example="10.00"),
+    "cached": Key(_MONEY, "US dollars", "price of a million cached input tokens", "0"),
 }
-BUDGET: dict[str, Reader] = {
-    "day": _money,
-    "day_tokens": config.number(0, MOST_TOKENS, whole=True),
+BUDGET: dict[str, Key] = {
+    "day": Key(
+        _money, "US dollars", "pause agent batches at this cost per UTC day", example="20.00"
+    ),
+    "day_tokens": Key(
+        config.number(0, MAX_TOKENS, whole=True),
+        "number",
+        "pause agent batches at this many tokens per UTC day",
+        example="50_000_000",
+    ),
 }
-ROUTE: dict[str, Reader] = {
-    "agent": _agents,
-    "types": _list,
-    "tags": _list,
-    "complexity": _list,
-    "requires": _list,
-    "pick": config.one_of(*PICKS),
+ROUTE: dict[str, Key] = {
+    "agent": Key(_agents, "name or list", "the agents that get these tasks", example='"claude"'),
+    "types": Key(_list, _NAMES, "tasks of one of these types", example='["rename"]'),
+    "tags": Key(_list, _NAMES, "tasks with one of these tags", example='["security"]'),
+    "complexity": Key(_list, _NAMES, "tasks of one of these complexities", example='["simple"]'),
+    "requires": Key(_list, _NAMES, "tasks that require one of these", example='["browser"]'),
+    "pick": Key(
+        config.one_of(*PICKS),
+        ", ".join(PICKS),
+        "which of the agents: the first that is ready, or the cheapest of those",
+        '"first"',
+    ),
 }
-PROFILE: dict[str, Reader] = {
-    "like": _text,
-    "program": _text,
-    "stream": config.one_of(*STREAMS),
-    "argv": _words,
-    "resume": _words,
-    "prompt": config.one_of("stdin", "argument"),
-    "env": _env,
-    "passes": _variables,
-    "keys": _variables,
-    "login": _paths,
-    "mcp": _words,
-    "permissions": _modes,
-    "allow": _words,
-    "turns": _words,
-    "budget": _words,
-    "schema": _words,
-    "pick": _words,
-    "usage": _words,
-    "model": _text,
-    "provider": _text,
-    "capabilities": _list,
-    "workers": config.number(1, config.MOST_WORKERS, whole=True),
-    "memory": _memory,
-    "codes": _codes,
-    "grace": _grace,
-    "price": _price,
-    "sandbox": _text,
-    "install": _text,
+PROFILE: dict[str, Key] = {
+    "like": Key(_text, "agent", "start with the values of this agent", example='"claude"'),
+    "program": Key(_text, "path", "the program: a name on PATH, or a path", example='"my-agent"'),
+    "stream": Key(
+        config.one_of(*STREAMS), ", ".join(STREAMS), "the format of its output", '"text"'
+    ),
+    "argv": Key(_words, _WORDS, "arguments of the program, with placeholders", "[]"),
+    "resume": Key(
+        _words, _WORDS, "arguments to resume a {session}, instead of argv; [] if it cannot", "[]"
+    ),
+    "prompt": Key(
+        config.one_of("stdin", "argument"),
+        "stdin, argument",
+        "how it gets the prompt; with argument, argv has {prompt}",
+        '"stdin"',
+    ),
+    "env": Key(_env, "table", "environment variables to set", "{}"),
+    "passes": Key(
+        _variables, _NAMES, "your variables to pass on, beyond PATH, locale and proxies", "[]"
+    ),
+    "keys": Key(
+        _variables,
+        _NAMES,
+        "variables with secrets: passed on, never shown; tell accounts apart",
+        "[]",
+    ),
+    "login": Key(_paths, "list of paths", "files below your home that hold its login", "[]"),
+    "mcp": Key(_words, _WORDS, "arguments for {mcp}: connect it to the MCP server", "[]"),
+    "permissions": Key(_modes, "table", "arguments for {permissions}, by mode", "{}"),
+    "allow": Key(_words, _WORDS, "arguments for {allow}, repeated for each allowed tool", "[]"),
+    "turns": Key(_words, _WORDS, "arguments for {turns}: limit the turns to {value}", "[]"),
+    "budget": Key(_words, _WORDS, "arguments for {budget}: limit the cost to {value}", "[]"),
+    "schema": Key(
+        _words, _WORDS, "arguments for {schema}: {value} is the schema, {file} its file", "[]"
+    ),
+    "pick": Key(_words, _WORDS, "arguments for {pick}: use the model {value}", "[]"),
+    "usage": Key(_words, _WORDS, "arguments for {usage}: write token counts to {value}", "[]"),
+    "model": Key(_text, config.TEXT, "the model, unless --model is given", '""'),
+    "provider": Key(_text, config.TEXT, "whose rate limits apply", '""'),
+    "capabilities": Key(_list, _NAMES, "what it can do, for tasks that require it", "[]"),
+    "workers": Key(
+        config.number(1, config.MAX_WORKERS, whole=True),
+        "number",
+        "maximum number at once on this host",
+        example="3",
+    ),
+    "memory": Key(_memory, config.SIZE, "memory one needs, until that is measured", '"512M"'),
+    "codes": Key(_codes, "table", 'exit codes with a meaning, as in {53 = "turns"}', "{}"),
+    "grace": Key(_grace, config.DURATION, "time to exit after its last output", '"10s"'),
+    "price": Key(
+        _price,
+        "table",
+        "price of a million tokens, if it does not report its cost",
+        example="{input = 0.50, output = 2.00}",
+    ),
+    "sandbox": Key(_text, config.TEXT, "what confines it to its folder; only shown", '""'),
+    "install": Key(_text, config.TEXT, "how to install it; only shown", '""'),
 }

@@ -1,4 +1,4 @@
-"""What the parts of an agent's worker use, beyond what every worker does."""
+"""Shared by the parts of an agent's worker, in addition to WorkerContext."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypervisor.agents.budget_guard import BudgetGuard
 from hypervisor.agents.rate_limits import CooldownGuard
 from hypervisor.core.errors import NotFound, StoreError
 from hypervisor.queue.sql import claims
+from hypervisor.runs.spec import agent_of
 
 if TYPE_CHECKING:
     from hypervisor.agents.homes import AgentHomes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hypervisor.agents.prompts import Prompts
     from hypervisor.agents.runner import AgentRunner
     from hypervisor.queue.lease import Token
+    from hypervisor.runs.spec import AgentSpec
     from hypervisor.runs.worker import WorkerContext
 
 
@@ -36,6 +38,10 @@ class AgentContext:
         return self.profile.name
 
     @property
+    def spec(self) -> AgentSpec:
+        return agent_of(self.worker.spec)
+
+    @property
     def account(self) -> str:
         return self.accounts[self.profile.name]
 
@@ -47,13 +53,13 @@ class AgentContext:
     def budget(self) -> BudgetGuard:
         worker = self.worker
         return BudgetGuard(
-            worker.hv.store, worker.batch, worker.spec, worker.settings, worker.me.name
+            worker.hv.store, worker.batch, self.spec, worker.hv.agent_settings, worker.me.name
         )
 
     def capabilities(self) -> tuple[str, ...]:
-        """Our own; as the fallback, also those of agents whose account is cooling down."""
+        """The agent's own; as the fallback, also those of agents whose account is cooling down."""
         agents = [self.name]
-        if self.name == self.worker.spec.fallback:
+        if self.name == self.spec.fallback:
             accounts = self.accounts.items()
             agents += [name for name, account in accounts if self.cooldowns.is_cooling(account)]
         labels = [f"agent:{name}" for name in agents]
@@ -61,7 +67,7 @@ class AgentContext:
         return tuple(dict.fromkeys(own))
 
     def ended_claim(self, token: Token) -> str | None:
-        """How the store says the attempt ended, None if it has not."""
+        """How the attempt ended according to the store; None if it has not."""
         try:
             return self.worker.hv.store.read(claims.ended_claim, token)
         except (StoreError, NotFound):  # a result for an ended claim changes nothing

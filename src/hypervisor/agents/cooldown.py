@@ -1,4 +1,4 @@
-"""Cooldowns: after a rate limit or an outage, nobody asks that account again for a while."""
+"""Cooldowns: after a rate limit or an outage, an account is not used for a while."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from hypervisor.agents import stream_state as kinds
-from hypervisor.agents.stream_state import OUTAGES, StreamError
+from hypervisor.agents.stream_state import OUTAGES, ErrorKind, StreamError
 from hypervisor.resources.limits import span_text
 
-FIRST_LIMIT = 30_000  # after a limit of which nobody says when it is over
-LONGEST_LIMIT = 30 * 60_000
+FIRST_LIMIT = 30_000  # after a limit without an announced end
+MAX_LIMIT = 30 * 60_000
 FIRST_OUTAGE = 5_000
-LONGEST_OUTAGE = 5 * 60_000
-SPREAD = 10  # percent that a cooldown may be longer, so that not all hosts come back at once
-MARGIN = 2_000  # after a reset that was announced: clocks differ
-SHORTEST = 1_000
-FORGOTTEN = 60 * 60_000  # a cooldown that ended so long ago says nothing about the next one
-LATEST = 8 * 24 * 3_600_000  # a reset further away than a week is not believed
-LONGEST_REASON = 300
+MAX_OUTAGE = 5 * 60_000
+SPREAD = 10  # percent of jitter, so that not all hosts come back at once
+MARGIN = 2_000  # added to an announced reset: clocks differ
+MIN_LENGTH = 1_000
+FORGOTTEN = 60 * 60_000  # a cooldown that ended longer ago does not count
+LATEST = 8 * 24 * 3_600_000  # a reset more than a week away is ignored
+MAX_REASON_LENGTH = 300
 DAY = 86_400_000
 
 UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -48,15 +48,15 @@ OUTAGE_TEXTS = {
 
 
 class Cooldown(NamedTuple):
-    """Nobody asks `account` until `until`. `level` counts limits or outages in a row that did not
-    say when they are over: the more, the longer the pause. `kind` is that of the error."""
+    """No requests are made for `account` before `until`. `level` counts limits or outages in a row
+    without an announced end: each makes the next cooldown longer. `kind` is that of the error."""
 
     account: str
     until: int
     level: int
     reason: str
     since: int
-    kind: str = kinds.QUOTA
+    kind: ErrorKind = kinds.QUOTA
 
     @property
     def provider(self) -> str:
@@ -68,10 +68,10 @@ class Cooldown(NamedTuple):
 
 
 def cooldown_text(cooldown: Cooldown, now: int, tz: tzinfo | None = UTC) -> str:
-    """One line: who cannot be asked, and until when. Without a time zone, in local time."""
+    """One line: which provider, and until when; in local time if `tz` is None."""
     if cooldown.is_outage:
-        left = span_text(max(cooldown.until - now + 999, 1000) // 1000 * 1000)
-        text = f"{cooldown.provider}: {OUTAGE_TEXTS[cooldown.kind]}; trying again in {left}"
+        remaining = span_text(max(cooldown.until - now + 999, 1000) // 1000 * 1000)
+        text = f"{cooldown.provider}: {OUTAGE_TEXTS[cooldown.kind]}; trying again in {remaining}"
         return f"{text} ({cooldown.reason})" if cooldown.reason else text
     at = datetime.fromtimestamp(cooldown.until / 1000, tz)
     until = f"{at:%H:%M:%S}" if cooldown.until - now < DAY else f"{at:%Y-%m-%d %H:%M}"
@@ -88,11 +88,11 @@ def next_cooldown(
     tz: tzinfo = UTC,
     seed: str = "",
 ) -> Cooldown:
-    """The cooldown after a limit or an outage. Where nobody says when it is over, each in a row
-    doubles it; `seed` makes it a little longer.
+    """The cooldown after a limit or an outage. If no end is announced, it doubles each time;
+    `seed` adds jitter.
 
-    An error that was met during a cooldown comes from an agent that had started before: it does
-    not count again, but a later reset is believed."""
+    An error during a cooldown comes from an agent that had started before: it does not count again,
+    but a later reset is used."""
     reset = reset_of(error, now, tz)
     current = old if old is not None and old.until > now else None
     old = old if old is not None and old.is_outage == (error.kind in OUTAGES) else None
@@ -111,57 +111,57 @@ def next_cooldown(
 
 
 def _next_level(old: Cooldown | None, reset: int | None, now: int) -> int:
-    """An announced reset starts over, unless the error is there again right after it."""
+    """An announced reset starts from zero, unless the error recurs right after it."""
     if reset is not None and (old is None or now - old.until >= FIRST_LIMIT):
         return 0
     return old.level + 1 if old is not None and now - old.until < FORGOTTEN else 1
 
 
 def _duration(level: int, error: StreamError, has_reset: bool, seed: str) -> int:
-    """An announced reset is followed; announced wrongly time and again, the pause grows too."""
+    """Follows an announced reset; if those keep being wrong, the cooldown grows, too."""
     if level == 0:
         return 0
-    first, longest = FIRST_LIMIT, LONGEST_LIMIT
+    first, longest = FIRST_LIMIT, MAX_LIMIT
     if error.kind in OUTAGES:
-        first, longest = FIRST_OUTAGE, LONGEST_OUTAGE
+        first, longest = FIRST_OUTAGE, MAX_OUTAGE
     if has_reset:
-        first = SHORTEST
+        first = MIN_LENGTH
     duration = int(min(first * 2 ** min(level - 1, 20), longest))
     return duration + duration * (zlib.crc32(seed.encode()) % (SPREAD + 1) if seed else 0) // 100
 
 
 def _own_pause(error: StreamError) -> int:
-    """The agent's own pause may be the provider's wish or its own guess: a floor, no more."""
-    return min(error.retry_after + MARGIN, LONGEST_LIMIT) if error.retry_after else 0
+    """The agent's own retry delay may be the provider's or a guess: only a lower bound."""
+    return min(error.retry_after + MARGIN, MAX_LIMIT) if error.retry_after else 0
 
 
 def reset_of(error: StreamError, now: int, tz: tzinfo = UTC) -> int | None:
-    """When the limit is over, as far as the error says; prose is in the time zone `tz`."""
+    """When the limit ends, according to the error; times in its text are in the zone `tz`."""
     if error.reset_at is not None:
-        found: int | None = error.reset_at
+        reset_at: int | None = error.reset_at
     elif error.retry_after is not None:
-        # An agent's own pause before its next try is no word about the limit.
-        found = None if error.own_pause else now + error.retry_after
+        # An agent's own retry delay says nothing about the limit.
+        reset_at = None if error.own_pause else now + error.retry_after
     else:
-        found = _after(error.text, now)
-        found = _at(error.text, now, tz) if found is None else found
-    if found is None or not now - LATEST <= found <= now + LATEST:
+        reset_at = _after(error.text, now)
+        reset_at = _at(error.text, now, tz) if reset_at is None else reset_at
+    if reset_at is None or not now - LATEST <= reset_at <= now + LATEST:
         return None
-    return max(found, now + SHORTEST)
+    return max(reset_at, now + MIN_LENGTH)
 
 
 def _reason(error: StreamError) -> str:
-    text = " ".join(error.text.split())[:LONGEST_REASON]
+    text = " ".join(error.text.split())[:MAX_REASON_LENGTH]
     status = f"{error.status}" if error.status else error.kind
     return text or status
 
 
 def _after(text: str, now: int) -> int | None:
-    found = _SPAN.search(text[:4000])
-    if found is None:
+    match = _SPAN.search(text[:4000])
+    if match is None:
         return None
     span = 0.0
-    for number, unit in _PART.findall(found["spans"]):
+    for number, unit in _PART.findall(match["spans"]):
         span += float(number) * _unit(unit.lower())
     return now + round(min(span, 2 * LATEST))
 
@@ -176,19 +176,19 @@ def _unit(name: str) -> int:
 
 def _at(text: str, now: int, tz: tzinfo) -> int | None:
     """'resets 3:45pm', 'try again at 5:42 PM', 'try again at Nov 20th, 2026 9:05 AM'."""
-    found = _CLOCK.search(text[:4000])
-    if found is None or not (found["minute"] or found["half"]):
+    match = _CLOCK.search(text[:4000])
+    if match is None or not (match["minute"] or match["half"]):
         return None
-    hour = int(found["hour"])
-    if found["half"]:
-        hour = hour % 12 + (12 if found["half"][0] in "pP" else 0)
+    hour = int(match["hour"])
+    if match["half"]:
+        hour = hour % 12 + (12 if match["half"][0] in "pP" else 0)
     try:
-        here = datetime.fromtimestamp(now / 1000, UTC if found["utc"] else tz)
-        at = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
-        if found["month"]:
-            month = _MONTHS.index(found["month"]) + 1
-            at = at.replace(year=int(found["year"] or at.year), month=month, day=int(found["day"]))
-        elif at <= here - timedelta(minutes=1):  # they name a minute that may still run
+        here = datetime.fromtimestamp(now / 1000, UTC if match["utc"] else tz)
+        at = here.replace(hour=hour, minute=int(match["minute"] or 0), second=0, microsecond=0)
+        if match["month"]:
+            month = _MONTHS.index(match["month"]) + 1
+            at = at.replace(year=int(match["year"] or at.year), month=month, day=int(match["day"]))
+        elif at <= here - timedelta(minutes=1):  # the announced minute may not be over yet
             at += timedelta(days=1)
     except (ValueError, OverflowError, OSError):
         return None

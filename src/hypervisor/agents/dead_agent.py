@@ -12,7 +12,7 @@ from hypervisor.agents.setup import secrets_of
 if TYPE_CHECKING:
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.profile import AgentProfile
-    from hypervisor.agents.session import AgentSession
+    from hypervisor.queue.agent_session import AgentSession
     from hypervisor.queue.lease import Worker
     from hypervisor.runs.processes.launcher import LocalLauncher
 
@@ -24,12 +24,11 @@ def clean_up_home(
     session: AgentSession,
     profile: AgentProfile,
 ) -> None:
-    """Take the secrets of its run out of its home. The home of an agent that claimed by itself,
-    which has no task, is removed."""
+    """Remove the session's secrets from the home; remove the home of a pull agent."""
     if not session.task:
         homes.remove(f"{worker.pid}-{worker.pid_start}")
     elif homes.exists(session.task):
-        given = launcher.environment(session.batch)
+        user_env = launcher.environment(session.batch)
         access = McpAccess(launcher.where, session.batch)
-        secrets = secrets_of(profile, os.environ if given is None else given, access)
+        secrets = secrets_of(profile, os.environ if user_env is None else user_env, access)
         scrub(homes.at(session.task), secrets, profile.login)

@@ -1,4 +1,4 @@
-"""Where an agent's program is: the native one behind the script that npm installs, if there is one.
+"""Finds an agent's program: the native one behind the script that npm installs, if there is one.
 
 The script would cost memory and swallow signals.
 """
@@ -8,38 +8,45 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 
-from hypervisor.agents.installed import Found
+from hypervisor.agents.builtin_profiles import BUILTIN
+from hypervisor.agents.installed import InstalledAgent
 from hypervisor.agents.profile import AgentProfile
 
 SCRIPTS = (".js", ".cjs", ".mjs")
 MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 VERSION_PATIENCE = 20.0
+VERSION = re.compile(r"\d+\.\d+")
+# Only these programs are run with --version; an unknown one might start working.
+KNOWN = frozenset(profile.program for profile in BUILTIN.values())
 
 
-def find(profile: AgentProfile, given: Mapping[str, str] | None = None) -> Found:
-    """The program and its version. `given` is the environment in which it is looked for."""
-    env = os.environ if given is None else given
+def find(profile: AgentProfile, user_env: Mapping[str, str] | None = None) -> InstalledAgent:
+    """The program and its version. `user_env` is the environment; the default is our own."""
+    env = os.environ if user_env is None else user_env
     path = locate(profile, env)
     if not path:
-        return Found(problem=f"there is no program {profile.program} on PATH")
+        return InstalledAgent(problem=f"{profile.program} is not on PATH")
     try:
         stamp = os.stat(path).st_mtime_ns
     except OSError as error:
-        return Found(problem=f"{path}: {error.strerror}")
-    version, problem = _version(path, stamp, env.get("PATH", os.defpath))
-    return Found(path, version, problem or _login_problem(profile, env))
+        return InstalledAgent(problem=f"{path}: {error.strerror}")
+    version, problem = "", ""
+    if profile.stream != "text" or os.path.basename(profile.program) in KNOWN:
+        version, problem = _version(path, stamp, env.get("PATH", os.defpath))
+    return InstalledAgent(path, version, problem or _login_problem(profile, env))
 
 
-def locate(profile: AgentProfile, given: Mapping[str, str]) -> str:
-    """The path of the program, "" if there is none."""
+def locate(profile: AgentProfile, env: Mapping[str, str]) -> str:
+    """The path of the program, "" if not found."""
     program = os.path.expanduser(profile.program)
-    path = shutil.which(program, path=given.get("PATH", os.defpath))
+    path = shutil.which(program, path=env.get("PATH", os.defpath))
     if path is None:
         return ""
     real = os.path.realpath(path)
@@ -49,7 +56,7 @@ def locate(profile: AgentProfile, given: Mapping[str, str]) -> str:
 
 
 def _native(script: str, name: str) -> Iterator[str]:
-    """npm puts the program for this machine into a package of its own, beside or below."""
+    """npm puts the native program into a separate package, next to the script's or below it."""
     package = _package(os.path.dirname(script))
     if package is None:
         return
@@ -73,8 +80,8 @@ def _vendored(folder: str) -> list[str]:
     with suppress(OSError):
         vendor = os.path.join(folder, "vendor")
         return [
-            os.path.join(vendor, each, sub)
-            for each in sorted(os.listdir(vendor))
+            os.path.join(vendor, name, sub)
+            for name in sorted(os.listdir(vendor))
             for sub in ("bin", "codex")
         ]
     return []
@@ -92,7 +99,7 @@ def _package(folder: str) -> str | None:
 
 @lru_cache
 def _version(path: str, stamp: int, search: str) -> tuple[str, str]:
-    """What `--version` says, and what went wrong. `stamp` is there for the cache."""
+    """The output of `--version`, and the problem if it failed. `stamp` is part of the cache key."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="hv-version-") as home:
@@ -109,26 +116,26 @@ def _version(path: str, stamp: int, search: str) -> tuple[str, str]:
         except subprocess.TimeoutExpired:
             return "", f"--version did not answer within {VERSION_PATIENCE:.0f} s"
         except OSError as error:
-            return "", f"it cannot be started: {error.strerror}"
-    said = (ended.stdout or ended.stderr).decode("utf-8", "replace").strip()
+            return "", f"cannot be started: {error.strerror}"
+    output = (ended.stdout or ended.stderr).decode("utf-8", "replace").strip()
     if ended.returncode:
-        first = said.splitlines()[0][:200] if said else f"exit code {ended.returncode}"
+        first = output.splitlines()[0][:200] if output else f"exit code {ended.returncode}"
         return "", f"--version failed: {first}"
-    return (said.splitlines()[0][:80] if said else ""), ""
+    if not VERSION.search(output):
+        return "", f"--version did not print a version: {output[:200]!r}"
+    return output.splitlines()[0][:80], ""
 
 
-def _login_problem(profile: AgentProfile, given: Mapping[str, str]) -> str:
-    """A key or a login has to be there; whether it is right only a call can tell."""
+def _login_problem(profile: AgentProfile, env: Mapping[str, str]) -> str:
+    """A key or a login must exist; only a call shows whether it is valid."""
     if not profile.keys and not profile.login:
         return ""
-    home = given.get("HOME", "")
-    if any(given.get(name) for name in profile.keys):
+    home = env.get("HOME", "")
+    if any(env.get(name) for name in profile.keys):
         return ""
     if any(os.path.exists(os.path.join(home, name)) for name in profile.login):
         return ""
     names = " or ".join(profile.keys)
     if profile.login:
-        return (
-            f"not logged in: start it once by hand and log in{f', or set {names}' if names else ''}"
-        )
+        return f"not logged in: start it once and log in{f', or set {names}' if names else ''}"
     return f"no key: set {names}"

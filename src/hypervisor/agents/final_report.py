@@ -1,6 +1,6 @@
-"""What an agent reports at its end: a JSON object, or one clear last line.
+"""The final report of an agent: a JSON object, or a last line of a fixed form.
 
-The members that a result may have (result.py) mean the same here.
+Its members have the same meaning as in a result (result.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from hypervisor.core.errors import InvalidInput
 
 COMPLETED, BLOCKED, FAILED, EMPTY = "completed", "blocked", "failed", "empty"
 STATUSES = (COMPLETED, BLOCKED, FAILED)
-LARGEST = 1 << 20  # characters of a message that are looked at
-MOST_TRIES = 2_000  # places at which an object may begin
-LONGEST_TEXT = 4_000
+MAX_SIZE = 1 << 20  # characters of a message that are searched
+MAX_TRIES = 2_000  # positions at which an object may begin
+MAX_TEXT_LENGTH = 4_000
 TEXTS = ("summary", "reason", "evidence", "next_step")
 
 REPORT_SCHEMA: dict[str, Any] = {
@@ -36,7 +36,7 @@ REPORT_SCHEMA: dict[str, Any] = {
         "receipts": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "what was really done, one line each",
+            "description": "what was actually done, one line each",
         },
         "category": {"type": "string", "description": "a short label for the review"},
         "rationale": {"type": "string", "description": "why this category"},
@@ -59,35 +59,34 @@ _LINE = re.compile(
 
 
 def report_in(state: StreamState) -> dict[str, Any] | None:
-    """The report of a run, from what is most certain to what is least: its structured result,
-    the last JSON object in its last message, that message's last line."""
+    """The report of a session: its structured result, else the last JSON object in its last
+    message, else the last line of that message."""
     return structured_in(state) or _from_line(state.message)
 
 
 def structured_in(state: StreamState) -> dict[str, Any] | None:
-    """The report as an object, None if there is only prose."""
-    given = state.result
-    if isinstance(given, str):
-        given = _last_object(given)
-    return _checked(given) or _checked(_last_object(state.message))
+    """The report as an object; None if there is only text."""
+    result = state.result
+    if isinstance(result, str):
+        result = _last_object(result)
+    return _checked(result) or _checked(_last_object(state.message))
 
 
 def schema_with(data: object) -> dict[str, Any]:
-    """The schema of reports whose `data` follows a schema of the user's."""
+    """The schema of a report whose `data` has the user's schema."""
     properties = {**REPORT_SCHEMA["properties"], "data": data}
     return {**REPORT_SCHEMA, "properties": properties}
 
 
-def _checked(given: object) -> dict[str, Any] | None:
-    """A report whose known members are of the right kind; others stay as they are, but for what
-    no store would take. A worker's mistake must not stop the ledger."""
-    if not isinstance(given, dict):
+def _checked(result: object) -> dict[str, Any] | None:
+    """The report, with known members of the right type and without values that cannot be stored."""
+    if not isinstance(result, dict):
         return None
-    status = given.get("status")
+    status = result.get("status")
     status = status.strip().casefold() if isinstance(status, str) else ""
     if status not in STATUSES:
         return None
-    report = {name: value for name, value in given.items() if _storable(value)}
+    report = {name: value for name, value in result.items() if _storable(value)}
     report["status"] = status
     for name in TEXTS:
         if name in report:
@@ -106,26 +105,26 @@ def _storable(value: Any) -> bool:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return text.replace("\0", "").encode("utf-8", "replace").decode().strip()[:LONGEST_TEXT]
+    return text.replace("\0", "").encode("utf-8", "replace").decode().strip()[:MAX_TEXT_LENGTH]
 
 
 def _last_object(text: str) -> Any:
-    """The last JSON object with a status that stands in a text. One inside another is part of
-    that one: what a result quotes is no report."""
-    text = text[-LARGEST:]
+    """The last JSON object with a status in a text. Nested objects do not count: a report may
+    quote others."""
+    text = text[-MAX_SIZE:]
     decoder = json.JSONDecoder(parse_constant=_no_number)
     last, place = None, 0
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         opening = _OPENING.search(text, place)
         if opening is None:
             break
         try:
-            found, place = decoder.raw_decode(text, opening.start())
+            value, place = decoder.raw_decode(text, opening.start())
         except (ValueError, RecursionError):
             place = opening.start() + 1
             continue
-        if "status" in found:
-            last = found
+        if "status" in value:
+            last = value
     return last
 
 
@@ -134,18 +133,18 @@ def _no_number(name: str) -> Any:
 
 
 def _from_line(text: str) -> dict[str, Any] | None:
-    lines = [line for line in text[-LARGEST:].splitlines() if line.strip(" \t`*_")]
+    lines = [line for line in text[-MAX_SIZE:].splitlines() if line.strip(" \t`*_")]
     if not lines:
         return None
-    found = _LINE.match(lines[-1][:LONGEST_TEXT])
-    if found is None:
+    match = _LINE.match(lines[-1][:MAX_TEXT_LENGTH])
+    if match is None:
         return None
-    word, said = found["word"], found["text"].strip()
+    word, text_after = match["word"], match["text"].strip()
     if word == "QUEUE EMPTY":
-        return {"status": EMPTY, "summary": said}
+        return {"status": EMPTY, "summary": text_after}
     if word == "COMPLETED":
-        return {"status": COMPLETED, "summary": said or _summary(lines[:-1])}
-    reason, evidence, next_step = _parts(said, lines[:-1])
+        return {"status": COMPLETED, "summary": text_after or _summary(lines[:-1])}
+    reason, evidence, next_step = _parts(text_after, lines[:-1])
     return {
         "status": word.lower(),
         "summary": "",
@@ -156,17 +155,17 @@ def _from_line(text: str) -> dict[str, Any] | None:
 
 
 def _summary(lines: list[str]) -> str:
-    """The last line before the closing one, which tends to be the conclusion."""
-    return lines[-1].strip()[:LONGEST_TEXT] if lines else ""
+    """The line before the last one, which is usually the conclusion."""
+    return lines[-1].strip()[:MAX_TEXT_LENGTH] if lines else ""
 
 
-def _parts(said: str, lines: list[str]) -> tuple[str, str, str]:
+def _parts(text: str, lines: list[str]) -> tuple[str, str, str]:
     """BLOCKED: reason / evidence / next step, on that line or as labelled lines before it."""
-    parts = [part.strip() for part in said.split(" / ")]
+    parts = [part.strip() for part in text.split(" / ")]
     if len(parts) >= 3:
         return parts[0], " / ".join(parts[1:-1]), parts[-1]
     return (
-        said or _labelled(lines, "reason"),
+        text or _labelled(lines, "reason"),
         parts[1] if len(parts) == 2 else _labelled(lines, "evidence"),
         _labelled(lines, "next step"),
     )
@@ -176,7 +175,7 @@ def _labelled(lines: list[str], label: str) -> str:
     for line in reversed(lines):
         plain = line.strip(" \t>*_`#-")
         if plain.casefold().startswith(label):
-            rest = plain[len(label) :].lstrip(" *_`")
-            if rest.startswith(":"):
-                return rest[1:].strip(" *_`")[:LONGEST_TEXT]
+            value = plain[len(label) :].lstrip(" *_`")
+            if value.startswith(":"):
+                return value[1:].strip(" *_`")[:MAX_TEXT_LENGTH]
     return ""

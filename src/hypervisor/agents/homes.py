@@ -1,7 +1,7 @@
 """The private folders of agents: one for each task, kept while the task is unfinished.
 
-A home holds the program's configuration and the sessions it wrote down, so that a later attempt
-can go on with them. Nothing in it is the user's: of a login there are only links.
+A home contains the program's configuration and its saved sessions, so that a later attempt can
+resume them. It contains no files of the user; a login is only linked.
 """
 
 from __future__ import annotations
@@ -22,14 +22,9 @@ class Home(NamedTuple):
     home: str
     tmp: str
 
-    @property
-    def scratch(self) -> str:
-        """The copy of the project, where the batch asks for one."""
-        return os.path.join(self.root, "scratch")
-
 
 def worker_home(worker: Worker) -> str:
-    """The name of the home of an agent that claims by itself."""
+    """The name of a pull agent's home."""
     return f"{worker.pid}-{worker.pid_start}"
 
 
@@ -39,7 +34,7 @@ class AgentHomes:
 
     def at(self, name: str) -> Home:
         if not name.replace("-", "").isalnum():  # other names could lead elsewhere
-            raise InvalidInput(f"{name[:60]!r} is no name of a home.")
+            raise InvalidInput(f"invalid name of a home: {name[:60]!r}")
         root = os.path.join(self.root, name)
         return Home(root, os.path.join(root, "home"), os.path.join(root, "tmp"))
 
@@ -47,8 +42,8 @@ class AgentHomes:
         return os.path.isdir(self.at(name).home)
 
     def prepare(self, name: str) -> Home:
-        """The home of a task, made if it is not there. What is in its TMPDIR goes: no process
-        of an earlier attempt is left that could want it."""
+        """The home of a task, created if missing. Its TMPDIR is emptied: no process of an earlier
+        attempt is left."""
         home = self.at(name)
         make_private(home.root)
         shutil.rmtree(home.tmp, ignore_errors=True)
@@ -57,7 +52,7 @@ class AgentHomes:
         return home
 
     def remove(self, name: str) -> None:
-        """Links are removed, not what they lead to. Folders that were made read-only too."""
+        """Links are removed, not their targets; read-only folders are removed, too."""
         root = self.at(name).root
         if not os.path.isdir(root):
             return
@@ -76,8 +71,8 @@ class AgentHomes:
 
 
 def link_login(home: str, user_home: str, files: Iterable[str]) -> list[str]:
-    """Let the program find the user's login where it looks for it; returns what was there."""
-    found = []
+    """Link the user's login files into the home; returns those that exist."""
+    linked = []
     for name in files:
         source, link = os.path.join(user_home, name), os.path.join(home, name)
         if not user_home or os.path.isabs(name) or ".." in name.split("/"):
@@ -85,7 +80,7 @@ def link_login(home: str, user_home: str, files: Iterable[str]) -> list[str]:
         if not os.path.exists(source):
             continue
         os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
-        with suppress(FileExistsError):  # it is from an earlier attempt, or has been renewed
+        with suppress(FileExistsError):  # from an earlier attempt, or renewed by the agent
             os.symlink(source, link)
-        found.append(name)
-    return found
+        linked.append(name)
+    return linked

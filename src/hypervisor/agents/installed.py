@@ -1,15 +1,15 @@
-"""What a look at an agent program on this host gave: where it is, how it would be started."""
+"""What is known about an agent program on this host."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypervisor.agents.stream_state import Tokens
+from hypervisor.queue.agent_session import Tokens
 
 
-class Found(NamedTuple):
-    """`path` is "" if the program is not there. `problem` says why it cannot work, "" if nothing
-    is known to be wrong."""
+class InstalledAgent(NamedTuple):
+    """`path` is "" if the program was not found. `problem` says why it cannot work; "" if there is
+    no known problem."""
 
     path: str = ""
     version: str = ""
@@ -17,7 +17,7 @@ class Found(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """How an attempt would be started: nothing in it is secret."""
+    """How an attempt would be started, without secrets."""
 
     argv: tuple[str, ...]
     prompt: str
@@ -26,8 +26,8 @@ class Preview(NamedTuple):
     sandbox: str = ""
 
 
-class Probed(NamedTuple):
-    """What came of one turn with the real program. `outcome` is a name of OUTCOMES."""
+class ProbeResult(NamedTuple):
+    """The result of one turn with the real program. `outcome` is one of OUTCOMES."""
 
     ok: bool
     outcome: str

@@ -1,20 +1,20 @@
-"""Read fields of JSON that somebody else wrote: a value of another type counts as missing."""
+"""Read fields of untrusted JSON: a value of the wrong type counts as missing."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-LONGEST_LINE = 16 << 20  # characters; a longer line is not parsed
-MOST = 1 << 50
+MAX_LINE_LENGTH = 16 << 20  # characters; a longer line is not parsed
+MAX_COUNT = 1 << 50
 
 Object = dict[str, Any]
 
 
 def parse_object(line: str) -> Object | None:
-    """The JSON object on a line, None if there is none."""
+    """The JSON object on a line, or None."""
     line = line.strip()
-    if not line.startswith("{") or len(line) > LONGEST_LINE:
+    if not line.startswith("{") or len(line) > MAX_LINE_LENGTH:
         return None
     try:
         value = json.loads(line, parse_constant=_reject)
@@ -32,7 +32,7 @@ def get(value: Any, name: str) -> Any:
 
 
 def member(value: Any, *path: str) -> Object:
-    """The object at a path, {} if there is none."""
+    """The object at a path, or {}."""
     for name in path:
         value = get(value, name)
     return value if isinstance(value, dict) else {}
@@ -53,7 +53,7 @@ def amount(value: Any, name: str) -> float | None:
     field = get(value, name)
     if isinstance(field, bool) or not isinstance(field, (int, float)):
         return None
-    return float(field) if 0 <= field < MOST else None  # NaN is neither
+    return float(field) if 0 <= field < MAX_COUNT else None  # NaN is neither
 
 
 def count(value: Any, name: str) -> int:

@@ -1,4 +1,4 @@
-"""How each agent program is told of our MCP server: files in its private home, never its argv."""
+"""Configures our MCP server for each agent program, in files of its private home, never in argv."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from hypervisor.agents.profile import EDIT, FULL, AgentProfile
+from hypervisor.agents.profile import AgentProfile
 from hypervisor.queue.lease import Worker
-from hypervisor.runs.spec import RunSpec
+from hypervisor.runs.spec import AgentSpec
 
 SERVER = "hypervisor"
-# As launch.py starts workers: no PATH, no PYTHONPATH and no current directory has a say.
+# Like our own workers: independent of PATH, PYTHONPATH and the current directory.
 COMMAND = sys.executable
 ARGUMENTS = ("-I", "-c", "from hypervisor.app import main; main()", "mcp")
 TOOLS = ("--tools", "worker")
-# What the server's own process needs to reach the store as this worker does.
+# Variables that the server process needs to open the store.
 PASSED = (
     "PATH",
     "LANG",
@@ -37,8 +37,8 @@ PASSED = (
 
 
 class McpAccess(NamedTuple):
-    """What the MCP server of an attempt is told. `token` for an attempt whose claim the worker
-    holds; else the keeper's process, under which the agent's own claims are made."""
+    """Settings for the MCP server of an attempt: the `token` if the worker has claimed the task;
+    otherwise the worker's process, which owns the agent's claims."""
 
     store: str
     batch: str
@@ -47,10 +47,10 @@ class McpAccess(NamedTuple):
     keeper_name: str = ""
     pull: int = 0
     capabilities: tuple[str, ...] = ()
-    mark: tuple[str, str] = ("", "")  # a variable by which leftovers are found, and its value
+    mark: tuple[str, str] = ("", "")  # the variable that marks leftover processes, and its value
 
-    def env(self, given: Mapping[str, str]) -> dict[str, str]:
-        env = {name: given[name] for name in PASSED if given.get(name)}
+    def env(self, user_env: Mapping[str, str]) -> dict[str, str]:
+        env = {name: user_env[name] for name in PASSED if user_env.get(name)}
         env |= {"HYPERVISOR_STORE": self.store, "HV_BATCH": self.batch}
         if self.token:
             env["HV_TOKEN"] = self.token
@@ -65,9 +65,9 @@ class McpAccess(NamedTuple):
 
 
 def worker_access(
-    profile: AgentProfile, spec: RunSpec, batch: str, store: str, me: Worker
+    profile: AgentProfile, spec: AgentSpec, batch: str, store: str, me: Worker
 ) -> McpAccess:
-    """For all runs of one worker. An agent that claims by itself does so in the worker's name."""
+    """For all sessions of one worker. A pull agent claims in the worker's name."""
     access = McpAccess(store if "://" in store else os.path.abspath(store), batch)
     if spec.mode != "pull":
         return access
@@ -79,22 +79,26 @@ def worker_access(
 
 class Written(NamedTuple):
     path: str
-    env: dict[str, str]  # by which the program finds it, where it does not look there by itself
+    env: dict[str, str]  # variables that tell the program where it is
 
 
 def write(
-    profile: AgentProfile, home: str, env: dict[str, str], spec: RunSpec, given: Mapping[str, str]
+    profile: AgentProfile,
+    home: str,
+    env: dict[str, str],
+    spec: AgentSpec,
+    user_env: Mapping[str, str],
 ) -> Written:
-    """Write the file that programs of this kind read."""
+    """Write the configuration file of this kind of program."""
     stream = profile.stream
     name, content = FORMS.get(stream, _claude)(env, spec)
-    address = given.get("OPENAI_BASE_URL")
-    if stream == "codex" and address:  # it no longer heeds the variable
+    address = user_env.get("OPENAI_BASE_URL")
+    if stream == "codex" and address:  # it no longer reads the variable
         content = f"openai_base_url = {_toml(address)}\n{content}"
     if stream == "codex":  # the commands it runs need no key
         content += f"[shell_environment_policy]\nexclude = {_toml(list(profile.keys))}\n"
     if stream == "gemini":
-        content = json.dumps({**json.loads(content), **_gemini_login(given)}, indent=1)
+        content = json.dumps({**json.loads(content), **_gemini_login(user_env)}, indent=1)
     path = os.path.join(home, name)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     write_own(path, content)
@@ -107,8 +111,8 @@ def write(
 
 
 def write_own(path: str, content: str) -> None:
-    """Write a file in a home. An earlier agent may have put anything there: a link that leads
-    elsewhere, a pipe that nobody reads, a folder."""
+    """Write a file in a home. An earlier agent may have left anything at that path: a link, a pipe,
+    a folder."""
     for old in (path, path + ".new"):
         with suppress(OSError):
             os.unlink(old)
@@ -127,34 +131,34 @@ def _servers(entry: dict[str, Any], **more: Any) -> str:
     return json.dumps({"mcpServers": {SERVER: entry}, **more}, indent=1)
 
 
-def _claude(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+def _claude(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
     return "mcp.json", _servers(_entry(env, type="stdio", alwaysLoad=True))
 
 
-def _copilot(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+def _copilot(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
     return "mcp.json", _servers(_entry(env, type="local", tools=["*"]))
 
 
-def _gemini(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+def _gemini(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
     turns = {"model": {"maxSessionTurns": spec.turns}} if spec.turns else {}
     general = {"maxAttempts": 3, "enableAutoUpdate": False}
     return ".gemini/settings.json", _servers(_entry(env, trust=True), general=general, **turns)
 
 
-def _gemini_login(given: Mapping[str, str]) -> dict[str, Any]:
-    """Which of its ways to log in it takes: with an address of the user's it guesses wrongly."""
-    vertex = given.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("1", "true")
-    key = given.get("GEMINI_API_KEY") and "gemini-api-key"
+def _gemini_login(user_env: Mapping[str, str]) -> dict[str, Any]:
+    """Set its login method, which it guesses wrongly if the user has set an address."""
+    vertex = user_env.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("1", "true")
+    key = user_env.get("GEMINI_API_KEY") and "gemini-api-key"
     kind = "vertex-ai" if vertex else key or "oauth-personal"
     return {"security": {"auth": {"selectedType": kind}}}
 
 
-def _qwen(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+def _qwen(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
     entry = _entry(env, trust=True)
     return ".qwen/settings.json", _servers(entry, tools={"toolSearch": {"enabled": False}})
 
 
-def _opencode(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
+def _opencode(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
     entry = {
         "type": "local",
         "command": [COMMAND, *ARGUMENTS, *TOOLS],
@@ -166,16 +170,16 @@ def _opencode(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
     return "opencode.json", json.dumps(config, indent=1)
 
 
-def _opencode_permissions(spec: RunSpec) -> dict[str, str]:
-    """Its words for the modes. What would be asked is refused: nobody is there to answer."""
-    edits = "allow" if spec.permissions in (EDIT, FULL) else "deny"
-    rest = "allow" if spec.permissions == FULL else "deny"
+def _opencode_permissions(spec: AgentSpec) -> dict[str, str]:
+    """Its permissions for a mode. Anything it would ask about is denied: no one can answer."""
+    edits = "allow" if spec.permissions in ("edit", "full") else "deny"
+    rest = "allow" if spec.permissions == "full" else "deny"
     rules = {"edit": edits, "bash": rest, "webfetch": rest, "external_directory": rest}
     return rules | dict.fromkeys(spec.allow, "allow")
 
 
-def _codex(env: dict[str, str], spec: RunSpec) -> tuple[str, str]:
-    """JSON's strings and lists are TOML's too."""
+def _codex(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
+    """JSON strings and lists are valid TOML."""
     lines = [
         f"[mcp_servers.{SERVER}]",
         f"command = {_toml(COMMAND)}",
@@ -196,7 +200,7 @@ def _toml(value: str | list[str]) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-FORMS: dict[str, Callable[[dict[str, str], RunSpec], tuple[str, str]]] = {
+FORMS: dict[str, Callable[[dict[str, str], AgentSpec], tuple[str, str]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,

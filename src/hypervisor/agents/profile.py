@@ -1,19 +1,24 @@
-"""What Hypervisor knows of an agent program: how to start it, what it may see, how it speaks."""
+"""Agent profiles: how to start a program, what it may see, the format of its output."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-STREAMS = ("claude", "codex", "gemini", "opencode", "qwen", "copilot", "text")
-READ_ONLY, EDIT, FULL = "read-only", "edit", "full"
-MODES = (READ_ONLY, EDIT, FULL)
-NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+from hypervisor.runs.spec import Permissions
+
+if TYPE_CHECKING:
+    from hypervisor.agents.stream_state import ErrorKind
+
+Stream = Literal["claude", "codex", "gemini", "opencode", "qwen", "copilot", "text"]
+STREAMS: tuple[Stream, ...] = get_args(Stream)
+LOGIN = "login"
+NO_PERMISSIONS: Mapping[Permissions, tuple[str, ...]] = MappingProxyType({})
 
 
 class Price(NamedTuple):
-    """Money for a million tokens, in the currency of the budgets (US dollars for the built-ins)."""
+    """US dollars per million tokens."""
 
     input: float
     output: float
@@ -21,40 +26,53 @@ class Price(NamedTuple):
 
 
 class AgentProfile(NamedTuple):
-    """One agent. `argv` and `resume` are what follows the program; commandline.py fills them in.
+    """One agent. `argv` and `resume` are the arguments; command_line.py fills them in.
 
-    `{prompt}` and `{session}` are put into the word they stand in. As a whole word, `{mcp}`
-    `{permissions}` `{allow}` `{turns}` `{budget}` `{schema}` `{usage}` `{pick}` (of a model) stand
-    for the words of the field of that name, which may in turn hold `{value}`, and for none where
-    the attempt does not ask for such a thing.
+    `{prompt}` and `{session}` may be part of a word. As a whole word, `{mcp}` `{permissions}`
+    `{allow}` `{turns}` `{budget}` `{schema}` `{usage}` `{pick}` (of a model) are replaced by the
+    words of the field of that name, in which `{value}` stands for the value, or by nothing if the
+    option is not set.
     """
 
     name: str
     program: str  # found on PATH, or a path
-    stream: str = "text"
+    stream: Stream = "text"
     argv: tuple[str, ...] = ()
-    resume: tuple[str, ...] = ()  # instead of argv, to go on with a session; (): it cannot
-    prompt: str = "stdin"  # or "argument": how the prompt reaches it
+    resume: tuple[str, ...] = ()  # used instead of argv to resume a session; (): not supported
+    prompt: Literal["stdin", "argument"] = "stdin"  # how it gets the prompt
     env: Mapping[str, str] = MappingProxyType({})  # set
-    passes: tuple[str, ...] = ()  # names of the user's variables that it gets: the provider's
-    keys: tuple[str, ...] = ()  # those of them that hold secrets, and tell accounts apart
-    login: tuple[str, ...] = ()  # files below the user's home in which it keeps a login
+    passes: tuple[str, ...] = ()  # names of the user's variables that it gets
+    keys: tuple[str, ...] = ()  # those that are secrets, and identify accounts
+    login: tuple[str, ...] = ()  # login files below the user's home
     mcp: tuple[str, ...] = ()
-    permissions: Mapping[str, tuple[str, ...]] = NOTHING  # words by mode
-    allow: tuple[str, ...] = ()  # once more for each tool that is allowed beyond the mode's
+    permissions: Mapping[Permissions, tuple[str, ...]] = NO_PERMISSIONS  # words by mode
+    allow: tuple[str, ...] = ()  # repeated for each additionally allowed tool
     turns: tuple[str, ...] = ()
     budget: tuple[str, ...] = ()
-    schema: tuple[str, ...] = ()  # {value} is the schema itself, {file} a file that holds it
+    schema: tuple[str, ...] = ()  # {value} is the schema itself, {file} a file with it
     pick: tuple[str, ...] = ()
-    usage: tuple[str, ...] = ()  # to write the tokens it used into the file {value}
+    usage: tuple[str, ...] = ()  # makes it write its token usage to the file {value}
     model: str = ""
     provider: str = ""
     capabilities: tuple[str, ...] = ()
-    workers: int | None = None  # how many at once at most
-    memory: int = 512 << 20  # bytes that one needs until that has been learned
-    codes: Mapping[int, str] = MappingProxyType({})  # exit codes that tell a kind of trouble
-    grace: float = 10.0  # seconds it may take to end after its last word
-    price: Price | None = None  # where the stream does not tell the cost
-    sandbox: str = ""  # what keeps it inside the folder, in words for people; "": nothing
-    verified: bool = False  # run for real by the tests
-    install: str = ""  # how one gets it, a command for people
+    workers: int | None = None  # maximum number running at the same time
+    memory: int = 512 << 20  # bytes; used until its need has been learned
+    codes: Mapping[int, ErrorKind] = MappingProxyType({})  # exit codes that mean a kind of error
+    grace: float = 10.0  # seconds it may take to exit after its last message
+    price: Price | None = None  # if the stream has no cost
+    sandbox: str = ""  # what confines it to the folder, as text; "": nothing
+    verified: bool = False  # tested with the real program
+    install: str = ""  # the command to install it
+
+
+def account_of(profile: AgentProfile, env: Mapping[str, str]) -> str:
+    """The account whose quota is used: the provider and a short digest of the key, which
+    distinguishes keys without revealing them."""
+    provider = profile.provider or profile.name
+    values = [env[name] for name in profile.keys if env.get(name)]
+    if not values:
+        return f"{provider}:{LOGIN}"
+    from hashlib import blake2b
+
+    joined = "\0".join(values).encode("utf-8", "surrogateescape")
+    return f"{provider}:{blake2b(joined, digest_size=4).hexdigest()}"

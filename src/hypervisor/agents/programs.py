@@ -1,4 +1,4 @@
-"""The agent programs of this host, for whoever wants to know of them before anything runs."""
+"""The agent programs of this host, for checks before anything runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypervisor.agents import discovery
 from hypervisor.agents.classify import classify
 from hypervisor.agents.command_line import LaunchOptions, arguments
 from hypervisor.agents.homes import Home
-from hypervisor.agents.installed import Found, Preview, Probed
+from hypervisor.agents.installed import InstalledAgent, Preview, ProbeResult
 from hypervisor.agents.mcp_config import McpAccess
 from hypervisor.agents.profile import AgentProfile
 from hypervisor.agents.prompts import Prompts
@@ -31,42 +31,42 @@ from hypervisor.inputs.template import Item
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.task import Task
 from hypervisor.runs.processes import tree
-from hypervisor.runs.spec import RunSpec
+from hypervisor.runs.spec import AgentSpec, RunSpec, agent_of
 
 QUESTION = "Answer with the one word OK. Use no tools."
 GRACE = 1.0
 
 
 class LocalAgents:
-    def __init__(self, data: str, prompts: str, given: Mapping[str, str] | None = None) -> None:
-        """`prompts` is where the frames of prompts are."""
+    def __init__(self, data: str, prompts: str, user_env: Mapping[str, str] | None = None) -> None:
+        """`prompts` is the folder of the prompt frames."""
         self._data, self._prompts = data, prompts
-        self._given = os.environ if given is None else given
+        self._user_env = os.environ if user_env is None else user_env
 
-    def find(self, profile: AgentProfile) -> Found:
-        return discovery.find(profile, self._given)
+    def find(self, profile: AgentProfile) -> InstalledAgent:
+        return discovery.find(profile, self._user_env)
 
     def preview(self, profile: AgentProfile, spec: RunSpec, task: Task, item: Item) -> Preview:
-        prompts = Prompts(spec, self._prompts)
-        pulls = spec.mode == "pull"
+        prompts, agent = Prompts(spec, self._prompts), agent_of(spec)
+        pulls = agent.mode == "pull"
         prompt = prompts.pull("worker-PID") if pulls else prompts.write(task, item)
         options = LaunchOptions(
             prompt="PROMPT",
-            permissions=spec.permissions,
-            allow=spec.allow,
+            permissions=agent.permissions,
+            allow=agent.allow,
             mcp="MCP.json",
-            model=spec.model,
-            turns=spec.turns,
-            budget=spec.task_budget,
+            model=agent.model,
+            turns=agent.turns,
+            budget=agent.task_budget,
             schema="SCHEMA",
             schema_file="SCHEMA.json",
         )
-        program = discovery.locate(profile, self._given) or profile.program
-        names = sorted({*agent_environment(profile, self._given), "HOME", "TMPDIR"})
+        program = discovery.locate(profile, self._user_env) or profile.program
+        names = sorted({*agent_environment(profile, self._user_env), "HOME", "TMPDIR"})
         argv = (program, *arguments(profile, options))
         return Preview(argv, prompt, spec.cwd, tuple(names), profile.sandbox)
 
-    def probe(self, profile: AgentProfile, spec: RunSpec, seconds: float) -> Probed:
+    def probe(self, profile: AgentProfile, spec: AgentSpec, seconds: float) -> ProbeResult:
         began = time.monotonic()
         tree.become_reaper()
         with tempfile.TemporaryDirectory(prefix="hv-probe-", ignore_cleanup_errors=True) as folder:
@@ -74,22 +74,22 @@ class LocalAgents:
         outcome = classify(state, ended, None, wants_report=False, codes=profile.codes)
         cost, estimated = cost_micros(state, profile.price)
         ok = outcome.name == "completed"
-        told = (
+        text = (
             " ".join(state.message.split())[:300] if ok else _why(outcome.reason, outcome.evidence)
         )
-        took = round((time.monotonic() - began) * 1000)
-        return Probed(ok, outcome.name, told, took, state.tokens, cost, estimated)
+        milliseconds = round((time.monotonic() - began) * 1000)
+        return ProbeResult(ok, outcome.name, text, milliseconds, state.tokens, cost, estimated)
 
     def _one_turn(
-        self, profile: AgentProfile, spec: RunSpec, folder: str, seconds: float
+        self, profile: AgentProfile, spec: AgentSpec, folder: str, seconds: float
     ) -> tuple[StreamState, Ended]:
         home = Home(folder, os.path.join(folder, "home"), os.path.join(folder, "tmp"))
-        for each in (home.home, home.tmp):
-            os.mkdir(each, 0o700)
-        # A store of its own: the connection over MCP is part of what has to work.
+        for path in (home.home, home.tmp):
+            os.mkdir(path, 0o700)
+        # With a separate store: the MCP connection is tested, too.
         access = McpAccess(os.path.join(folder, "store.db"), "")
-        program = discovery.locate(profile, self._given)
-        setup = AgentSetup(profile, spec._replace(cwd=home.tmp), self._given, access, program)
+        program = discovery.locate(profile, self._user_env)
+        setup = AgentSetup(profile, spec, home.tmp, self._user_env, access, program)
         ready = prepare_launch(setup, home, Prompt(QUESTION))
         agent = subprocess.Popen(
             ready.argv,

@@ -6,19 +6,19 @@
 | `{title}` | the task's title |
 | `{body}` | the task's text |
 | `{task}` | the task's id |
-| `{note}` | what a person wrote who wants it done again |
-| `{context}` | what is known from elsewhere, such as results that it builds on |
+| `{note}` | the reviewer's note, if it is being redone |
+| `{context}` | context from other work, such as results that it builds on |
 | `{scope}` | where the agent may work |
-| `{permissions}` | what it may do, in words |
-| `{receipts}` | the duty to leave evidence |
+| `{permissions}` | its permissions, in words |
+| `{receipts}` | the instruction to leave receipts |
 | `{name}` | the item's column of that name |
 
-Any other brace stays as it is. What comes from a task is data: a short value is put in
-backticks, everything else between two lines with a code that the text does not contain, so that
-no text can end its own fence. Nothing that was put in is looked at for placeholders again.
+Any other brace is left as it is. Text from a task is data: a short value is put in backticks,
+everything else between two lines with a code that the text does not contain, so that no text can
+end its own fence. Inserted text is not searched for placeholders.
 
-The user's template becomes the `{instructions}` of a frame (skills/prompts/), which carries the
-duties of every worker.
+The user's template becomes the `{instructions}` of a frame (skills/prompts/), which has the
+instructions for every worker.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hypervisor.agents.profile import EDIT, FULL, READ_ONLY
+from hypervisor.inputs.item_names import printable_path
 from hypervisor.inputs.template import Item, as_text
 from hypervisor.queue.task import Task
+from hypervisor.runs.spec import Permissions
 
-LONGEST_INLINE = 300
-LONGEST_DATA = 400_000  # characters of one value; an agent can open what is longer
+MAX_INLINE_LENGTH = 300
+MAX_DATA_LENGTH = 400_000  # characters of one value; an agent can open the file of a longer one
 PLACEHOLDER = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_-]*)\}(?!\})")
 RUN_OF_TICKS = re.compile("`+")
 UNSEEN = re.compile("[\u202a-\u202e\u2066-\u2069\u200b-\u200f\u2028\u2029\ufeff]")
 
 INSTRUCTIONS = "Do what the task's own text asks for."
-PERMISSIONS = {
-    READ_ONLY: "You may read; change nothing and run nothing that changes anything.",
-    EDIT: "You may change files inside that folder and nothing outside it.",
-    FULL: "You may run commands; use that for this task only.",
+PERMISSIONS: Mapping[Permissions, str] = {
+    "read-only": "You may only read: change nothing, and run nothing that makes changes.",
+    "edit": "You may change files inside that folder and nothing outside it.",
+    "full": "You may run commands, but only for this task.",
 }
 RECEIPTS = (
-    "After each step that changed or found out something, leave one line of evidence: what you "
+    "After each step that changed something or found something out, leave one line of evidence: "
+    "what you "
     "did, where, and how you checked it. Write it at once, with `append_receipt` if you have that "
-    "tool, else in your report. A line that is written is never taken back."
+    "tool, else in your report. A line cannot be removed once it is written."
 )
 PROPOSE = (
-    "**Propose, do not act.** Nothing may be changed in this run. Put every change into `actions` "
-    "of your report or propose it with `propose_action`; a person decides."
+    "**Propose, do not act.** Nothing may be changed in this run. Put every change into "
+    "`actions` in your report, or propose it with `propose_action`; a person decides."
 )
 # In a prompt for all tasks of a run.
 OF_ANY_TASK = {
@@ -61,25 +63,26 @@ OF_ANY_TASK = {
     "note": "",
 }
 SCHEMA = (
-    "**Data.** The result has data that must follow the JSON Schema below. Hand it over as `data`: "
+    "**Data.** The result includes data that must match the JSON Schema below. Return it as "
+    "`data`: "
     'with `complete_task`, `result` is `{"data": …}`; without that tool, the last message ends '
     'with a JSON object `{"status": "completed", "summary": "…", "data": …}` instead of the line '
     "COMPLETED."
 )
-NOTE = "A person looked at an earlier attempt and wants this, within the rules:"
-CONTEXT = "What is known from elsewhere:"
+NOTE = "A person reviewed an earlier attempt and asks for this, within the rules:"
+CONTEXT = "Known from other tasks and attempts:"
 
 
 class Surroundings(NamedTuple):
-    """What a prompt says beside the task itself."""
+    """The parts of a prompt that are not about the task."""
 
     folder: str = "."  # the working directory, as the agent sees it
-    permissions: str = EDIT
+    permissions: Permissions = "edit"
     context: str = ""
     propose: bool = False
     caller: str = ""  # pull: the name it claims under
-    pull: int = 1  # pull: the most tasks of one run
-    schema: str = ""  # JSON Schema that the data of the result must follow
+    pull: int = 1  # pull: maximum number of tasks per session
+    schema: str = ""  # JSON Schema for the data of the result
 
 
 def render(
@@ -89,7 +92,8 @@ def render(
     around: Surroundings = Surroundings(),  # noqa: B008 (a NamedTuple never changes)
     frame: str = "",
 ) -> str:
-    """The prompt for a task. Without a task (pull) only what is said about the run is put in."""
+    """The prompt for a task. Without a task (pull), only placeholders about the batch are filled
+    in."""
     values = {**_of_task(task, item), **_of_run(around, item)}
     instructions = fill(template, values, _columns(item)).strip() if template.strip() else ""
     if not frame:
@@ -106,22 +110,23 @@ def render(
 
 
 def fill(template: str, values: Mapping[str, str], columns: Mapping[str, str]) -> str:
-    """The template with its placeholders filled in. A line of nothing but empty ones goes."""
+    """The template with its placeholders filled in. Lines with only empty placeholders are
+    dropped."""
     lines: list[str] = []
     for line in template.splitlines():
-        found = PLACEHOLDER.findall(line)
-        known = [name for name in found if name in values or name in columns]
+        placeholders = PLACEHOLDER.findall(line)
+        filled_in = [name for name in placeholders if name in values or name in columns]
         filled = PLACEHOLDER.sub(lambda match: _value(match, values, columns), line)
-        if known and not filled.strip():
+        if filled_in and not filled.strip():
             if lines and not lines[-1].strip():
                 lines.pop()
             continue
-        lines.append(filled.rstrip() if known else line)
+        lines.append(filled.rstrip() if filled_in else line)
     return "\n".join(lines)
 
 
 def fenced(text: str, label: str = "") -> str:
-    """Any text as data, between two lines that it cannot contain."""
+    """The text as data, between two lines that it does not contain."""
     text = _clean(text)
     code = _code(text)
     name = f" ({label})" if label else ""
@@ -129,8 +134,8 @@ def fenced(text: str, label: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """A short text in backticks, more of them than it has in a row; anything else fenced."""
-    if len(text) > LONGEST_INLINE or not text.isprintable() or not text.strip():
+    """A short text in enough backticks; anything else fenced."""
+    if len(text) > MAX_INLINE_LENGTH or not text.isprintable() or not text.strip():
         return f"\n{fenced(text)}\n" if text else "``"
     longest = max((len(run) for run in RUN_OF_TICKS.findall(text)), default=0)
     ticks = "`" * (longest + 1)
@@ -176,8 +181,8 @@ def _scope(around: Surroundings, item: Item | None) -> str:
     files = columns.get("files")
     scope = f"Work only in the folder {quoted(around.folder)}."
     if isinstance(files, list) and files:
-        names = ", ".join(quoted(as_text(each)) for each in files[:50])
-        scope += f" Of its files, change only these: {names}."
+        names = ", ".join(quoted(as_text(name)) for name in files[:50])
+        scope += f" Change only these files: {names}."
     return scope
 
 
@@ -187,13 +192,13 @@ def _columns(item: Item | None) -> dict[str, str]:
 
 
 def _data(task: Task | None, item: Item | None, named: set[str]) -> str:
-    """What the task is about, but for what the instructions have already."""
+    """The task's data, without what the instructions already contain."""
     if task is None:
         return ""
     parts = [f"Task: `{task.id}`"]
     if "title" not in named:
         parts.append(f"Title: {quoted(task.title)}")
-    if item is not None and "item" not in named and item.text != task.title:
+    if item is not None and "item" not in named and printable_path(item.text) != task.title:
         parts.append(f"Item: {quoted(item.text)}")
     if item is not None and item.columns and not named & set(item.columns):
         parts += [f"{quoted(name)}: {value}" for name, value in _columns(item).items()]
@@ -203,23 +208,27 @@ def _data(task: Task | None, item: Item | None, named: set[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    """What has no place in any text, and what hides text from people or turns it round."""
-    if len(text) > LONGEST_DATA:
-        text = f"{text[:LONGEST_DATA]}\n… (cut here: {len(text) - LONGEST_DATA:,} more characters)"
+    """The text without control characters and characters that hide or reverse text."""
+    text = printable_path(text)
+    if len(text) > MAX_DATA_LENGTH:
+        left_out = len(text) - MAX_DATA_LENGTH
+        text = f"{text[:MAX_DATA_LENGTH]}\n… (cut here: {left_out:,} more characters)"
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    kept = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in UNSEEN.sub("", text))
-    return kept.strip("\n")
+    cleaned = "".join(
+        c if c.isprintable() or c in "\n\t" else "\ufffd" for c in UNSEEN.sub("", text)
+    )
+    return cleaned.strip("\n")
 
 
 def _code(text: str) -> str:
-    """A code that the text does not contain; the same for the same text."""
+    """A code that the text does not contain, derived from the text."""
     from hashlib import blake2b
 
     folded = text.casefold()
     number = 0
     while True:
-        given = f"{number}\0{text}".encode("utf-8", "replace")
-        code = blake2b(given, digest_size=5).hexdigest()
+        salted = f"{number}\0{text}".encode("utf-8", "replace")
+        code = blake2b(salted, digest_size=5).hexdigest()
         if code not in folded:
             return code
         number += 1

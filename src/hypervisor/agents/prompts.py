@@ -1,4 +1,4 @@
-"""The prompts of agents: frames filled in for a batch, and what a prompt tells of the past."""
+"""The prompts of agents: frames filled in for a batch, and the context from earlier work."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from hypervisor.queue.lifecycle import DONE
 from hypervisor.queue.result import text_of
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Json, Task
-from hypervisor.runs.spec import RunSpec
+from hypervisor.runs.spec import RunSpec, agent_of
 
 if TYPE_CHECKING:
     from hypervisor.store.database import Database
 
 WORKER, GO_ON, CORRECT, PULL = "worker", "go-on", "correct", "pull"
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prompts")  # built-in
-MOST_RESULTS = 20
-LONGEST_RESULT = 4_000
+MAX_RESULTS = 20
+MAX_RESULT_LENGTH = 4_000
 
 
 class Prompts:
     def __init__(self, spec: RunSpec, folder: str) -> None:
-        self._spec, self._folder = spec, folder
+        self._spec, self._agent, self._folder = spec, agent_of(spec), folder
 
     def write(self, task: Task, item: Item, context: str = "") -> str:
-        return render(self._spec.prompt, task, item, self._around(context), self._frame(WORKER))
+        return render(self._agent.prompt, task, item, self._around(context), self._frame(WORKER))
 
     def go_on(self, task: Task, item: Item, context: str = "") -> str:
-        """The session knows the rest."""
+        """The prompt of a resumed session, which knows the task."""
         return render(self._frame(GO_ON), task, item, self._around(context))
 
     def correct(self, task: Task, mismatch: str) -> str:
-        """For a session whose data did not fit the schema."""
+        """The prompt of a session whose data did not match the schema."""
         return fill(self._frame(CORRECT), {"task": task.id, "mismatch": quoted(mismatch)}, {})
 
     def pull(self, caller: str) -> str:
-        around = self._around("")._replace(caller=caller, pull=self._spec.pull)
-        return render(self._spec.prompt, None, None, around, self._frame(PULL))
+        around = self._around("")._replace(caller=caller, pull=self._agent.pull)
+        return render(self._agent.prompt, None, None, around, self._frame(PULL))
 
     def _around(self, context: str) -> Surroundings:
-        spec = self._spec
-        folder = "." if spec.workspace == "scratch" else spec.cwd
-        return Surroundings(folder, spec.permissions, context, spec.propose, schema=spec.schema)
+        spec, agent = self._spec, self._agent
+        folder = spec.cwd if spec.workspace == "project" else "."
+        return Surroundings(folder, agent.permissions, context, spec.propose, schema=agent.schema)
 
     def _frame(self, name: str) -> str:
         with open(os.path.join(self._folder, f"{name}.md"), encoding="utf-8") as file:
@@ -54,17 +54,18 @@ class Prompts:
 
 
 def context_of(store: Database, task: Task) -> str:
-    """Results that a task builds on, what other agents of its branch found, and how it went before:
-    in words for the agent; all of it is data."""
+    """Results that the task builds on, findings on its branch and its last failure, as text."""
     detail = store.read(queries.detail, task.id)
     lines = []
-    for name in detail.after[:MOST_RESULTS]:
+    for name in detail.after[:MAX_RESULTS]:
         before = store.read(queries.task, name)
         if before.state == DONE and before.result is not None:
             lines.append(f"Result of {before.title} ({before.id}):\n{_shown(before.result)}")
-    if found := relevant_findings(store, task):
-        lines.append(found)
-    ended = [each for each in detail.attempts if each.outcome == "failed" and each.reason]
+    if findings := relevant_findings(store, task):
+        lines.append(findings)
+    ended = [
+        attempt for attempt in detail.attempts if attempt.outcome == "failed" and attempt.reason
+    ]
     if ended:
         lines.append(f"An earlier attempt at this task failed: {ended[-1].reason}")
     return "\n\n".join(lines)
@@ -72,4 +73,4 @@ def context_of(store: Database, task: Task) -> str:
 
 def _shown(result: Json) -> str:
     text = text_of(result, "summary") or json.dumps(result, ensure_ascii=False)
-    return text if len(text) <= LONGEST_RESULT else text[: LONGEST_RESULT - 1] + "…"
+    return text if len(text) <= MAX_RESULT_LENGTH else text[: MAX_RESULT_LENGTH - 1] + "…"

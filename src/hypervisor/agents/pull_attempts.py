@@ -1,7 +1,7 @@
-"""Runs of an agent that claims by itself: its worker keeps it alive, and answers for its claims.
+"""Sessions of a pull agent, which claims tasks itself: its worker keeps the claims alive.
 
-The claims of the agent are made in the worker's name, so that they end with it and can be called
-off like any other. What the agent still holds when it ends is put back, or counts as failed.
+The agent claims in the worker's name, so the claims end with the worker and can be cancelled like
+any other. Claims that the agent still holds when it exits are released, or count as failed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hypervisor.agents.apply_outcome import give_up_reason
 from hypervisor.agents.classify import classify, cooldown_error
 from hypervisor.agents.homes import worker_home
-from hypervisor.agents.outcome import Action, Outcome
+from hypervisor.agents.outcome import Action, Outcome, OutcomeName
 from hypervisor.agents.session_recorder import SessionRecorder
 from hypervisor.agents.watch import DEFAULT_LIMITS, QUIET, StreamCheck
 from hypervisor.core.errors import InvalidInput
@@ -21,32 +21,32 @@ from hypervisor.queue.attempt import Ended
 from hypervisor.queue.lease import Lease, parse_token
 from hypervisor.queue.sql import agent_claims
 from hypervisor.queue.sql import claims as claims_sql
-from hypervisor.resources.limits import Limits, merged
+from hypervisor.queue.sql import stops as stops_sql
+from hypervisor.queue.stop import Stop
+from hypervisor.resources.limits import merged
 from hypervisor.resources.overseer import Overseer
-from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.attempts import note_leader, watch_until_end
 from hypervisor.runs.retrying_store import if_possible
-from hypervisor.runs.spec import Stop
 from hypervisor.runs.watch import HEARTBEAT, OverseerCheck, Watch, signal_check
 from hypervisor.runs.worker import LEASE_MS
 
 if TYPE_CHECKING:
     from hypervisor.agents.context import AgentContext
-    from hypervisor.agents.session import NewSession
+    from hypervisor.queue.agent_session import NewSession
     from hypervisor.runs.settlement import Settlement, UsageMeter
     from hypervisor.runs.worker import WorkerContext
 
-MOST_IN_VAIN = 3  # runs that claimed nothing though there was something
+MAX_FRUITLESS = 3  # sessions in a row without a claim although tasks were ready
 ATTEMPT = 1  # of the output, which is kept under the session's id
 
 
 class PullAttempts:
     def __init__(self, agent: AgentContext, settlement: Settlement, meter: UsageMeter) -> None:
         self._agent, self._settlement, self._meter = agent, settlement, meter
-        self._in_vain = 0
+        self._fruitless = 0
 
     def run(self, new: NewSession) -> None:
-        """From the start of an agent to its end."""
+        """Run an agent from its start to its end."""
         agent, worker = self._agent, self._agent.worker
         session = SessionRecorder(worker.hv.store, new, agent.price)
         output = worker.outputs.prepare(session.id, ATTEMPT)
@@ -55,7 +55,7 @@ class PullAttempts:
             agent.runner.start(Item(""), "", output)
         except (OSError, InvalidInput) as error:
             session.close("stopped", agent.runner.stream_state)
-            return worker.pause_batch(f"{agent.name} could not be started: {error}")
+            return worker.pause_batch(f"cannot start {agent.name}: {error}")
         note_leader(worker)
         claims = HeldClaims(agent, time.monotonic())
         watch = self._watch(session, claims)
@@ -65,12 +65,11 @@ class PullAttempts:
 
     def _watch(self, session: SessionRecorder, claims: HeldClaims) -> Watch:
         worker = self._agent.worker
-        spec, settings = worker.spec, worker.settings
+        settings = worker.settings
         stream = StreamCheck(self._agent, session)
-        own = Limits(spec.time, spec.memory, spec.silence, spec.output)
-        limits = merged(own, settings.limits, DEFAULT_LIMITS)
+        limits = merged(worker.spec.limits, settings.limits, DEFAULT_LIMITS)
         if limits.time:  # it is that of one task
-            limits = limits._replace(time=limits.time * spec.pull)
+            limits = limits._replace(time=limits.time * self._agent.spec.pull)
         overseer = Overseer(limits, settings.dry_run, QUIET)
         output = (session.id, ATTEMPT)
         return Watch(
@@ -123,42 +122,42 @@ class PullAttempts:
         self._count(outcome, bool(claims.seen))
 
     def _settle_left_behind(self, lease: Lease, outcome: Outcome) -> None:
-        """A claim that the agent did not end: unpunished only if it could not help it."""
+        """Settle a claim that the agent did not end: released if the agent could not help it."""
         if outcome.action in (Action.RELEASE, Action.GIVE_UP):
             return self._settlement.end(lease, "release", outcome.reason)
-        why = f"the agent ended without ending its claim ({outcome.name}: {outcome.reason})"
-        return self._settlement.fail_or_retry(lease, why, None)
+        reason = f"the agent exited without ending its claim ({outcome.name}: {outcome.reason})"
+        return self._settlement.fail_or_retry(lease, reason, None)
 
     def _count(self, outcome: Outcome, claimed: bool) -> None:
-        """Agents that claim nothing, or cannot log in, would be started for ever."""
-        self._in_vain = 0 if claimed else self._in_vain + 1
+        """Pause the batch if agents keep claiming nothing, or cannot log in."""
+        self._fruitless = 0 if claimed else self._fruitless + 1
         reason = give_up_reason(self._agent.name, outcome)
         if outcome.action is Action.GIVE_UP:
             self._agent.worker.pause_batch(reason)
-        elif outcome.action is not Action.RELEASE and self._in_vain >= MOST_IN_VAIN:
-            reason = f"it claimed nothing {self._in_vain} times in a row. {reason}"
+        elif outcome.action is not Action.RELEASE and self._fruitless >= MAX_FRUITLESS:
+            reason = f"it claimed nothing {self._fruitless} times in a row. {reason}"
             self._agent.worker.pause_batch(reason)
 
-    def _close(self, session: SessionRecorder, outcome: str) -> None:
-        with if_possible(self._agent.worker.hv):  # what becomes of its claims comes first
+    def _close(self, session: SessionRecorder, outcome: OutcomeName) -> None:
+        with if_possible(self._agent.worker.hv):  # what happens to its claims comes first
             session.close(outcome, self._agent.runner.stream_state)
 
 
 class HeldClaims:
-    """The claims of the agent: kept alive, and looked through for requests to stop."""
+    """Keeps the agent's claims alive, and checks them for stop requests."""
 
     def __init__(self, agent: AgentContext, now: float) -> None:
         self._agent, self._worker = agent, agent.worker
-        self._beaten = now
+        self._last_heartbeat = now
         self._at_drain: set[str] | None = None
         self.seen: set[str] = set()
 
     def look(self, now: float) -> Stop | None:
-        self._agent.budget.is_empty()  # then the batch is paused, and nothing more is claimed
+        self._agent.budget.is_empty()  # if so, this pauses the batch
         held = {lease.token for lease in held_claims(self._worker)}
         self.seen |= held
-        if held and now - self._beaten >= HEARTBEAT:
-            self._beaten = now
+        if held and now - self._last_heartbeat >= HEARTBEAT:
+            self._last_heartbeat = now
             self._worker.hv.store.write_unsynced(
                 claims_sql.heartbeat,
                 [parse_token(token) for token in held],
@@ -170,21 +169,21 @@ class HeldClaims:
         tokens = [parse_token(token) for token in held]
         running = {(token.task, token.attempt) for token in tokens}
         stops = (
-            self._worker.hv.store.read(runs_sql.stops, [token.task for token in tokens])
+            self._worker.hv.store.read(stops_sql.stops, [token.task for token in tokens])
             if tokens
             else []
         )
         return next((stop for stop in stops if (stop.task, stop.attempt) in running), None)
 
     def _drained(self, held: set[str]) -> Stop | None:
-        """What it held when that was asked may be finished; it knows of no end otherwise."""
+        """While draining, the agent may finish the tasks it holds; then it is stopped."""
         if self._worker.runner.asked != "drain":
             return None
         if self._at_drain is None:
             self._at_drain = held
         if held & self._at_drain:
             return None
-        return Stop("", 0, "release", "the worker ends", self._worker.me.name)
+        return Stop("", 0, "release", "the worker is shutting down", self._worker.me.name)
 
 
 def held_claims(worker: WorkerContext) -> list[Lease]:

@@ -1,22 +1,22 @@
-"""Which agent works on which task: rules, the first that fits decides."""
+"""Chooses the agent for a task by rules; the first matching rule decides."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hypervisor.agents.profile import AgentProfile, Price
 from hypervisor.queue.task import NewTask
 
-AUTO = "auto"
+if TYPE_CHECKING:
+    from hypervisor.agents.profile import AgentProfile, Price
+
 FIRST, CHEAPEST = "first", "cheapest"
 PICKS = (FIRST, CHEAPEST)
 
 
 class Route(NamedTuple):
-    """Tasks of one of these types, with one of these tags and so on go to the first of the
-    agents that is there; an empty field fits every task. `pick` "cheapest" takes the one with
-    the lowest price instead."""
+    """Tasks that match all fields go to the first available agent; an empty field matches every
+    task. With `pick` "cheapest", the agent with the lowest price is chosen instead."""
 
     agents: tuple[str, ...]
     types: tuple[str, ...] = ()
@@ -30,8 +30,8 @@ CHEAP = ("gemini", "qwen", "opencode", "codex", "claude")
 STRONG = ("claude", "codex", "gemini", "opencode", "qwen")
 MECHANICAL = ("mechanical", "automatable", "simple")
 JUDGEMENT = ("judgement", "judgment", "review", "complex")
-# Mechanical work goes to a cheap agent, judgement to a strong one: named by type, tag or
-# complexity, whichever the task has. These come after the user's own rules.
+# Mechanical work goes to a cheap agent, judgement to a strong one, by type, tag or complexity.
+# These rules come after the user's.
 DEFAULTS: tuple[Route, ...] = (
     Route(STRONG, types=JUDGEMENT),
     Route(STRONG, tags=JUDGEMENT),
@@ -51,25 +51,24 @@ def route(
     *,
     prices: Mapping[str, Price] | None = None,
 ) -> str:
-    """The agent for a task, `default` where no rule fits.
+    """The agent for a task; `default` if no rule matches.
 
-    With `profiles` (those that can be used here) only they are chosen, and only if they can do
-    what the task requires; `has` is what every worker of this host can do. "" is the answer
-    where nobody can."""
+    With `profiles` (those usable here), only agents with the required capabilities are chosen;
+    `has` are the capabilities of every worker of this host. Returns "" if no agent has them."""
     for rule in routes:
         if _fits(rule, task):
-            able = [name for name in rule.agents if _able(name, task, profiles, has)]
-            if able:
-                return _picked(able, rule.pick, profiles or {}, prices or {})
-    if _able(default, task, profiles, has):
+            candidates = [name for name in rule.agents if _is_able(name, task, profiles, has)]
+            if candidates:
+                return _pick(candidates, rule.pick, profiles or {}, prices or {})
+    if _is_able(default, task, profiles, has):
         return default
-    return next((name for name in profiles or () if _able(name, task, profiles, has)), "")
+    return next((name for name in profiles or () if _is_able(name, task, profiles, has)), "")
 
 
 def lacking(
     task: NewTask, profiles: Iterable[AgentProfile], has: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """What a task requires that none of the agents can do; () if one of them can do it all."""
+    """The required capabilities that the best agent lacks; () if one has all of them."""
     fewest: tuple[str, ...] = task.requires
     for profile in profiles:
         missing = _missing(task, profile, has)
@@ -79,35 +78,35 @@ def lacking(
 
 
 def _fits(rule: Route, task: NewTask) -> bool:
-    wanted = (
+    conditions = (
         (rule.types, (task.type,)),
         (rule.tags, _words(task, "tags")),
         (rule.complexity, _words(task, "complexity")),
         (rule.requires, task.requires),
     )
-    return all(not names or _meet(names, found) for names, found in wanted)
+    return all(not names or _any_match(names, values) for names, values in conditions)
 
 
-def _meet(names: Sequence[str], found: Iterable[str]) -> bool:
-    known = {name.casefold() for name in names}
-    return any(each.casefold() in known for each in found)
+def _any_match(names: Sequence[str], values: Iterable[str]) -> bool:
+    accepted = {name.casefold() for name in names}
+    return any(value.casefold() in accepted for value in values)
 
 
 def _words(task: NewTask, name: str) -> tuple[str, ...]:
-    """What the task's data says, itself or in the columns of its item: text or a list of it."""
+    """A field of the task's data or of its item's columns: comma-separated text, or a list."""
     data = task.data if isinstance(task.data, dict) else {}
     columns = data.get("columns")
-    found: Any = data.get(name)
-    if found is None and isinstance(columns, dict):
-        found = columns.get(name)
-    if isinstance(found, str):
-        return tuple(word.strip().lstrip("#") for word in found.split(","))
-    if isinstance(found, (list, tuple)):
-        return tuple(word.strip().lstrip("#") for word in found if isinstance(word, str))
+    value: Any = data.get(name)
+    if value is None and isinstance(columns, dict):
+        value = columns.get(name)
+    if isinstance(value, str):
+        return tuple(word.strip().lstrip("#") for word in value.split(","))
+    if isinstance(value, (list, tuple)):
+        return tuple(word.strip().lstrip("#") for word in value if isinstance(word, str))
     return ()
 
 
-def _able(
+def _is_able(
     name: str,
     task: NewTask,
     profiles: Mapping[str, AgentProfile] | None,
@@ -119,22 +118,22 @@ def _able(
 
 
 def _missing(task: NewTask, profile: AgentProfile, has: Collection[str]) -> tuple[str, ...]:
-    known = {*profile.capabilities, *has, f"agent:{profile.name}"}
-    return tuple(name for name in task.requires if name not in known)
+    offered = {*profile.capabilities, *has, f"agent:{profile.name}"}
+    return tuple(name for name in task.requires if name not in offered)
 
 
-def _picked(
-    able: list[str],
+def _pick(
+    candidates: list[str],
     pick: str,
     profiles: Mapping[str, AgentProfile],
     prices: Mapping[str, Price],
 ) -> str:
     if pick != CHEAPEST:
-        return able[0]
+        return candidates[0]
 
     def cost(name: str) -> float:
         profile = profiles.get(name)
         price = prices.get(name) or (profile.price if profile else None)
         return price.input + price.output if price else float("inf")
 
-    return min(able, key=cost)
+    return min(candidates, key=cost)

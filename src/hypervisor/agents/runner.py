@@ -1,7 +1,7 @@
-"""Runs an agent as an attempt: as LocalRunner does with commands, and listens to what it says.
+"""Runs an agent as an attempt, like LocalRunner for commands, and follows its output.
 
-The pipe wakes whoever waits, but only for what is worth a look: a session's name, trouble, the
-last word. An agent that does not end after its last word is ended.
+The output wakes the worker only for important events: a session name, an error, the last message.
+An agent that does not exit after its last message is stopped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 
 from hypervisor.agents.homes import AgentHomes, Home
 from hypervisor.agents.mcp_config import ARGUMENTS
-from hypervisor.agents.scratch import Scratch
 from hypervisor.agents.scrubbing import scrub
 from hypervisor.agents.setup import (
     AgentSetup,
@@ -34,7 +33,7 @@ from hypervisor.runs.processes.runner import LocalRunner
 
 NOTHING = StreamState()
 OUR_SERVER = tuple(os.fsencode(word) for word in ARGUMENTS)
-HANGING = 1.0  # seconds that one gets between the signals once its last word is said
+HANGING = 1.0  # seconds between signals after its last message
 
 
 class AgentRunner(LocalRunner):
@@ -49,9 +48,10 @@ class AgentRunner(LocalRunner):
         group: Group | None,
         niceness: int,
     ) -> None:
-        """`variables` are what Hypervisor adds to the environment; `own_home` is the home of an
-        agent that claims by itself."""
-        super().__init__(setup.spec, None, variables, mark=mark, group=group, niceness=niceness)
+        """`variables` are added to the environment; `own_home` is the home of a pull agent."""
+        super().__init__(
+            setup.cwd, setup.spec, variables, mark=mark, group=group, niceness=niceness
+        )
         self.stream_state = StreamState()
         self.hung = False
         self._mark = mark
@@ -74,12 +74,11 @@ class AgentRunner(LocalRunner):
     def brief(
         self, text: str, session: str = "", budget: int | None = None, known: StreamState = NOTHING
     ) -> None:
-        """What the next agent is told, the session it goes on with and what is known of that,
-        the money it may spend."""
+        """Set the prompt of the next agent, the session it resumes, and the money it may spend."""
         self._prompt, self._known = Prompt(text, session, budget), known
 
     def start(self, item: Item, token: str, output: str) -> None:
-        """Without a token, it is an agent that claims by itself."""
+        """Without a token, it is a pull agent."""
         self.stream_state, self.hung, self._last_word = self._known, False, None
         self._speaks = False
         self._begin()
@@ -87,7 +86,7 @@ class AgentRunner(LocalRunner):
         mark = f"{task}.{attempt}" if token else self._mark
         self._home = home = self._own_home(task or self._own_home_name)
         prepared = self._prepared(home, token, mark)
-        env = {**prepared.env, **self._env, tree.MARK: mark}
+        env = {**prepared.env, **self._env, **self._variables, tree.MARK: mark}
         env |= {"HV_TASK": task} if task else {}
         os.chdir(prepared.cwd)
         self._secrets = prepared.secrets
@@ -107,30 +106,23 @@ class AgentRunner(LocalRunner):
             os.close(err[1])
 
     def _own_home(self, name: str) -> Home:
-        """One that starts anew finds nothing that another left: it may have been spoilt. One that
-        goes on may follow an attempt that was killed together with whoever would have scrubbed."""
+        """A new session gets an empty home: an earlier one could have tampered with it. A resumed
+        session may follow an attempt that was killed before its home was scrubbed."""
         setup = self._setup
         if not self._prompt.session:
             self._homes.remove(name)
         home = self._homes.prepare(name)
         if self._prompt.session:
-            secrets = secrets_of(setup.profile, setup.given, setup.mcp)
+            secrets = secrets_of(setup.profile, setup.user_env, setup.mcp)
             scrub(home, secrets, setup.profile.login)
         return home
 
     def _prepared(self, home: Home, token: str, mark: str) -> Launch:
         setup = self._setup
         setup = setup._replace(mcp=setup.mcp._replace(token=token, mark=(tree.MARK, mark)))
-        if setup.spec.workspace == "scratch":
-            Scratch(home.scratch, setup.spec.cwd).make(anew=not self._prompt.session)
-            setup = setup._replace(spec=setup.spec._replace(cwd=home.scratch))
+        if self._folder:
+            setup = setup._replace(cwd=self._folder)
         return prepare_launch(setup, home, self._prompt)
-
-    def keep_changes(self, task: str, path: str) -> int:
-        """Write what was changed in the scratch copy to a file; returns its size."""
-        home = self._homes.at(task)
-        copy = Scratch(home.scratch, self._spec.cwd)
-        return copy.keep(path) if os.path.isdir(home.scratch) else 0
 
     def wait(self, seconds: float) -> Ended | None:
         until = time.monotonic() + seconds
@@ -149,16 +141,22 @@ class AgentRunner(LocalRunner):
                 return None
 
     def _at_work(self, alive: list[tree.Process]) -> list[tree.Process]:
-        """All while it starts, then the tools that it runs: the program itself and our server burn
-        CPU while they only wait."""
+        """All processes while it starts, then only its tools: the program itself and our server use
+        CPU even while they wait."""
         if not self._speaks:
             return alive
         others = [process for process in alive if process.pid != self.leader]
         return [process for process in others if not is_our_server(process.pid)]
 
     def stop(self, grace: float) -> Ended:
+        """An error it is stopped for stays, whatever it prints until it exits, unless that is the
+        end of
+        a successful session: an answer that came too late would make a rate limit a crash."""
+        error = self.stream_state.error
         ended = super().stop(grace)
         self._hang_up()
+        if error is not None and not self.stream_state.ok:
+            self.stream_state = self.stream_state._replace(error=error)
         return ended
 
     def clear(self, grace: float) -> int:
@@ -174,7 +172,7 @@ class AgentRunner(LocalRunner):
         return self._command is not None and now >= self._patience(now + 1)
 
     def _patience(self, otherwise: float) -> float:
-        """Until when it may go on after its last word."""
+        """Until when it may keep running after its last message."""
         if self._last_word is None:
             return otherwise
         return self._last_word + self._setup.profile.grace
@@ -189,7 +187,7 @@ class AgentRunner(LocalRunner):
             self._last_word = None
 
     def _cleaned(self, before: StreamState, now: StreamState) -> StreamState:
-        """What is understood may show more than what was printed: codes are resolved by then."""
+        """Parsed text may reveal more than the printed line: escapes are decoded."""
         clean = self._redactor.clean
         if now.message is not before.message:
             now = now._replace(message=self._redactor.clean_more(now.message, before.message))
@@ -202,7 +200,7 @@ class AgentRunner(LocalRunner):
         )
 
     def _read(self) -> None:
-        """A channel that nobody writes into any more would wake us for ever."""
+        """Read a channel; close it at end of file, or polling it would return at once forever."""
         for channel in list(self._channels):
             if not channel.read():
                 self._poll.unregister(channel.fileno())
@@ -210,7 +208,7 @@ class AgentRunner(LocalRunner):
                 self._channels.remove(channel)
 
     def _hang_up(self) -> None:
-        """Nobody is left who could write: take the rest, which one look gets, and close."""
+        """No writer is left: read the rest and close."""
         self._read()
         for channel in self._channels:
             self._poll.unregister(channel.fileno())
@@ -230,7 +228,7 @@ def is_our_server(pid: int) -> bool:
 
 
 def is_news(before: StreamState, now: StreamState) -> bool:
-    """Whether the worker should look at once."""
+    """Whether to wake the worker."""
     trouble = now.error.kind if now.error else ""
     known = before.error.kind if before.error else ""
     return now.session != before.session or now.ended != before.ended or trouble != known

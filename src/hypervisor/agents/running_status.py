@@ -1,31 +1,33 @@
-"""What agents are doing now and what they have cost: from their sessions and transcripts."""
+"""What agents are doing now and what they have cost, from their sessions and transcripts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from hypervisor.agents.budget import Limit, limits
-from hypervisor.agents.cooldown import Cooldown
-from hypervisor.agents.session import AgentSession, Spent
-from hypervisor.agents.sql import cooldowns, sessions
-from hypervisor.agents.transcript import current_activity
+from hypervisor.agents.sql import cooldowns
 from hypervisor.core.errors import InvalidInput, NotFound
-from hypervisor.core.text import amount_text
+from hypervisor.core.text import used_text
+from hypervisor.queue.agent_session import AgentSession, DaySpent, Spent
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import IN_PROGRESS
-from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.queue.task import Batch
-from hypervisor.runs.spec import Running, RunSpec, spec_from
+from hypervisor.runs.results import latest_output
+from hypervisor.runs.spec import Running, agent_of, spec_from
 
-TAIL = 48_000  # bytes of a transcript that are looked at for what happens now
-MOST_SESSIONS = 400
+if TYPE_CHECKING:
+    from hypervisor.agents.budget import Limit
+    from hypervisor.agents.cooldown import Cooldown
+
+TAIL = 48_000  # bytes at the end of a transcript that are read for the current activity
+MAX_SESSIONS = 400
 DAY = 86_400_000
-SHORTEST = 4  # characters of an id
+MIN_LENGTH = 4  # characters of an id
 
 
-class Doing(NamedTuple):
-    """An agent at work on a claimed task. `said` is what it does now, in one line."""
+class AgentActivity(NamedTuple):
+    """An agent that works on a task. `said` is its current activity, in one line."""
 
     agent: str
     session: str  # the id of its row
@@ -36,101 +38,114 @@ class Doing(NamedTuple):
 
 
 class Money(NamedTuple):
-    """What a batch has cost so far, and how far its budgets are used up, in words."""
+    """The cost of a batch so far, and how much of its budgets is used up, as text."""
 
     spent: Spent
     used: tuple[str, ...] = ()
 
 
 def live_sessions(hv: Context, batch: str | None = None) -> list[AgentSession]:
-    """The runs of agents that have not ended, newest first."""
-    found = hv.store.read(sessions.sessions, batch, limit=MOST_SESSIONS)
-    return [each for each in found if each.outcome is None]
+    """The sessions that have not ended, newest first."""
+    sessions = hv.store.read(agent_sessions.sessions, batch, limit=MAX_SESSIONS)
+    return [session for session in sessions if session.outcome is None]
 
 
 def agents_doing(
     hv: Context, running: Sequence[Running], batch: str | None
-) -> dict[tuple[str, int], Doing]:
-    """By task and attempt, what the agents among the running attempts do."""
+) -> dict[tuple[str, int], AgentActivity]:
+    """The activities of agents among the running attempts, by task and attempt."""
     if not running:
         return {}
     live = live_sessions(hv, batch)
     if not live:
         return {}
     here = hv.probe.boot()
-    by_task = {(each.task, each.attempt): each for each in live if each.task}
-    by_worker = {each.worker: each for each in live if not each.task}
-    found = {}
-    for each in running:
-        key = (each.task, each.attempt)
-        session = by_task.get(key) or by_worker.get(each.worker.id)
+    by_task = {(session.task, session.attempt): session for session in live if session.task}
+    by_worker = {session.worker: session for session in live if not session.task}
+    activities = {}
+    for attempt in running:
+        key = (attempt.task, attempt.attempt)
+        session = by_task.get(key) or by_worker.get(attempt.worker.id)
         if session is not None:
-            found[key] = _doing(hv, session, each.worker.boot == here)
-    return found
+            activities[key] = _doing(hv, session, attempt.worker.boot == here)
+    return activities
 
 
 def transcript_of(session: AgentSession) -> tuple[str, int]:
-    """Where the transcript is kept: of an agent that claims by itself, under its session."""
+    """The task and attempt under which a transcript is stored; for a pull agent, its session."""
     return (session.task, session.attempt) if session.task else (session.id, 1)
 
 
 def stream_of(hv: Context, agent: str) -> str:
-    """How an agent speaks; one whose profile is gone as plain text."""
-    profile = hv.settings.agents.get(agent)
+    """The stream format of an agent; plain text if its profile no longer exists."""
+    profile = hv.agent_settings.profiles.get(agent)
     return profile.stream if profile is not None else "text"
 
 
 def money_of(hv: Context, batch: Batch | None, now: int | None = None) -> Money | None:
-    """What agents have cost, of a batch or today; None where none have run."""
-    at = hv.now() if now is None else now
-    today = hv.store.read(sessions.spent, since=at - at % DAY)
-    settings = hv.settings
-    if batch is None:
-        found = limits(Spent(), RunSpec(cwd=""), today, settings.day_budget, settings.day_tokens)
-        used = tuple(map(_used, found))
-        return Money(today, used) if today.tokens or used else None
-    if not isinstance(batch.spec, dict) or not batch.spec.get("agent"):
+    """What agents have cost, for a batch or today; None if none have run."""
+    if batch is not None and not (isinstance(batch.spec, dict) and batch.spec.get("agent")):
         return None
+    from hypervisor.agents.budget import batch_limits, day_limits
+
+    at = hv.now() if now is None else now
+    today = hv.store.read(agent_sessions.spent, since=at - at % DAY)
+    settings = hv.agent_settings
+    if batch is None:
+        limits = day_limits(today, settings.day_budget, settings.day_tokens)
+        used = tuple(map(_used, limits))
+        return Money(today, used) if today.tokens or used else None
     try:
-        spec = spec_from(batch.spec)
+        agent = agent_of(spec_from(batch.spec))
     except InvalidInput:  # of a newer version
         return None
-    spent = hv.store.read(sessions.spent, batch.id)
-    found = limits(spent, spec, today, settings.day_budget, settings.day_tokens)
-    return Money(spent, tuple(map(_used, found)))
+    spent = hv.store.read(agent_sessions.spent, batch.id)
+    limits = [
+        *batch_limits(spent, agent),
+        *day_limits(today, settings.day_budget, settings.day_tokens),
+    ]
+    return Money(spent, tuple(map(_used, limits)))
+
+
+def spent_by_day(hv: Context, days: int = 14, now: int | None = None) -> tuple[DaySpent, ...]:
+    """What each agent has cost on each of the last days (of UTC), the last day first."""
+    at = hv.now() if now is None else now
+    return tuple(hv.store.read(agent_sessions.by_day, at - at % DAY - (days - 1) * DAY))
 
 
 def _used(limit: Limit) -> str:
     if limit.is_money:
         about = "about " if limit.estimated else ""
-        return f"{about}{amount_text(limit.used)} of {amount_text(limit.limit)} ({limit.what})"
+        return f"{about}{used_text(limit.used, limit.limit)} ({limit.what})"
     return f"{limit.used:,} of {limit.limit:,} tokens ({limit.what})"
 
 
 def cooling_down(hv: Context, now: int, batch: Batch | None = None) -> tuple[Cooldown, ...]:
-    """The cooldowns of now: all, or those of accounts that the agents of a batch may use."""
-    found = tuple(cooldown for cooldown in hv.store.read(cooldowns.brakes) if cooldown.until > now)
-    if batch is None or not found:
-        return found
+    """The active cooldowns: all, or those of accounts that the agents of a batch may use."""
+    active = tuple(cooldown for cooldown in hv.store.read(cooldowns.every) if cooldown.until > now)
+    if batch is None or not active:
+        return active
     spec = batch.spec if isinstance(batch.spec, dict) else {}
     names = [name for name in (spec.get("agent"), *(spec.get("agents") or ())) if name]
-    profiles = (hv.settings.agents.get(name) for name in names)
-    providers = {each.provider or each.name for each in profiles if each is not None}
-    return tuple(cooldown for cooldown in found if cooldown.provider in providers)
+    profiles = (hv.agent_settings.profiles.get(name) for name in names)
+    providers = {profile.provider or profile.name for profile in profiles if profile is not None}
+    return tuple(cooldown for cooldown in active if cooldown.provider in providers)
 
 
-def _doing(hv: Context, session: AgentSession, here: bool) -> Doing:
+def _doing(hv: Context, session: AgentSession, here: bool) -> AgentActivity:
     task, attempt = transcript_of(session)
-    said = ""
+    activity = ""
     if here and (size := hv.outputs.size(task, attempt)):
         tail = hv.outputs.read(task, attempt, max(size - TAIL, 0), TAIL)
         if size > TAIL:
-            tail = tail.partition(b"\n")[2]  # half a line says nothing
-        said = current_activity(stream_of(hv, session.agent), tail.decode("utf-8", "replace"))
-    return Doing(
+            tail = tail.partition(b"\n")[2]  # skip a partial line
+        from hypervisor.agents.transcript import current_activity
+
+        activity = current_activity(stream_of(hv, session.agent), tail.decode("utf-8", "replace"))
+    return AgentActivity(
         session.agent,
         session.id,
-        said,
+        activity,
         sum(session.tokens),
         session.cost_micros,
         session.estimated,
@@ -138,9 +153,9 @@ def _doing(hv: Context, session: AgentSession, here: bool) -> Doing:
 
 
 class Transcript(NamedTuple):
-    """A kept output. Of an agent it is a transcript, which `stream` says how to read."""
+    """A stored output. That of an agent is a transcript in the format `stream`."""
 
-    task: str  # or, of an agent that claims by itself, the id of its session
+    task: str  # for a pull agent, the id of its session
     attempt: int
     agent: str = ""
     stream: str = ""
@@ -148,71 +163,90 @@ class Transcript(NamedTuple):
 
 
 def transcript(hv: Context, name: str, attempt: int | None = None) -> Transcript:
-    """Find the output that is meant: by a task, or by the session of an agent."""
+    """Find an output by its task, or by the session of an agent."""
     try:
         task = hv.resolve(name)
     except NotFound:
         own = next(
-            (s for s in hv.store.read(sessions.sessions, limit=10_000) if s.id.startswith(name)),
+            (
+                s
+                for s in hv.store.read(agent_sessions.sessions, limit=10_000)
+                if s.id.startswith(name)
+            ),
             None,
         )
-        if own is None or len(name) < SHORTEST:
+        if own is None or len(name) < MIN_LENGTH:
             raise
         return Transcript(*transcript_of(own), own.agent, stream_of(hv, own.agent), own.id)
-    number = attempt or _last_kept(hv, task)
+    number = attempt or latest_output(hv, task)
     session = _session_of(hv, task, number)
     if session is None:
         return Transcript(task, number)
-    where = (task, number) if session.task else transcript_of(session)
-    return Transcript(*where, session.agent, stream_of(hv, session.agent), session.id)
+    location = (task, number) if session.task else transcript_of(session)
+    return Transcript(*location, session.agent, stream_of(hv, session.agent), session.id)
 
 
-def read(hv: Context, found: Transcript, start: int = 0, most: int = 1 << 20) -> bytes:
-    """A piece of a kept output. NotFound: it is not kept here."""
-    if hv.outputs.size(found.task, found.attempt) is None:
-        raise NotFound(f"no output of {found.task}, attempt {found.attempt}, is kept here.")
-    return hv.outputs.read(found.task, found.attempt, start, most)
+def read(hv: Context, transcript: Transcript, start: int = 0, most: int = 1 << 20) -> bytes:
+    """A piece of a stored output. NotFound: it is not stored here."""
+    if hv.outputs.size(transcript.task, transcript.attempt) is None:
+        raise NotFound(
+            f"no output stored here for {transcript.task}, attempt {transcript.attempt}."
+        )
+    return hv.outputs.read(transcript.task, transcript.attempt, start, most)
 
 
-def patch(hv: Context, found: Transcript) -> bytes:
-    """What an agent changed in its scratch copy. NotFound: nothing, or it had none."""
-    path = hv.outputs.path(found.task, found.attempt).removesuffix(".log") + ".patch"
+def setup_output(hv: Context, transcript: Transcript) -> bytes:
+    """What setting up the clone of an attempt has printed."""
+    path = hv.outputs.setup_path(transcript.task, transcript.attempt)
     try:
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:
         raise NotFound(
-            f"no patch of {found.task}, attempt {found.attempt}, is kept here: it changed nothing, "
-            "or was not run with --scratch."
+            f"no setup ran here for {transcript.task}, attempt {transcript.attempt} "
+            "(see [workspace] in `hv config`)."
         ) from None
 
 
-def still_runs(hv: Context, found: Transcript) -> bool:
-    """Whether more may come."""
-    if found.session and found.task == found.session:
-        return any(each.id == found.session for each in live_sessions(hv))
-    task = hv.store.read(queries.task, found.task)
-    return task.state == IN_PROGRESS and task.attempts == found.attempt
+def patch(hv: Context, transcript: Transcript) -> bytes:
+    """The patch from an agent's scratch copy. NotFound: no changes, or no scratch copy."""
+    path = hv.outputs.path(transcript.task, transcript.attempt).removesuffix(".log") + ".patch"
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise NotFound(
+            f"no patch stored here for {transcript.task}, attempt {transcript.attempt}: it changed "
+            f"nothing, or was not run with --scratch."
+        ) from None
 
 
-def _last_kept(hv: Context, task: str) -> int:
-    last = hv.store.read(queries.task, task).attempts
-    kept = (n for n in range(last, 0, -1) if hv.outputs.size(task, n) is not None)
-    return next(kept, last)
+def still_runs(hv: Context, transcript: Transcript) -> bool:
+    """Whether the output may still grow."""
+    if transcript.session and transcript.task == transcript.session:
+        return any(session.id == transcript.session for session in live_sessions(hv))
+    task = hv.store.read(queries.task, transcript.task)
+    return task.state == IN_PROGRESS and task.attempts == transcript.attempt
 
 
 def _session_of(hv: Context, task: str, attempt: int) -> AgentSession | None:
-    """Its own, or that of the agent which claimed it by itself."""
-    own = [each for each in hv.store.read(sessions.sessions, task=task) if each.attempt == attempt]
+    """The session of an attempt, or that of the pull agent that claimed the task."""
+    own = [
+        session
+        for session in hv.store.read(agent_sessions.sessions, task=task)
+        if session.attempt == attempt
+    ]
     if own:
         return own[0]
     tries = (
-        each for each in hv.store.read(queries.detail, task).attempts if each.number == attempt
+        session
+        for session in hv.store.read(queries.detail, task).attempts
+        if session.number == attempt
     )
     claim = next(tries, None)
     if claim is None or hv.outputs.size(task, attempt) is not None:
         return None
-    for each in hv.store.read(sessions.sessions, worker=claim.worker):
-        if each.started_at <= claim.claimed_at <= (each.ended_at or claim.claimed_at):
-            return each
+    for session in hv.store.read(agent_sessions.sessions, worker=claim.worker):
+        if session.started_at <= claim.claimed_at <= (session.ended_at or claim.claimed_at):
+            return session
     return None

@@ -1,7 +1,7 @@
-"""Takes an attempt's secrets out of the files that its agent left behind.
+"""Removes an attempt's secrets from the files that its agent left behind.
 
-A secret is overwritten, byte for byte: sessions and databases stay readable, so a later attempt
-can go on with them. A file that cannot be rewritten is removed.
+A secret is overwritten, byte for byte: sessions and databases stay readable, so a later attempt can
+resume them. A file that cannot be rewritten is removed.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from hypervisor.agents.mcp_config import write_own
 from hypervisor.agents.transcript_writer import forms_of
 
 PIECE = 1 << 20
-LARGEST = 64 << 20  # bytes of a file that is rewritten; a larger one is removed
+MAX_SIZE = 64 << 20  # bytes; a larger file is removed
 
 
 def scrub(home: Home, secrets: Collection[str], login: Iterable[str] = ()) -> None:
-    """Scrub a home whose agent has ended. `login` are the files, below the home, in which the
-    program keeps its login: without them it could not go on."""
+    """Scrub a home whose agent has ended. `login` are the program's login files below the home,
+    which a later attempt needs."""
     forms = sorted({form.encode() for secret in secrets for form in forms_of(secret)}, key=len)
     spared = {os.path.join(home.home, name) for name in login}
     if not forms:
         return
     for path in _files(home.home, home.tmp):
         if path not in spared:
-            _scrub_file(path, forms[::-1])  # the longest first: it may hold a shorter one
+            _scrub_file(path, forms[::-1])  # longest first: one may contain another
 
 
 def _files(*folders: str) -> Iterator[str]:
-    """Regular files only: what a link leads to is not the agent's."""
+    """Regular files only: the target of a link does not belong to the agent."""
     for top in folders:
         for folder, inner, names in os.walk(top):
             for path in (os.path.join(folder, name) for name in inner):
                 if not os.path.islink(path):
                     with suppress(OSError):
-                        os.chmod(path, 0o700)  # it may have been closed to keep us out
+                        os.chmod(path, 0o700)  # the agent may have removed our permissions
             for path in (os.path.join(folder, name) for name in names):
                 if stat.S_ISREG(os.lstat(path).st_mode):
                     yield path
@@ -50,7 +50,7 @@ def _scrub_file(path: str, forms: list[bytes]) -> None:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             if not _holds(file, forms):
                 return
-            if os.fstat(file.fileno()).st_size > LARGEST:
+            if os.fstat(file.fileno()).st_size > MAX_SIZE:
                 raise OSError("too large")
             file.seek(0)
             content = file.read()

@@ -1,7 +1,7 @@
-"""Hiding secrets from a process that must not know them: it is told marks, not the secrets.
+"""Hides secrets in text, in a process that must not know them: it gets marks instead.
 
-A mark is the length of a secret and a salted digest of it. What an agent writes over MCP is
-cleaned by them before it is kept: a key that it repeats in a receipt does not stay there.
+A mark is the length of a secret and a salted digest of it. Text that an agent writes over MCP is
+cleaned with them before it is stored, so a key that it repeats in a receipt does not stay there.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from hypervisor.queue.hide_tokens import hide_tokens
 from hypervisor.queue.task import Json
 
 HIDDEN = "[hidden]"
-SHORTEST = 6  # a shorter one is in every second word
+MIN_LENGTH = 6  # shorter ones would match ordinary words
 WORD = re.compile(r"(?<![0-9A-Za-z])[^\s]")  # where a secret may begin
 
 
 def cleaned(value: Json, clean: Callable[[str], str]) -> Json:
-    """JSON of which every text has been cleaned."""
+    """JSON with every string cleaned."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {clean(str(name)): cleaned(each, clean) for name, each in value.items()}
-    return [cleaned(each, clean) for each in value] if isinstance(value, list) else value
+        return {clean(str(name)): cleaned(member, clean) for name, member in value.items()}
+    return [cleaned(member, clean) for member in value] if isinstance(value, list) else value
 
 
 def marks_of(secrets: Collection[str], salt: bytes) -> str:
-    """What tells these secrets when they are seen, and nothing else."""
-    worth = sorted({each for each in secrets if len(each) >= SHORTEST})
-    return " ".join([salt.hex(), *(f"{len(each)}:{_digest(each, salt)}" for each in worth)])
+    """Marks that recognise these secrets without revealing them."""
+    worth = sorted({secret for secret in secrets if len(secret) >= MIN_LENGTH})
+    return " ".join([salt.hex(), *(f"{len(secret)}:{_digest(secret, salt)}" for secret in worth)])
 
 
-class Hider:
-    """`marks` as `marks_of` made them; "" hides nothing. Claims' tokens are hidden with them."""
+class TokenHider:
+    """`marks` are from `marks_of`; "" hides nothing. With marks, claim tokens are hidden, too."""
 
     def __init__(self, marks: str = "") -> None:
-        salt, *found = marks.split() or [""]
+        salt, *digests = marks.split() or [""]
         self._salt = bytes.fromhex(salt)
         self._known: Mapping[int, set[str]] = {}
-        for each in found:
-            length, _, digest = each.partition(":")
+        for mark in digests:
+            length, _, digest = mark.partition(":")
             self._known = {**self._known, int(length): {*self._known.get(int(length), ()), digest}}
 
     def clean(self, text: str) -> str:
@@ -57,11 +57,11 @@ class Hider:
         return "".join([*parts, text[done:]])
 
     def clean_value(self, value: Json) -> Json:
-        """JSON without secrets in any of its texts."""
+        """JSON without secrets in any of its strings."""
         return cleaned(value, self.clean) if self._known else value
 
     def _end_of_secret(self, text: str, start: int) -> int:
-        """0 if none begins there."""
+        """The end of the secret that begins at an offset; 0 if there is none."""
         for length, digests in self._known.items():
             word = text[start : start + length]
             if len(word) == length and _digest(word, self._salt) in digests:

@@ -1,8 +1,8 @@
-"""Spawning: tasks that run in parallel on behalf of somebody who does not stay to watch.
+"""Spawns tasks that run in parallel, without waiting for them.
 
-All is stored before the answer is given, and a supervisor that outlives its caller
-does the rest. A `reduce` task waits for all the others, as in every pattern; if some of
-them fail, whoever spawned them decides whether it shall run without.
+Everything is stored before the call returns, and a supervisor that outlives the caller runs it. A
+`reduce` task waits for all the others, as in every pipeline; if some of them fail, the caller
+decides whether to run it without them.
 """
 
 from __future__ import annotations
@@ -11,26 +11,37 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hypervisor.batches.pipeline import reduce_name
 from hypervisor.batches.reduce_input import REDUCE, REDUCES, mention, results_path
 from hypervisor.batches.sql import pipelines
+from hypervisor.batches.submit import submit
 from hypervisor.batches.wait import start_cursor
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import occurrences, task_for
 from hypervisor.inputs.template import Item
-from hypervisor.learning.learn import prior_of
+from hypervisor.learning.sql import prior_of
 from hypervisor.queue.add import add, checked_task
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import insert, queries
+from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.queue.task import Json, NewTask, TaskFilter
-from hypervisor.runs import sql as runs_sql
+from hypervisor.resources.limits import Limits
 from hypervisor.runs.check_spec import check_spec
-from hypervisor.runs.run import run
-from hypervisor.runs.spec import STRATEGIES, RunSpec, template_of
+from hypervisor.runs.spec import (
+    STRATEGIES,
+    AgentSpec,
+    CommandSpec,
+    FunctionSpec,
+    GitSpec,
+    Permissions,
+    RunSpec,
+    Strategy,
+    WorkSpec,
+    template_of,
+)
 from hypervisor.runs.supervise import supervise
 
-MOST_TASKS = 5_000
+MAX_TASKS = 5_000
 FIELDS = (
     "description",
     "title",
@@ -48,13 +59,13 @@ FIELDS = (
 )
 LISTS = ("after", "requires", "exclusive")
 WAYS = ("command", "function", "agent", "prompt")
-TELLING = ("command", "function", "prompt")  # what to do, so that no description is needed
+TELLING = ("command", "function", "prompt")  # any of these makes a description unnecessary
 OF_REDUCE = {*FIELDS, *WAYS} - {"item", "after", "key"}
 
 
-class How(NamedTuple):
-    """What runs each task: a command with placeholders, a Python function or an agent.
-    Nothing of it: the tasks wait for workers that claim."""
+class TaskRunner(NamedTuple):
+    """What runs each task: a command with placeholders, a Python function or an agent. If all are
+    empty, the tasks wait for other workers to claim them."""
 
     command: tuple[str, ...] = ()
     function: str = ""
@@ -63,8 +74,9 @@ class How(NamedTuple):
     cwd: str = ""
     workers: int | None = None
     time: int | None = None  # milliseconds
-    json_results: bool = False  # the last line that a command prints is its result
-    permissions: str = "edit"  # of an agent
+    json_results: bool = False  # the last line of a command's output is its result
+    permissions: Permissions = "edit"  # of an agent
+    git: GitSpec = GitSpec()
 
 
 class Reduce(NamedTuple):
@@ -76,7 +88,7 @@ class Reduce(NamedTuple):
 
 
 class Spawned(NamedTuple):
-    """What was stored; `why` says what keeps the rest from starting at once."""
+    """What was stored; `why` says why not all tasks start at once."""
 
     batch: str
     id: str
@@ -92,94 +104,97 @@ def spawn_parallel_tasks(
     hv: Context,
     tasks: Sequence[str | Mapping[str, Any]],
     branch_id: str = "",
-    strategy: str = "auto",
+    strategy: Strategy = "auto",
     *,
-    how: How | None = None,
+    how: TaskRunner | None = None,
     name: str = "",
     reduce: str | Mapping[str, Any] | None = None,
 ) -> Spawned:
-    """Store tasks, start or wake the supervisor that runs them in parallel, and return at once."""
-    way = how or How()
+    """Add tasks, start the supervisor that runs them in parallel, and return immediately."""
+    way = how or TaskRunner()
     spec = _spec(hv, way, strategy)
     batch = validate.label("the batch's name", name or f"parallel-{hv.now()}-{os.urandom(3).hex()}")
-    made = _tasks(tasks, branch_id)
+    new_tasks = _tasks(tasks, branch_id)
     last = None
     if reduce:
         last = _reduce(hv, reduce, branch=branch_id, way=way, strategy=strategy, batch=batch)
-    hv.store.read(insert.check_links, made, batch)  # before anything is left behind
-    cursor = f"batch:{'-'.join(batch.split())}"[: validate.LONGEST_NAME]
+    hv.store.read(insert.check_links, new_tasks, batch)  # before anything is stored
+    cursor = f"batch:{'-'.join(batch.split())}"[: validate.MAX_NAME_LENGTH]
     start_cursor(hv, cursor)
-    found, added = _store(hv, spec, made, batch)
-    ids = _ids(hv, found, made)
-    final = _add_reduce(hv, last, found, ids) if last else ""
+    batch_id, added = _store(hv, spec, new_tasks, batch)
+    ids = _ids(hv, batch_id, new_tasks)
+    final = _add_reduce(hv, last, batch_id, ids) if last else ""
     if spec is not None:
         supervise(hv, wait=False)
-    why = _why(hv, found, spec, made)
-    return Spawned(batch, found, ids, added, final, spec is not None, why, cursor)
+    reasons = _why(hv, batch_id, spec, new_tasks)
+    return Spawned(batch, batch_id, ids, added, final, spec is not None, reasons, cursor)
 
 
-def _spec(hv: Context, way: How, strategy: str) -> RunSpec | None:
+def _spec(hv: Context, way: TaskRunner, strategy: Strategy) -> RunSpec | None:
     if strategy not in STRATEGIES:
         raise InvalidInput(f"unknown strategy: use one of {', '.join(STRATEGIES)}.")
+    if way.git.verify and not way.git.merge:
+        raise InvalidInput("verify works only with merge, for instance merge: branch.")
     if not (way.command or way.function or way.agent):
+        if way.git.merge:
+            raise InvalidInput("merge needs a command, a function or an agent.")
         return None
     if sum(map(bool, (way.command, way.function, way.agent))) > 1:
-        raise InvalidInput("name a command, a function or an agent, only one of them.")
+        raise InvalidInput("give a command, a function or an agent, only one of them.")
     cwd = os.path.abspath(way.cwd or ".")
     if not os.path.isdir(cwd):
-        raise InvalidInput(f"there is no folder {cwd}.")
-    spec = RunSpec(
-        cwd,
-        way.command,
-        way.function or None,
-        workers=way.workers,
-        time=way.time,
-        strategy=strategy,
-        result="json" if way.command and way.json_results else "none",
-        agent=way.agent,
-        prompt=way.prompt,
-        permissions=way.permissions,
-    )
-    if way.agent:
-        from hypervisor.agents.agents import equipped_spec
-
-        spec = equipped_spec(hv, spec)
-    if way.command:
-        template_of(spec)
+        raise InvalidInput(f"no such folder: {cwd}")
+    work, limits = _work(hv, way), Limits(time=way.time)
+    spec = RunSpec(cwd, work, workers=way.workers, strategy=strategy, limits=limits, git=way.git)
     return check_spec(spec)
 
 
+def _work(hv: Context, way: TaskRunner) -> WorkSpec:
+    if way.agent:
+        from hypervisor.agents.agents import equipped_spec
+
+        agent = AgentSpec(way.agent, prompt=way.prompt, permissions=way.permissions)
+        return equipped_spec(hv, agent)
+    if way.prompt:
+        raise InvalidInput("a prompt needs an agent.")
+    if way.function:
+        return FunctionSpec(way.function)
+    command = CommandSpec(way.command, result="json" if way.json_results else "none")
+    template_of(command)  # refuses invalid placeholders
+    return command
+
+
 def _tasks(tasks: Sequence[str | Mapping[str, Any]], branch: str) -> list[NewTask]:
-    """The tasks, each with a key of its own, so that spawning the same again adds nothing."""
+    """The tasks, each with its own key, so that spawning the same tasks again adds nothing."""
     if not tasks:
         raise InvalidInput("no tasks were given.")
-    if len(tasks) > MOST_TASKS:
-        raise InvalidInput(f"{len(tasks):,} tasks at once, at most {MOST_TASKS:,}: use `hv run`.")
-    given = [_object(number, task) for number, task in enumerate(tasks, 1)]
-    items = [Item(_item(each), number) for number, each in enumerate(given, 1)]
-    pairs = zip(given, occurrences(items), strict=True)
-    made = [_task(each, item, times, branch) for each, (item, times) in pairs]
-    keys = [task.key or "" for task in made]
-    after = [tuple(_needed(name, keys) for name in each.get("after") or ()) for each in given]
+    if len(tasks) > MAX_TASKS:
+        raise InvalidInput(f"{len(tasks):,} tasks at once, at most {MAX_TASKS:,}: use `hv run`.")
+    objects = [_object(number, task) for number, task in enumerate(tasks, 1)]
+    items = [Item(_item(fields), number) for number, fields in enumerate(objects, 1)]
+    pairs = zip(objects, occurrences(items), strict=True)
+    new_tasks = [_task(fields, item, times, branch) for fields, (item, times) in pairs]
+    keys = [task.key or "" for task in new_tasks]
+    after = [tuple(_needed(name, keys) for name in fields.get("after") or ()) for fields in objects]
     return [
         checked_task(number, task._replace(after=needed))
-        for number, (task, needed) in enumerate(zip(made, after, strict=True), 1)
+        for number, (task, needed) in enumerate(zip(new_tasks, after, strict=True), 1)
     ]
 
 
 def _object(number: int, task: object) -> Mapping[str, Any]:
-    found = {"description": task} if isinstance(task, str) else task
-    if not isinstance(found, Mapping) or not _text(found):
+    fields = {"description": task} if isinstance(task, str) else task
+    if not isinstance(fields, Mapping) or not _text(fields):
         raise InvalidInput(f"task {number} has no description. Nothing was started.")
-    if unknown := sorted(set(found) - set(FIELDS)):
+    if unknown := sorted(set(fields) - set(FIELDS)):
         raise InvalidInput(
-            f"task {number}: unknown field {str(unknown[0])[:40]!r}; there are "
+            f"task {number}: unknown field {str(unknown[0])[:40]!r}; use one of "
             f"{', '.join(FIELDS)}. Nothing was started."
         )
     for name in LISTS:
-        if not isinstance(found.get(name) or [], list | tuple):
+        if not isinstance(fields.get(name) or [], list | tuple):
             raise InvalidInput(f"task {number}: {name} must be a list. Nothing was started.")
-    return found
+    return fields
 
 
 def _text(task: Mapping[str, Any]) -> str:
@@ -198,7 +213,7 @@ def _task(task: Mapping[str, Any], item: Item, times: int, branch: str) -> NewTa
         if task.get(name) is not None
     }
     lists = {name: tuple(task.get(name) or ()) for name in ("requires", "exclusive")}
-    title = " ".join(_text(task).split())[: validate.LONGEST_TITLE]
+    title = " ".join(_text(task).split())[: validate.MAX_TITLE_LENGTH]
     return plain._replace(**{"type": "run", **own, **lists}, title=title, branch=branch)
 
 
@@ -210,10 +225,10 @@ def _extra(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _needed(name: object, keys: list[str]) -> str:
-    """`after` names another task by its place (from 1), its key or its id."""
+    """`after` names another task by its position (from 1), its key or its id."""
     if isinstance(name, int) and not isinstance(name, bool):
         if not 1 <= name <= len(keys):
-            raise InvalidInput(f"after {name}: there are tasks 1 to {len(keys)}.")
+            raise InvalidInput(f"after {name}: no such task; use 1 to {len(keys)}.")
         return keys[name - 1]
     return validate.text("after", name, empty=False)
 
@@ -223,12 +238,12 @@ def _store(hv: Context, spec: RunSpec | None, tasks: list[NewTask], batch: str) 
     if spec is None:
         added = add(hv, tasks, batch)
         return hv.store.read(queries.batch, batch).id, len(added.ids)
-    submitted = run(hv, spec, tasks, batch, together=True)
+    submitted = submit(hv, spec, tasks, batch, together=True)
     return submitted.batch.id, submitted.added
 
 
 def _ids(hv: Context, batch: str, tasks: list[NewTask]) -> tuple[str, ...]:
-    """The ids of the tasks, also of those that were there before."""
+    """The ids of the tasks, including those that already existed."""
     by_key: dict[str, str] = {}
     before = None
     while page := hv.store.read(queries.list_tasks, TaskFilter(batch=batch), 1_000, before):
@@ -244,39 +259,45 @@ def _reduce(
     reduce: str | Mapping[str, Any],
     *,
     branch: str,
-    way: How,
-    strategy: str,
+    way: TaskRunner,
+    strategy: Strategy,
     batch: str,
 ) -> Reduce:
-    """In a batch of its own, because another command, or another prompt, runs it."""
-    given = {"description": reduce} if isinstance(reduce, str) else dict(reduce)
-    if not _text(given) and any(given.get(word) for word in TELLING):
-        given["description"] = REDUCE
-    if not _text(given) or set(given) - OF_REDUCE:
+    """The reduce has its own batch, because its command or prompt differs."""
+    from hypervisor.batches.pipeline import reduce_name
+
+    request = {"description": reduce} if isinstance(reduce, str) else dict(reduce)
+    if not _text(request) and any(request.get(word) for word in TELLING):
+        request["description"] = REDUCE
+    if not _text(request) or set(request) - OF_REDUCE:
         raise InvalidInput(
             f"reduce needs a description, or one of {', '.join(TELLING)}, and takes "
             f"{', '.join(sorted(OF_REDUCE))}. Nothing was started."
         )
     name = validate.label("the batch's name, with the word reduce,", reduce_name(batch))
-    own = {word: given[word] for word in WAYS if given.get(word)}
+    own = {word: request[word] for word in WAYS if request.get(word)}
     spec = _spec(hv, _other_way(way, own), strategy) if own or way.agent else None
+    if spec is not None:
+        spec = spec._replace(
+            workspace="project", git=GitSpec()
+        )  # it reads the results of the others
     path = results_path(hv, batch)
-    fields = {word: value for word, value in given.items() if word in FIELDS and word != "data"}
-    body = f"{given.get('body') or ''}\n\n{mention(path)}".strip()
+    fields = {word: value for word, value in request.items() if word in FIELDS and word != "data"}
+    body = f"{request.get('body') or ''}\n\n{mention(path)}".strip()
     task = _task(_object(1, {**fields, "body": body, "key": REDUCE}), Item(path, 1), 1, branch)
-    data: Json = {**task.data, "given": given.get("data")}
+    data: Json = {**task.data, "given": request.get("data")}
     return Reduce(name, spec, checked_task(1, task._replace(data=data)))
 
 
 def _add_reduce(hv: Context, last: Reduce, batch: str, ids: Sequence[str]) -> str:
     task = last.task._replace(data={**last.task.data, REDUCES: batch}, after=tuple(ids))
-    found, _ = _store(hv, last.spec, [task], last.batch)
-    (made,) = _ids(hv, found, [task])
-    hv.store.write(pipelines.save, pipelines.Pipeline((batch,), found, made))
-    return made
+    reduce_batch, _ = _store(hv, last.spec, [task], last.batch)
+    (reduce_task,) = _ids(hv, reduce_batch, [task])
+    hv.store.write(pipelines.save, pipelines.Pipeline((batch,), reduce_batch, reduce_task))
+    return reduce_task
 
 
-def _other_way(way: How, own: Mapping[str, Any]) -> How:
+def _other_way(way: TaskRunner, own: Mapping[str, Any]) -> TaskRunner:
     if not own:
         return way
     command = own.get("command") or ()
@@ -288,28 +309,28 @@ def _other_way(way: How, own: Mapping[str, Any]) -> How:
 
 
 def _why(hv: Context, batch: str, spec: RunSpec | None, tasks: list[NewTask]) -> tuple[str, ...]:
-    """What decides how many run at once."""
+    """Why not all tasks start at once."""
     if spec is None:
-        return ("nothing runs them: they wait for workers that claim_next_task",)
+        return ("no workers: they wait until a worker calls claim_next_task",)
     waiting = sum(bool(task.after) for task in tasks)
     paused = next(
-        (p for p in hv.store.read(runs_sql.pauses) if p.scope == "all" or p.name == batch), None
+        (p for p in hv.store.read(pauses_sql.pauses) if p.scope == "all" or p.name == batch), None
     )
     host = hv.launcher.read_status() or {}
     priors = {task.type: prior_of(hv, task.type) for task in tasks}
     return tuple(
-        said
-        for said in (
-            f"{waiting} wait for others of them" if waiting else "",
+        reason
+        for reason in (
+            f"{waiting} wait for other tasks of the batch" if waiting else "",
             f"paused: {paused.reason or paused.scope}" if paused else "",
             f"at most {spec.workers} at once" if spec.workers else "",
-            "one after the other, as asked" if spec.strategy == "sequential" else "",
+            "one at a time, as requested" if spec.strategy == "sequential" else "",
             f"host: {host['said']}" if host.get("said") else "",
             *(
-                f"said of {kind}: parallel benefit {prior['benefit']}"
+                f"known about {kind}: parallel benefit {prior['benefit']}"
                 for kind, prior in priors.items()
                 if prior
             ),
         )
-        if said
+        if reason
     )

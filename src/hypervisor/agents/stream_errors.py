@@ -1,14 +1,15 @@
-"""Tell what kind of error a provider or an agent reports, by its HTTP status and its words."""
+"""Classifies errors of providers and agents by their HTTP status and text."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from hypervisor.agents import stream_state as kinds
-from hypervisor.agents.stream_state import LONGEST_TEXT, StreamError, storable
+from hypervisor.agents.stream_state import MAX_TEXT_LENGTH, ErrorKind, StreamError, storable
 
-# The kind of an error by its HTTP status, else by its words: the first that matches.
+# The kind of an error, by its HTTP status, else by its text; the first match counts.
 _BY_STATUS = {
     400: kinds.REQUEST,
     401: kinds.AUTH,
@@ -72,8 +73,8 @@ _PATTERNS = (
         r"model.{0,40}(?:not found|does not exist|not supported)",
     ),
 )
-# Statuses that are vague, and what the words may still make of them.
-_VAGUE = {
+# Ambiguous statuses, and the kinds that the text may decide on.
+_VAGUE: Mapping[ErrorKind, tuple[ErrorKind, ...]] = {
     kinds.REQUEST: (kinds.AUTH, kinds.RESUME, kinds.BILLING, kinds.ACCESS),
     kinds.ACCESS: (kinds.AUTH, kinds.BILLING),
 }
@@ -92,9 +93,9 @@ def stream_error(
     reset_at: int | None = None,
     retry_after: int | None = None,
     retrying: bool = False,
-    otherwise: str = kinds.OTHER,
+    otherwise: ErrorKind = kinds.OTHER,
 ) -> StreamError:
-    """An error in these words; what is not given is worked out from them."""
+    """An error with this text, from which missing values are derived."""
     text = storable(text)
     status = status if status and 100 <= status < 1000 else _status_in(text)
     if reset_at is None and retry_after is None and (delay := _DELAY.search(text)):
@@ -114,11 +115,11 @@ def parse_retry_after(header: str) -> tuple[int | None, int | None]:
         return None, None
 
 
-def _kind_of(status: int | None, text: str, otherwise: str) -> str:
+def _kind_of(status: int | None, text: str, otherwise: ErrorKind) -> ErrorKind:
     """Some providers refuse a key with 400 or 403, and a lack of credit with 400."""
     by_status = _BY_STATUS.get(status or 0)
-    by_text = _kind_by_text(text) if status is None or by_status in _VAGUE else ""
-    if by_text and (by_status is None or by_text in _VAGUE[by_status]):
+    by_text = _kind_by_text(text) if status is None or by_status in _VAGUE else None
+    if by_text is not None and (by_status is None or by_text in _VAGUE[by_status]):
         return by_text
     if by_status is not None:
         return by_status
@@ -127,10 +128,12 @@ def _kind_of(status: int | None, text: str, otherwise: str) -> str:
     return otherwise
 
 
-def _kind_by_text(text: str) -> str:
-    return next((kind for kind, pattern in _COMPILED if pattern.search(text[:LONGEST_TEXT])), "")
+def _kind_by_text(text: str) -> ErrorKind | None:
+    return next(
+        (kind for kind, pattern in _COMPILED if pattern.search(text[:MAX_TEXT_LENGTH])), None
+    )
 
 
 def _status_in(text: str) -> int | None:
-    match = _STATUS.search(text[:LONGEST_TEXT])
+    match = _STATUS.search(text[:MAX_TEXT_LENGTH])
     return int(match[1]) if match else None

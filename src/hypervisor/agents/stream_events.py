@@ -1,6 +1,6 @@
-"""What a stream parser returns for each line: the new state, and what happened for the transcript.
+"""What a stream parser returns for each line: the new state, and events for the transcript.
 
-Events hold what the stream said as it is; transcript.py shortens it, so that a worker, which only
+Events contain the stream's text unchanged; transcript.py shortens it, so that a worker, which only
 needs the state, does not pay for that.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hypervisor.agents.json_fields import Object, parse_object
-from hypervisor.agents.stream_state import StreamError, StreamState, storable
+from hypervisor.agents.stream_state import ErrorKind, StreamError, StreamState, storable
 
 STACK_TRACE = ("at ", "}", "{")  # how the lines of a JavaScript stack trace begin
 
@@ -41,7 +41,7 @@ class Note(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a run. `text` replaces the figures where a stream has none."""
+    """The end of a session. `text` replaces the figures if the stream has none."""
 
     tokens: int = 0
     turns: int | None = None
@@ -64,7 +64,7 @@ ParseText = Callable[[StreamState, str], StreamState]
 def json_lines(
     parse_event: Callable[[StreamState, Object], Update], parse_text: ParseText
 ) -> Parse:
-    """A parser of JSON lines. Other lines are warnings of the program, or half a line."""
+    """A parser of JSON lines. Other lines are warnings of the program, or partial lines."""
 
     def parse(state: StreamState, line: str) -> Update:
         event = parse_object(line)
@@ -77,8 +77,8 @@ def json_lines(
     return parse
 
 
-def text_errors(kinds: Mapping[str, str]) -> ParseText:
-    """Finds an error of each kind by its words; the first error counts."""
+def text_errors(kinds: Mapping[str, ErrorKind]) -> ParseText:
+    """Finds errors by their text; the first of each kind counts."""
 
     def parse_text(state: StreamState, line: str) -> StreamState:
         if state.error is not None or state.ended:

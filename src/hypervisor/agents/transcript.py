@@ -1,6 +1,6 @@
-"""Render an agent's transcript for people: what it wrote, which tools it called, what came back.
+"""Renders an agent's transcript for people: its messages, its tool calls and their results.
 
-Pure: lines of a stream go in, lines for people come out; nothing here ever raises.
+Pure: lines of a stream go in, lines for people come out; no input makes it raise.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import NamedTuple
 from hypervisor.agents import stream_events as ev
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import parser
+from hypervisor.core.text import money_text
 
 # Whose line it is.
 AGENT, TOOL, ANSWER, ERROR, NOTE, END = "agent", "tool", "answer", "error", "note", "end"
 
-LONGEST = 200  # characters of a tool's input or of its result
-LONGEST_NOTE = 2_000
-# The field of a tool's input that says most, the best first.
+MAX_LENGTH = 200  # characters of a tool's input or of its result
+MAX_NOTE_LENGTH = 2_000
+# The most telling fields of a tool's input, best first.
 MAIN_INPUTS = (
     "command",
     "file_path",
@@ -51,7 +52,7 @@ class TranscriptLine(NamedTuple):
 
 
 class TranscriptRenderer:
-    """Renders one stream, line by line. A message that comes in pieces is one line."""
+    """Renders one stream, line by line. A message in pieces becomes one line."""
 
     def __init__(self, stream: str) -> None:
         self._parse = parser(stream)
@@ -60,20 +61,20 @@ class TranscriptRenderer:
         self._last = ""
 
     def feed(self, line: str) -> list[TranscriptLine]:
-        """What a line of the stream adds to the transcript; often nothing."""
+        """The transcript lines for a line of the stream; often none."""
         if not line.strip():
             return []
         self._state, events = self._parse(self._state, line)
         try:
             rendered = [shown for event in events if (shown := self._render(event))]
-        except RecursionError:  # nested too deeply to render: better seen than lost
-            rendered = [TranscriptLine(NOTE, line.strip()[:LONGEST])]
+        except RecursionError:  # nested too deeply to parse: shown as it is
+            rendered = [TranscriptLine(NOTE, line.strip()[:MAX_LENGTH])]
         if not rendered:
             return []
         return [*self.flush(), *(shown for shown in rendered if self._is_new(shown))]
 
     def flush(self) -> list[TranscriptLine]:
-        """The message that came in pieces, complete now that something else comes."""
+        """The message that came in pieces, now complete."""
         message = "".join(self._pieces).strip()
         self._pieces = []
         return [TranscriptLine(AGENT, message)] if message else []
@@ -86,13 +87,13 @@ class TranscriptRenderer:
         return shown if shown.text or shown.name else None
 
     def _is_new(self, shown: TranscriptLine) -> bool:
-        """Errors come twice, as a message and as the reason of the end, if there is an end."""
+        """Errors are often reported twice, as a message and as the reason of the end."""
         last, self._last = self._last, _short(shown.text)
         return shown.who in (TOOL, ANSWER) or self._last != last or not self._state.closes
 
 
 def current_activity(stream: str, tail: str) -> str:
-    """What an agent is doing now, from the end of its transcript; "" if that does not tell."""
+    """What an agent is doing now, from the end of its transcript; "" if unknown."""
     renderer = TranscriptRenderer(stream)
     last = ""
     for line in tail.splitlines():
@@ -100,7 +101,7 @@ def current_activity(stream: str, tail: str) -> str:
             last = shown.line if shown.who in (AGENT, TOOL, ERROR) else last or shown.line
     for shown in renderer.flush():
         last = shown.line
-    return last[:LONGEST]
+    return last[:MAX_LENGTH]
 
 
 def render_event(event: ev.Event) -> TranscriptLine:
@@ -114,13 +115,13 @@ def render_event(event: ev.Event) -> TranscriptLine:
         case ev.Failure(content):
             return TranscriptLine(ERROR, _short(content))
         case ev.Note(text):
-            return TranscriptLine(NOTE, text[:LONGEST_NOTE])
+            return TranscriptLine(NOTE, text[:MAX_NOTE_LENGTH])
         case ev.End():
             return _end(event)
 
 
 def _tool_call(call: ev.ToolCall) -> TranscriptLine:
-    """The tool and the field of its input that says most."""
+    """The tool and the most telling field of its input."""
     name, shown = call.name, call.input
     for prefix in OWN_TOOLS:
         if name.startswith(prefix):
@@ -144,7 +145,7 @@ def _end(end: ev.End) -> TranscriptLine:
         end.text,
         _count(end.turns, "turn") if end.turns is not None else "",
         f"{end.tokens:,} tokens" if end.tokens else "",
-        f"cost {end.cost:.4f}" if end.cost else "",
+        f"cost {money_text(round(end.cost * 1e6))}" if end.cost else "",
     )
     return TranscriptLine(END, ", ".join(filter(None, figures)) or "ended")
 
@@ -155,11 +156,11 @@ def _count(number: int, noun: str) -> str:
 
 def _short(value: object) -> str:
     text = " ".join(_text(value).split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1] + "…"
 
 
 def _text(value: object) -> str:
-    """Text from what may be text, blocks of text, or something else."""
+    """The text of a string, of text blocks, or of any other value."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Write what an agent prints from its pipe to a file, without secrets.
+"""Writes an agent's output from its pipe to a file, without secrets.
 
-Each complete line is then handed to `on_line`. A line without an end takes bounded memory: its
-pieces go to the file, and it is not handed on.
+Each complete line is then passed to `on_line`. An endless line takes bounded memory: its pieces are
+written to the file, but it is not passed on.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
-from hypervisor.agents.secrets import HIDDEN, SHORTEST, cleaned
-from hypervisor.queue.hide_tokens import LONGEST_TOKEN, TOKEN
+from hypervisor.agents.secrets import HIDDEN, MIN_LENGTH, cleaned
+from hypervisor.queue.hide_tokens import MAX_TOKEN_LENGTH, TOKEN
 from hypervisor.queue.task import Json
 from hypervisor.runs.processes.commands import WRITE
 
-HELD = 1 << 16  # bytes of an unfinished line that wait for the rest
-LONGEST_LINE = 8 << 20
+HELD = 1 << 16  # bytes of an unfinished line that are held back
+MAX_LINE_LENGTH = 8 << 20
 PIECE = 1 << 16
-MOST_PIECES = 64  # at once, so that other work is not starved
+MAX_PIECES = 64  # at once, so that other work is not starved
 PIPE_SIZE = 1 << 20
 LEVELS = 4  # of JSON: a report within a message within a line of the stream
 
 
 class Redactor:
-    """Bytes in, bytes without secrets out; a secret that comes in two pieces is found too."""
+    """Removes secrets from a byte stream, even if a secret arrives in two pieces."""
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         forms = sorted(
@@ -36,45 +36,45 @@ class Redactor:
         )
         patterns = [re.escape(form) for form in forms]
         self._pattern = re.compile("|".join([*patterns, TOKEN]).encode())
-        self._longest = max([LONGEST_TOKEN + 1, *(len(form.encode()) for form in forms)])
+        self._longest = max([MAX_TOKEN_LENGTH + 1, *(len(form.encode()) for form in forms)])
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What may be shown by now. No form of a secret spans two lines."""
-        held = self._held + data
-        cut = held.rfind(b"\n") + 1
-        if len(held) - cut > HELD + self._longest:
-            return self._release(held)
-        self._held = held[cut:]
-        return self._clean(held[:cut])
+        """The part that is clean so far. No form of a secret spans two lines."""
+        pending = self._held + data
+        cut = pending.rfind(b"\n") + 1
+        if len(pending) - cut > HELD + self._longest:
+            return self._release(pending)
+        self._held = pending[cut:]
+        return self._clean(pending[:cut])
 
     def end(self) -> bytes:
-        held, self._held = self._held, b""
-        return self._clean(held)
+        pending, self._held = self._held, b""
+        return self._clean(pending)
 
     def clean(self, text: str) -> str:
         return self._clean(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
     def clean_more(self, text: str, before: str) -> str:
-        """A clean text that has grown: searching all of it for each new line would be slow."""
+        """Clean a text that has grown: searching all of it for each new line would be slow."""
         if not text.startswith(before):
             return self.clean(text)
         begin = max(len(before) - self._longest, 0)  # a secret may have come in two pieces
         return text[:begin] + self.clean(text[begin:])
 
     def clean_value(self, value: Json) -> Json:
-        """JSON without secrets in any of its texts."""
+        """JSON without secrets in any of its strings."""
         return cleaned(value, self.clean)
 
-    def _release(self, held: bytes) -> bytes:
-        """All of a line without an end, except a tail in which a secret could begin."""
-        keep = len(held) - self._longest
-        for match in self._pattern.finditer(held):
+    def _release(self, pending: bytes) -> bytes:
+        """Release an unfinished line, except for a tail in which a secret could begin."""
+        keep = len(pending) - self._longest
+        for match in self._pattern.finditer(pending):
             if match.start() < keep < match.end():
                 keep = match.start()
                 break
-        self._held = held[keep:]
-        return self._clean(held[:keep])
+        self._held = pending[keep:]
+        return self._clean(pending[:keep])
 
     def _clean(self, data: bytes) -> bytes:
         return self._pattern.sub(_hide, data)
@@ -125,8 +125,8 @@ class Channel:
         return self._handle
 
     def read(self) -> bool:
-        """Read what is there, without waiting. False once the other end is closed."""
-        for _ in range(MOST_PIECES):
+        """Read available bytes without waiting. False once the other end is closed."""
+        for _ in range(MAX_PIECES):
             try:
                 data = os.read(self._handle, PIECE)
             except BlockingIOError:
@@ -149,7 +149,7 @@ class Channel:
         if not data:
             return
         self._write(data)
-        *lines, rest = data.split(b"\n")
+        *lines, last = data.split(b"\n")
         for line in lines:
             self._line += line
             if not self._skips:
@@ -157,14 +157,14 @@ class Channel:
             self._line.clear()
             self._skips = False
         if not self._skips:
-            self._line += rest
-        if len(self._line) > LONGEST_LINE:
+            self._line += last
+        if len(self._line) > MAX_LINE_LENGTH:
             self._line.clear()
             self._skips = True
 
 
 def secrets_in(values: Collection[str]) -> set[str]:
-    """The values themselves, and the passwords of those that are URLs."""
+    """The values, and the passwords in those that are URLs."""
     secrets = set(values)
     for value in values:
         with suppress(ValueError):
@@ -173,7 +173,7 @@ def secrets_in(values: Collection[str]) -> set[str]:
 
 
 def forms_of(secret: str) -> set[str]:
-    """A secret as it may be printed: line by line, within JSON within JSON, within a URL."""
+    """The forms in which a secret may be printed: line by line, in nested JSON, in a URL."""
     lines = {line.strip() for line in secret.splitlines()} | {secret.strip()}
     forms = set()
     for text in lines:
@@ -183,7 +183,7 @@ def forms_of(secret: str) -> set[str]:
             for _ in range(LEVELS):
                 forms.add(form)
                 form = json.dumps(form, ensure_ascii=ascii_only)[1:-1]
-    return {form for form in forms if len(form) >= SHORTEST and "\n" not in form}
+    return {form for form in forms if len(form) >= MIN_LENGTH and "\n" not in form}
 
 
 def _hide(match: re.Match[bytes]) -> bytes:

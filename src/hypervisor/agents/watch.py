@@ -1,12 +1,12 @@
-"""What to look for while an agent runs: what its stream reports, and what becomes of its claim."""
+"""Checks while an agent runs: its stream, its budget and its claim."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hypervisor.agents import stream_state as kinds
+from hypervisor.queue.stop import Stop
 from hypervisor.resources.limits import Limits
-from hypervisor.runs.spec import Stop
 
 if TYPE_CHECKING:
     from hypervisor.agents.context import AgentContext
@@ -14,24 +14,23 @@ if TYPE_CHECKING:
     from hypervisor.agents.stream_state import StreamError
     from hypervisor.runs.watch import LeaseCheck
 
-LAST_WORDS = 10.0  # seconds for an agent that has ended its claim itself to end
+LAST_WORDS = 10.0  # seconds that an agent may keep running after it has ended its claim
 # The agent's own retries do not help against these.
 FINAL_ERRORS = (kinds.QUOTA, kinds.OVERLOAD, kinds.AUTH, kinds.BILLING, kinds.ACCESS)
-UNREACHED = 10.0  # seconds that it may try to reach its provider by itself
+UNREACHED = 10.0  # seconds that it may retry by itself
 DEFAULT_LIMITS = Limits(silence=15 * 60_000)  # a model may hang
-QUIET = "not a word from the agent and no tool at work"
+QUIET = "no output from the agent and no tool running"
 
 
 class RetryPatience:
-    """With an error that an agent tries to overcome by itself. Some try for ever."""
+    """How long an agent may retry an error itself. Some retry forever."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._last: StreamError | None = None
 
     def is_over(self, error: StreamError | None, now: float) -> bool:
-        """Whether it tried in vain for too long. Without a new error, the model may be
-        answering."""
+        """Whether it has retried for too long. Without a new error, the model may be answering."""
         is_new, self._last = error is not self._last, error
         if error is None or error.kind not in kinds.OUTAGES:
             self._since = None
@@ -66,7 +65,7 @@ class StreamCheck:
 
 
 class ClaimCheck:
-    """The budget of the task, and its claim: an agent may end that itself."""
+    """Checks the task's budget and its claim, which an agent may end itself."""
 
     def __init__(self, agent: AgentContext, lease: LeaseCheck) -> None:
         self._agent, self._lease = agent, lease
@@ -78,19 +77,19 @@ class ClaimCheck:
         return None if reason is None else self._lease.stop("fail", reason)
 
     def lost(self, now: float) -> Stop | None:
-        """A claim that the agent has ended itself is not lost: it may say its last words. It must
-        not work on: nobody expects that any more."""
+        """A claim that the agent has ended itself is not lost: it may finish its last message, but
+        must not keep working."""
         tools = self._agent.runner.stream_state.tools
         if self._ended_at is None:
             outcome = self._agent.ended_claim(self._lease.token)
             if outcome is None:
                 return self._lease.lost(now)
             if outcome == "failed":  # the next attempt may begin at any moment
-                return self._lease.stop("classify", "it has reported a failure")
+                return self._lease.stop("classify", "it reported a failure")
             if outcome not in ("done", "blocked"):
                 return self._lease.stop("lost", "the claim has ended")
             self._ended_at, self._tools = now, tools
         # The call that ended the claim may arrive only now.
         if tools > self._tools + 1 or now - self._ended_at > LAST_WORDS:
-            return self._lease.stop("classify", "it went on after its claim had ended")
+            return self._lease.stop("classify", "it kept working after its claim had ended")
         return None

@@ -2,7 +2,7 @@
 
 A chunk is `held` until it may run, `open` while it runs or waits for a decision,
 then `approved` or `rejected`; without a checkpoint it is `free` all along. Whether
-it has ended is not stored: it has when none of its tasks is left to be worked on.
+it has ended is not stored: it has when all of its tasks have ended.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.lifecycle import UNFINISHED
+
+if TYPE_CHECKING:
+    from hypervisor.runs.spec import Gate
 
 
 class ChunkState(StrEnum):
@@ -24,22 +27,13 @@ class ChunkState(StrEnum):
     REJECTED = "rejected"
 
 
-class Gate(StrEnum):
-    """After which chunks a person decides."""
-
-    EACH = "each"
-    FIRST = "first"
-    NONE = "none"
-
-
 HELD, OPEN, FREE, APPROVED, REJECTED = ChunkState
-EACH, FIRST, NONE = GATES = tuple(Gate)
 SPANS = ("day", "week", "month")
 UNDATED = "undated"
 
 
 class Chunk(NamedTuple):
-    """A chunk with how many of its tasks are in which state."""
+    """A chunk with the number of its tasks in each state."""
 
     batch: str
     number: int
@@ -52,7 +46,7 @@ class Chunk(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How people call it; a number alone is no name."""
+        """Its name for people; a bare number gets a word in front."""
         named = f" ({self.name})" if self.name != str(self.number) else ""
         return f"chunk {self.number}{named}"
 
@@ -73,22 +67,22 @@ class Chunk(NamedTuple):
         return self.state == OPEN and not self.unfinished and bool(self.tasks)
 
 
-def first_state(gate: str, before: Iterable[str], is_last: bool) -> ChunkState:
-    """Whether a new chunk may run at once, by the states of those before it. With the gate
-    `first`, an only one asks for no decision: there is nothing to hold. If others come later,
-    the first of them asks."""
+def first_state(gate: Gate, before: Iterable[str], is_last: bool) -> ChunkState:
+    """Whether a new chunk may run at once, given the states of those before it. With the gate
+    `first`, a single chunk needs no decision: there is nothing to hold. If more are added later,
+    the first of them needs one."""
     states = set(before)
-    if gate == NONE or (gate == FIRST and states & {APPROVED, REJECTED}):
+    if gate == "none" or (gate == "first" and states & {APPROVED, REJECTED}):
         return FREE
     if states & {OPEN, HELD}:
         return HELD
-    return FREE if gate == FIRST and is_last and not states else OPEN
+    return FREE if gate == "first" and is_last and not states else OPEN
 
 
 def span_name(span: str, when: str | None) -> str:
     """The name of the chunk for an ISO date, by day, week or month."""
     if span not in SPANS:
-        raise InvalidInput(f"there are no chunks by {span!r}: use one of {', '.join(SPANS)}.")
+        raise InvalidInput(f"unknown kind of chunk {span!r}: use one of {', '.join(SPANS)}.")
     try:
         day = date.fromisoformat((when or "")[:10])
     except ValueError:
@@ -102,5 +96,5 @@ def span_name(span: str, when: str | None) -> str:
 
 
 def file_stem(number: int) -> str:
-    """How the files of a chunk are called: chunk-01-summary.json, chunk-01-details.md."""
+    """The common part of a chunk's file names, as in chunk-01-summary.json."""
     return f"chunk-{number:02}"

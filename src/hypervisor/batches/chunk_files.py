@@ -8,8 +8,9 @@ from typing import Any
 
 from hypervisor.batches.checkpoint import Checkpoint, checkpoint
 from hypervisor.batches.chunk import Chunk, file_stem
-from hypervisor.core.text import amount_text
+from hypervisor.core.text import money_text
 from hypervisor.queue.context import Context
+from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.result import actions_in, category_of, items_in, text_of
 from hypervisor.queue.task import Batch
 from hypervisor.runs import sql as runs_sql
@@ -90,25 +91,25 @@ def _section(title: str, result: Any, report: TaskReport) -> list[str]:
     lines = [f"## {_inline(title)}", ""]
     if report.state != "done":
         reason = f": {_inline(report.reason)}" if report.reason else ""
-        return [*lines, f"- {report.state}{reason} (task {report.id})", ""]
+        return [*lines, f"- {state_name(report.state)}{reason} (task {report.id})", ""]
     lines.append(f"- category: {_inline(category_of(result))}")
     for member in ("rationale", "summary", "commit"):
         if text := text_of(result, member):
             lines.append(f"- {member}: {_inline(text)}")
     for action in actions_in(result):
         lines.append(f"- proposes: {_inline(json.dumps(action, ensure_ascii=False))[:500]}")
-    took = f"{report.seconds:.1f} s, {report.attempts} attempt{'s' * (report.attempts != 1)}"
-    return [*lines, f"- task {report.id}, {took}{_spent(report)}", ""]
+    usage = f"{report.seconds:.1f} s, {report.attempts} attempt{'s' * (report.attempts != 1)}"
+    return [*lines, f"- task {report.id}, {usage}{_spent(report)}", ""]
 
 
 def _spent(report: TaskReport) -> str:
     if not report.tokens and report.cost_micros is None:
         return ""
-    cost = "" if report.cost_micros is None else f", cost {amount_text(report.cost_micros)}"
+    cost = "" if report.cost_micros is None else f", cost {money_text(report.cost_micros)}"
     return f", {report.tokens:,} tokens{cost}{' (an estimate)' if report.estimated else ''}"
 
 
 def _inline(text: str) -> str:
-    """On one line, and no heading or HTML of its own."""
+    """The text on one line, without HTML."""
     flat = " ".join(text.split()).replace("<", "&lt;")
     return flat if flat.isprintable() else "".join(c if c.isprintable() else "�" for c in flat)

@@ -1,4 +1,4 @@
-"""Cutting a batch into chunks: which chunk an item belongs to, the same in every run."""
+"""Cutting a batch into chunks. An item belongs to the same chunk in every run."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from hypervisor.batches.chunk import SPANS, UNDATED, span_name
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
+from hypervisor.inputs.item_names import text_as_data
 from hypervisor.inputs.items import column_text, day_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import NewTask
 
 DEFAULT_SIZE = 25
-MOST_CHUNKS = 10_000
-LONGEST_NAME = 100
-MOST_HELD = 1 << 20  # characters
+MAX_CHUNKS = 10_000
+MAX_NAME_LENGTH = 100
+MAX_HELD = 1 << 20  # characters
 
 
 class Cut(NamedTuple):
-    """How items are put into chunks: by time, by a column, or so many each."""
+    """How items are put into chunks: by time, by a column, or by number."""
 
     span: str | None = None
     field: str | None = None
@@ -35,12 +36,12 @@ class Cut(NamedTuple):
         if self.span:
             return span_name(self.span, day_of(item))
         if self.field:
-            name = " ".join(column_text(item, self.field).split())[:LONGEST_NAME]
+            name = " ".join(column_text(item, self.field).split())[:MAX_NAME_LENGTH]
             return name.encode("utf-8", "replace").decode() or "none"
         return str((item.number - 1) // (self.size or DEFAULT_SIZE) + 1)
 
     def ordered(self, names: Iterable[str]) -> list[str]:
-        """Oldest first, by the alphabet, or in the order of the items."""
+        """The names oldest first, alphabetically, or in the order of the items."""
         if self.field:
             return sorted(names, key=lambda name: (name == "none", name))
         if self.span:
@@ -50,9 +51,9 @@ class Cut(NamedTuple):
 
 def check_cut(cut: Cut) -> Cut:
     if sum(part is not None for part in cut) > 1:
-        raise InvalidInput("cut the batch by time, by a field or by size: one of the three.")
+        raise InvalidInput("choose one way to cut the batch: by time, by a field or by size.")
     if cut.span is not None and cut.span not in SPANS:
-        raise InvalidInput(f"no chunks by {cut.span!r}: use one of {', '.join(SPANS)}.")
+        raise InvalidInput(f"unknown kind of chunk {cut.span!r}: use one of {', '.join(SPANS)}.")
     if cut.size is not None:
         validate.number("the size of a chunk", cut.size, 1, 100_000)
     if cut.field is not None:
@@ -61,7 +62,7 @@ def check_cut(cut: Cut) -> Cut:
 
 
 class Numbering:
-    """Collects the chunks in a first pass over the items and tells their places in a second."""
+    """Collects the chunks in a first pass over the items; a second pass gets their positions."""
 
     def __init__(self, cut: Cut) -> None:
         self._cut = cut
@@ -70,10 +71,9 @@ class Numbering:
 
     def see(self, item: Item) -> None:
         self._names.add(self._cut.name(item))
-        if len(self._names) > MOST_CHUNKS:
+        if len(self._names) > MAX_CHUNKS:
             raise InvalidInput(
-                f"that makes more than {MOST_CHUNKS:,} chunks: nobody could review them. "
-                "Nothing was started."
+                f"more than {MAX_CHUNKS:,} chunks: too many to review. Nothing was started."
             )
 
     @property
@@ -88,8 +88,8 @@ class Numbering:
 
 
 class ChunkLists:
-    """One task for each chunk instead of one for each item: its items go into a file, a JSON
-    object a line, and the path of that file is the task's item."""
+    """One task for each chunk instead of one for each item: the items go into a file with a JSON
+    object per line, and the path of that file is the task's item."""
 
     def __init__(self, hv: Context, batch: str, names: Sequence[str]) -> None:
         self._hv, self._batch, self._names = hv, batch, names
@@ -99,17 +99,18 @@ class ChunkLists:
         self._digests: dict[int, Any] = {}
 
     def add(self, place: int, item: Item) -> None:
-        line = json.dumps({"item": item.text, "columns": item.columns}, ensure_ascii=False) + "\n"
+        fields = {**text_as_data(item.text), "columns": item.columns}
+        line = json.dumps(fields, ensure_ascii=False) + "\n"
         self._lines.setdefault(place, []).append(line)
         data = line.encode("utf-8", "surrogatepass")
         self._digests.setdefault(place, blake2b(digest_size=8)).update(data)
         self._counts[place] += 1
         self._held += len(line)
-        if self._held > MOST_HELD:
+        if self._held > MAX_HELD:
             self._write()
 
     def tasks(self, base: NewTask) -> Iterator[NewTask]:
-        """A chunk whose items are others than last time is another task."""
+        """The tasks of the chunks. If the items of a chunk have changed, it is a new task."""
         self._write()
         for place in sorted(self._counts):
             name, count = self._names[place - 1], self._counts[place]

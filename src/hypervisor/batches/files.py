@@ -1,17 +1,17 @@
-"""The folder of a batch, `batches/<name>/` beside the store: the files that people read.
+"""The folder of a batch, `batches/<name>/` next to the store: the files that people read.
 
-All of them can be rebuilt from the store. A file is replaced atomically, so nobody ever
-reads half of one.
+All of them can be rebuilt from the store. Files are replaced atomically, so readers never see half
+of one.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
+from hypervisor.core.private_files import replace_private_file
 from hypervisor.core.private_folders import make_private_folders
 
-LONGEST_NAME = 60
+MAX_NAME_LENGTH = 60
 
 
 class BatchFiles:
@@ -19,7 +19,7 @@ class BatchFiles:
         self._root = os.path.join(data, "batches")
 
     def folder(self, batch: str) -> str:
-        """Its path; nothing is created. Different names have different folders."""
+        """The path of the folder, which may not exist. Different names have different folders."""
         return os.path.join(self._root, safe_name(batch))
 
     def append(self, batch: str, name: str, text: str) -> None:
@@ -36,31 +36,22 @@ class BatchFiles:
 
     def write(self, batch: str, name: str, text: str) -> str:
         path = os.path.join(self._create_folder(batch), name)
-        fresh = f"{path}.{os.getpid()}.new"
-        handle = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text.encode("utf-8", "surrogatepass"))
-            os.rename(fresh, path)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(fresh)
-            raise
+        replace_private_file(path, text.encode("utf-8", "surrogatepass"))
         return path
 
     def _create_folder(self, batch: str) -> str:
         folder = self.folder(batch)
         make_private_folders(folder)
-        if os.stat(self._root).st_mode & 0o077:  # as earlier versions have left it
+        if os.stat(self._root).st_mode & 0o077:  # created by an earlier version
             os.chmod(self._root, 0o700)
         return folder
 
 
 def safe_name(batch: str) -> str:
-    """The batch's name where that can be a file name, else one made from it."""
+    """The batch's name if it is a valid file name, else a name made from it."""
     from hashlib import blake2b
 
-    safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in batch)[:LONGEST_NAME]
+    safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in batch)[:MAX_NAME_LENGTH]
     safe = safe.strip(".") or "batch"
     if safe == batch:
         return safe

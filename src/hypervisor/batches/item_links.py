@@ -1,4 +1,4 @@
-"""Which items of a run wait for which: by id, path or file name, or for tasks of the store."""
+"""Dependencies between items, by id, path or file name, and on tasks of the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypervisor.inputs.named_files import declared, is_task_file
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
 
-MOST_UNKNOWN = 1_000  # names that are looked up in the store one by one
+MAX_UNKNOWN = 1_000  # names that are looked up in the store one by one
 
 
 class ItemLinks:
@@ -33,48 +33,48 @@ class ItemLinks:
         self._finished.update(_names(item))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Which item waits for which, by their keys."""
+        """The dependencies as pairs of keys."""
         for key, needs in self._needs.items():
             yield from ((key, self._keys[name]) for name in needs if name in self._keys)
 
     def unknown(self, hv: Context | None) -> Iterator[str]:
-        """Dependencies that are the name of no item and of no task of the store."""
-        asked = 0
+        """Dependencies that name neither an item nor a task of the store."""
+        lookups = 0
         for key, needs in self._needs.items():
             for name in needs:
                 if name in self._keys or name in self._finished or name in self._stored:
                     continue
-                asked += 1
-                if hv is not None and asked <= MOST_UNKNOWN and _is_task(hv, name):
+                lookups += 1
+                if hv is not None and lookups <= MAX_UNKNOWN and _is_task(hv, name):
                     self._stored.add(name)
                 else:
                     yield f"{name} ({_short(key)})"
 
     def chains(self) -> tuple[int, int, list[str]]:
-        """How many items wait for others, how long the longest chain is, and the circles."""
+        """The number of items with dependencies, the longest chain, and the cycles."""
         graph = {
             key: {self._keys[name] for name in needs if name in self._keys} - {key}
             for key, needs in self._needs.items()
         }
         graph = {key: needs for key, needs in graph.items() if needs}
-        whole = {**{need: set() for needs in graph.values() for need in needs}, **graph}
-        steps, cycles = chains(whole)
+        complete = {**{need: set() for needs in graph.values() for need in needs}, **graph}
+        steps, cycles = chains(complete)
         self._circular = {key for cycle in cycles for key in cycle}
         shown = [" → ".join(map(_short, (*cycle, cycle[0]))) for cycle in cycles]
         return len(graph), steps, shown
 
     def after(self, item: Item, key: str) -> list[str]:
-        """The keys or ids of the tasks that an item waits for; none of its own circle."""
-        found = []
+        """The keys or ids of the tasks that an item waits for, without those of its own cycle."""
+        keys = []
         for name in map(_clean, declared(item, "depends_on")):
             need = self._keys.get(name) or (name if name in self._stored else "")
             if need and need != key and not {key, need} <= self._circular:
-                found.append(need)
-        return list(dict.fromkeys(found))
+                keys.append(need)
+        return list(dict.fromkeys(keys))
 
 
 def _names(item: Item) -> Iterator[str]:
-    """What other items may call this one: its id, its path, its file's name."""
+    """The names that other items may use for this one: its id, its path, its file name."""
     columns = item.columns or {}
     if isinstance(columns.get("id"), (str, int)):
         yield str(columns["id"])

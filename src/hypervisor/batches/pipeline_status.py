@@ -1,4 +1,4 @@
-"""How far the stages of a pipeline are, what the reduce returned, and whether all succeeded.
+"""The progress of a pipeline's stages, the result of its reduce, and whether all succeeded.
 
 The name of the first batch stands for the whole pipeline, that of a later one for itself.
 """
@@ -22,15 +22,15 @@ from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, Json
 from hypervisor.runs import sql as runs_sql
-from hypervisor.runs.run import BAD, all_done
+from hypervisor.runs.results import BAD, all_done
 
-LONGEST_REASON = 200
-LONGEST_COMMAND = 300
-PLACEHOLDER = re.compile(r"'(\{[\w./#-]*\})'")  # that stands alone, in quotes it does not need
+MAX_REASON_LENGTH = 200
+MAX_COMMAND_LENGTH = 300
+PLACEHOLDER = re.compile(r"'(\{[\w./#-]*\})'")  # in quotes that it does not need
 
 
 def has_succeeded(hv: Context, batch: str, states: Mapping[str, int]) -> bool:
-    """Whether all tasks of a batch (counted by state) and of what follows on it are done."""
+    """Whether all tasks of a batch (counted by state) and of its later stages are done."""
     later = (part for part in batches_from(hv, batch) if part != batch)
     return all_done(states) and all(
         all_done(hv.store.read(queries.stats, part, hv.now(), False).states) for part in later
@@ -38,7 +38,7 @@ def has_succeeded(hv: Context, batch: str, states: Mapping[str, int]) -> bool:
 
 
 class Stage(NamedTuple):
-    """How far a stage is."""
+    """The progress of a stage."""
 
     batch: str
     what: str  # the command, function or agent
@@ -55,7 +55,7 @@ class Stage(NamedTuple):
 
     @property
     def left(self) -> int:
-        """How many have not ended, and may still run."""
+        """How many tasks may still run."""
         return self.total - self.bad - self.states.get(lifecycle.DONE, 0) - self.stuck
 
 
@@ -68,8 +68,8 @@ class Reduced(NamedTuple):
     state: str
     reason: str | None
     result: Json
-    output: str  # the end of what it printed
-    results: str  # the file with what it was given
+    output: str  # the end of its output
+    results: str  # the file with its input
 
 
 class Overview(NamedTuple):
@@ -80,17 +80,17 @@ class Overview(NamedTuple):
 
     @property
     def unsuccessful(self) -> list[str]:
-        """The parts in which something did not succeed, each with a few words on it."""
+        """The parts with failures, each with a short description."""
         stages = enumerate(self.stages, 1)
         parts = [f"stage {n} ({s.bad:,} of {s.total:,})" for n, s in stages if s.bad]
         last = self.reduce
         if last and last.state in BAD:
-            parts.append(f"reduce ({(last.reason or last.state)[:LONGEST_REASON]})")
+            parts.append(f"reduce ({(last.reason or last.state)[:MAX_REASON_LENGTH]})")
         return parts
 
     @property
     def unfinished(self) -> list[str]:
-        """The parts that have not ended yet, each with a few words on it."""
+        """The unfinished parts, each with a short description."""
         stages = enumerate(self.stages, 1)
         parts = [f"stage {n} ({s.left:,} of {s.total:,})" for n, s in stages if s.left]
         last = self.reduce
@@ -100,20 +100,20 @@ class Overview(NamedTuple):
 
 
 def pattern(hv: Context, batch: str) -> Overview | None:
-    """Show the stages that follow on a batch, how far each is, and what came of the reduce."""
-    meant = hv.store.read(queries.batch, validate.text("the batch", batch)).id
-    pipeline = hv.store.read(pipelines.of_batch, meant)
-    if pipeline is None or pipeline.stages[0] != meant:
-        return None  # whoever names a later part means that part alone
+    """Show the later stages of a batch, their progress, and the result of the reduce."""
+    batch_id = hv.store.read(queries.batch, validate.text("the batch", batch)).id
+    pipeline = hv.store.read(pipelines.of_batch, batch_id)
+    if pipeline is None or pipeline.stages[0] != batch_id:
+        return None  # the name of a later stage stands for that stage alone
     stuck = hv.store.read(runs_sql.stuck, pipeline.stages)
     stages = tuple(_stage(hv, batch, stuck.get(batch, 0)) for batch in pipeline.stages)
     return Overview(stages, _reduced(hv, pipeline) if pipeline.reduce_task else None)
 
 
 def _stage(hv: Context, batch: str, stuck: int) -> Stage:
-    meant = hv.store.read(queries.batch, batch)
+    stored = hv.store.read(queries.batch, batch)
     states = hv.store.read(queries.stats, batch, hv.now(), False).states
-    return Stage(meant.name, what_of(meant), {s: n for s, n in states.items() if n}, stuck)
+    return Stage(stored.name, what_of(stored), {s: n for s, n in states.items() if n}, stuck)
 
 
 def _reduced(hv: Context, pipeline: Pipeline) -> Reduced | None:
@@ -121,9 +121,9 @@ def _reduced(hv: Context, pipeline: Pipeline) -> Reduced | None:
         task = hv.store.read(queries.task, pipeline.reduce_task)
     except NotFound:
         return None
-    meant = hv.store.read(queries.batch, pipeline.reduce_batch)
+    stored = hv.store.read(queries.batch, pipeline.reduce_batch)
     output = printed(hv, task.id, task.attempts) if task.state == lifecycle.DONE else ""
-    batch = (meant.name, what_of(meant))
+    batch = (stored.name, what_of(stored))
     ended = (task.state, task.reason, task.result)
     return Reduced(task.id, *batch, *ended, output, item_of(task).text)
 
@@ -133,8 +133,8 @@ def what_of(batch: Batch) -> str:
     spec = batch.spec if isinstance(batch.spec, dict) else {}
     for kind in ("function", "agent"):
         if isinstance(spec.get(kind), str):
-            return str(spec[kind])[:LONGEST_COMMAND]
+            return str(spec[kind])[:MAX_COMMAND_LENGTH]
     command = spec.get("command")
     if not isinstance(command, list):
         return ""
-    return PLACEHOLDER.sub(r"\1", shlex.join(map(str, command)))[:LONGEST_COMMAND]
+    return PLACEHOLDER.sub(r"\1", shlex.join(map(str, command)))[:MAX_COMMAND_LENGTH]

@@ -1,19 +1,18 @@
-"""Pre-flight: what is known of a run before it starts, and what follows from that.
+"""The findings of pre-flight: values and rules. `preflight.py` reads the files and the store.
 
-Values and rules only; `preflight.py` looks at the files and the store.
-What stands `in_the_way` would keep tasks from being done; the rest is good to know.
+Findings that are `in_the_way` would keep tasks from being done; the others are hints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from hypervisor.core.text import pluralize
+from hypervisor.core.text import money_text, pluralize
 from hypervisor.resources.limits import size_text, span_text
 
-TRIED_AGAIN = ("failed", "cancelled", "blocked")  # what running the same batch again takes up
+TRIED_AGAIN = ("failed", "cancelled", "blocked")  # states that a new run of the batch retries
 DONE, CANCELLED, CLAIMED = "done", "cancelled", "claimed"
 STATUSES = {
     "done": DONE,
@@ -27,11 +26,11 @@ STATUSES = {
     "claimed": CLAIMED,
 }
 FEW = 4
-MOST_CYCLES = 20
+MAX_CYCLES = 20
 
 
 class Strategy(StrEnum):
-    """How best to run items."""
+    """The recommended way to run the items."""
 
     DIRECT = "direct"
     WORKERS = "workers"
@@ -43,10 +42,30 @@ class Strategy(StrEnum):
 DIRECT, WORKERS, BATCH, SEQUENTIAL, NOTHING = Strategy
 
 
-class Finding(NamedTuple):
-    """One kind of thing that was found: how often, a sentence, and the first few."""
+FindingKind = Literal[
+    "unreadable",
+    "uncommitted",
+    "unknown",
+    "cycle",
+    "assignee",
+    "claimed",
+    "duplicate",
+    "nobody",
+    "capability",
+    "budget",
+    "disk",
+    "memory",
+    "overlap",
+    "absent",
+    "running",
+    "again",
+]
 
-    kind: str
+
+class Finding(NamedTuple):
+    """A finding: its kind, how often it occurs, a sentence, and a few examples."""
+
+    kind: FindingKind
     total: int
     said: str
     examples: tuple[str, ...] = ()
@@ -54,7 +73,7 @@ class Finding(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What the run is likely to take; None where nothing like it has run before."""
+    """What the run will probably need; None where there is no earlier run to go by."""
 
     workers: int
     memory_each: int | None = None
@@ -66,7 +85,7 @@ class Estimate(NamedTuple):
 
 
 class Preflight(NamedTuple):
-    """The whole answer. `clear` says that nothing stands in the way."""
+    """The result of a preflight. `clear`: there are no problems."""
 
     headline: str
     clear: bool
@@ -75,9 +94,9 @@ class Preflight(NamedTuple):
     new: int
     tried_again: int
     still_open: int
-    complete: int  # done before, by the store or by their own file
-    called_off: int  # cancelled, by their own file
-    claimed: int  # somebody else is at it, by their own file
+    complete: int  # already done, according to the store or to their files
+    called_off: int  # cancelled, according to their files
+    claimed: int  # claimed by someone else, according to the file
     conflicts: int
     linked: int  # items that wait for others
     steps: int  # the longest chain of those
@@ -88,39 +107,39 @@ class Preflight(NamedTuple):
     estimate: Estimate
 
 
-# What the survey of items may find: whether it stands in the way, one of them, several.
-KINDS: dict[str, tuple[bool, str, str]] = {
+# Findings about items: whether they prevent the run, the text for one, the text for several.
+KINDS: dict[FindingKind, tuple[bool, str, str]] = {
     "unreadable": (True, "1 file is missing or unreadable", "files are missing or unreadable"),
     "unknown": (True, "1 unknown dependency", "unknown dependencies"),
     "cycle": (True, "1 dependency cycle", "dependency cycles"),
-    "assignee": (True, "1 is assigned to somebody unknown", "are assigned to somebody unknown"),
+    "assignee": (True, "1 has an unknown assignee", "have an unknown assignee"),
     "claimed": (
         False,
-        "1 is claimed, as its file says, and left alone",
-        "are claimed, as their files say, and left alone",
+        "1 is claimed according to its file and will be skipped",
+        "are claimed according to their files and will be skipped",
     ),
     "duplicate": (
         False,
-        "1 is given more than once, and run as often",
-        "are given more than once, and run as often",
+        "1 is given more than once and will run each time",
+        "are given more than once and will run each time",
     ),
 }
 
 
 class Chains(NamedTuple):
-    """How items that wait for each other hang together."""
+    """Dependencies between items: the length of the longest chain, and the cycles."""
 
     steps: int
     cycles: tuple[tuple[str, ...], ...]
 
 
-def standing(columns: Mapping[str, Any] | None) -> str:
-    """What a task file says about itself: done, cancelled, claimed, or "" if it is open."""
+def status_in_file(columns: Mapping[str, Any] | None) -> str:
+    """The status in a task file: done, cancelled, claimed, or "" if it is open."""
     status = (columns or {}).get("status")
     if not isinstance(status, str):
         return ""
-    known = STATUSES.get(status.strip().lower().replace(" ", "_").replace("-", "_"), "")
-    return "" if known == CLAIMED and not assignee(columns or {}) else known
+    state = STATUSES.get(status.strip().lower().replace(" ", "_").replace("-", "_"), "")
+    return "" if state == CLAIMED and not assignee(columns or {}) else state
 
 
 def assignee(columns: Mapping[str, Any]) -> str:
@@ -130,7 +149,7 @@ def assignee(columns: Mapping[str, Any]) -> str:
 
 
 def chains(graph: Mapping[str, Collection[str]]) -> Chains:
-    """How long the longest chain is, counted in items, and which items wait in a circle."""
+    """The longest chain, counted in items, and the cycles."""
     waits = {task: {need for need in needs if need in graph} for task, needs in graph.items()}
     followers: dict[str, list[str]] = {}
     for task, needs in waits.items():
@@ -151,64 +170,64 @@ def chains(graph: Mapping[str, Collection[str]]) -> Chains:
 
 
 def advice(to_do: int, linked: int, steps: int, conflicts_all: bool) -> tuple[Strategy, str]:
-    """How best to run so many items: the name of the way, and a sentence."""
+    """The recommended way to run the items, and a sentence about it."""
     if to_do == 0:
-        return NOTHING, "Nothing is left to do."
+        return NOTHING, "Nothing to do."
     if to_do == 1:
-        return DIRECT, "One item: run it directly, a batch gains nothing."
+        return DIRECT, "One item: run it directly; a batch gains nothing."
     if (linked and steps >= to_do) or conflicts_all:
-        why = "each waits for the one before" if not conflicts_all else "all touch the same files"
-        return SEQUENTIAL, f"Run them one after the other (--strategy sequential): {why}."
+        reason = (
+            "each waits for the one before" if not conflicts_all else "all touch the same files"
+        )
+        return SEQUENTIAL, f"Run them one at a time (--strategy sequential): {reason}."
     if to_do <= FEW:
         return WORKERS, f"{to_do} items: a direct worker for each is enough."
     return BATCH, f"{to_do:,} items: run them as a batch."
 
 
-def headline(found: Preflight) -> str:
-    """One line that says it all."""
-    skipped = {"already complete": found.complete, "cancelled": found.called_off}
-    parts = [f"{found.to_do:,} to do"]
+def headline(result: Preflight) -> str:
+    """The result in one line."""
+    skipped = {"already complete": result.complete, "cancelled": result.called_off}
+    parts = [f"{result.to_do:,} to do"]
     if any(skipped.values()):
-        why = " and ".join(reason for reason, count in skipped.items() if count)
-        parts.append(f"{sum(skipped.values()):,} skipped ({why})")
-    if found.claimed:
-        parts.append(f"{found.claimed:,} claimed by somebody else")
-    if found.conflicts and found.to_do > 1:
-        parts.append(f"{pluralize(found.conflicts, 'conflict')} will run one after the other")
-    if blocking := sum(finding.total for finding in found.findings if finding.in_the_way):
+        reasons = " and ".join(reason for reason, count in skipped.items() if count)
+        parts.append(f"{sum(skipped.values()):,} skipped ({reasons})")
+    if result.claimed:
+        parts.append(f"{result.claimed:,} claimed by others")
+    if result.conflicts and result.to_do > 1:
+        parts.append(f"{pluralize(result.conflicts, 'conflict')} will run one at a time")
+    if blocking := sum(finding.total for finding in result.findings if finding.in_the_way):
         parts.append(pluralize(blocking, "problem"))
     return ", ".join(parts)
 
 
-def order(found: Preflight, sharing: int) -> tuple[str, ...]:
-    """What will happen in which order; `sharing` is how many items share a file with others."""
-    if not found.to_do:
+def order(result: Preflight, sharing: int) -> tuple[str, ...]:
+    """The order of the run, in sentences; `sharing` is the number of items that share files."""
+    if not result.to_do:
         return ()
-    workers = found.estimate.workers
+    workers = result.estimate.workers
     at_once = f"up to {workers} at once" if workers > 1 else "one at a time"
     sentences = []
-    free = max(found.to_do - found.linked - sharing, 0)
+    free = max(result.to_do - result.linked - sharing, 0)
     if free:
         sentences.append(f"{free:,} run in any order, {at_once}.")
     if sharing:
+        sentences.append(f"{sharing:,} share files: those with the same file run one at a time.")
+    if result.linked and result.steps:
         sentences.append(
-            f"{sharing:,} share files: those with the same file run one after the other."
-        )
-    if found.linked and found.steps:
-        sentences.append(
-            f"{found.linked:,} wait for others: in dependency order, {found.steps} steps deep."
+            f"{result.linked:,} wait for others: in dependency order, {result.steps} steps deep."
         )
     return tuple(sentences)
 
 
-def survey_finding(kind: str, count: int, examples: Sequence[str]) -> Finding:
-    in_the_way, one, several = KINDS[kind]
-    text = one if count == 1 else f"{count:,} {several}"
+def survey_finding(kind: FindingKind, count: int, examples: Sequence[str]) -> Finding:
+    in_the_way, singular, plural = KINDS[kind]
+    text = singular if count == 1 else f"{count:,} {plural}"
     return Finding(kind, count, text, tuple(examples), in_the_way)
 
 
 def excess(estimate: Estimate) -> Iterator[Finding]:
-    """What the host has too little of."""
+    """Resources that this host does not have enough of."""
     output, disk = estimate.output_all, estimate.disk_free
     if output and disk is not None and output > disk:
         yield Finding("disk", 1, "the outputs will not fit on the disk", (), True)
@@ -218,39 +237,40 @@ def excess(estimate: Estimate) -> Iterator[Finding]:
 
 
 def costs(estimate: Estimate) -> list[str]:
-    """What it will take, in sentences."""
+    """The estimate, in sentences."""
     sentences = []
     if estimate.memory_each is not None:
-        whole = size_text(estimate.memory_each * estimate.workers)
+        total = size_text(estimate.memory_each * estimate.workers)
         factors = f"{estimate.workers} × {size_text(estimate.memory_each)}"
         of = f" of {size_text(estimate.memory_host)}" if estimate.memory_host else ""
-        sentences.append(f"Memory: up to {whole}{of} ({factors}, the peak seen so far).")
+        sentences.append(f"Memory: up to {total}{of} ({factors}, the peak seen so far).")
     if estimate.output_all is not None:
         of = f" of {size_text(estimate.disk_free)} free" if estimate.disk_free is not None else ""
         sentences.append(f"Kept outputs: about {size_text(estimate.output_all)}{of}.")
     if estimate.milliseconds is not None:
-        sentences.append(f"Time: about {span_text(estimate.milliseconds)}, as it went before.")
+        sentences.append(f"Time: about {span_text(estimate.milliseconds)}, based on earlier runs.")
     if estimate.cost_micros is not None:
-        sentences.append(f"Cost: about {estimate.cost_micros / 1e6:.2f}, as it went before.")
+        sentences.append(f"Cost: about {money_text(estimate.cost_micros)}, based on earlier runs.")
     return sentences
 
 
 def _cycles(waits: dict[str, set[str]]) -> Iterable[tuple[str, ...]]:
-    """Each circle once: walk until a task comes again. What only waits for one is no part."""
-    left = dict(waits)
-    found = 0
-    while left and found < MOST_CYCLES:
+    """Every cycle once, without items that only wait for one: follow the dependencies until an
+    item repeats."""
+    remaining = dict(waits)
+    count = 0
+    while remaining and count < MAX_CYCLES:
         path: list[str] = []
-        seen: dict[str, int] = {}
-        task = next(iter(left))
-        while task in left and task not in seen:
-            seen[task] = len(path)
+        positions: dict[str, int] = {}
+        task = next(iter(remaining))
+        while task in remaining and task not in positions:
+            positions[task] = len(path)
             path.append(task)
-            task = min(left[task] & left.keys(), default="")
-        if task in seen:
-            found += 1
-            circle = path[seen[task] :]
+            task = min(remaining[task] & remaining.keys(), default="")
+        if task in positions:
+            count += 1
+            circle = path[positions[task] :]
             first = circle.index(min(circle))
             yield (*circle[first:], *circle[:first])
         for visited in path:
-            left.pop(visited, None)
+            remaining.pop(visited, None)

@@ -1,7 +1,7 @@
 """Releasing the reduce of a pipeline.
 
-The reduce runs once everything before it has ended, however it did, and again when there is
-something new. Whether it is pending is stored, so any process can release it.
+The reduce runs once everything before it has ended, successfully or not, and again when there are
+new results. Whether it is pending is stored, so any process can release it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from hypervisor.batches.sql.pipelines import Pipeline
 from hypervisor.core.errors import RequestError, WrongState
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
+from hypervisor.queue.pause import ALL, BATCH
+from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.queue.sql import queries, steer
 from hypervisor.queue.task import Changes, Task
 from hypervisor.runs import sql as runs_sql
-from hypervisor.runs.spec import ALL, BATCH
 
 MOVING = (lifecycle.ACTIVE, lifecycle.IN_PROGRESS, lifecycle.MERGING)
 
 
 def has_pending_reduce(hv: Context, batch: str) -> bool:
-    """Whether the reduce of the batch's pipeline has yet to be released."""
+    """Whether the reduce of the batch's pipeline is pending."""
     pipeline = hv.store.read(pipelines.of_batch, batch)
     return pipeline is not None and bool(
         hv.store.read(pipelines.pending_submission, pipeline.stages[0])
@@ -31,22 +32,22 @@ def has_pending_reduce(hv: Context, batch: str) -> bool:
 
 
 def release_reduces(hv: Context) -> None:
-    """Release every pending reduce whose time has come."""
+    """Release every pending reduce that can run."""
     for first in hv.store.read(pipelines.pending):
-        with suppress(OSError, RequestError):  # one of them must not stop all the others
+        with suppress(OSError, RequestError):  # an error in one must not stop the others
             release_reduce(hv, first)
 
 
 def release_reduce(hv: Context, first: str) -> bool:
-    """Let the reduce of the pipeline that starts with this batch run, once nothing else of it can:
-    without those that failed, and again if there is something new. True if that makes it run."""
+    """Release the reduce of the pipeline that starts with this batch, once nothing else of it can
+    run; it runs without failed items, and again if there are new results. True if it will run."""
     submission = hv.store.read(pipelines.pending_submission, first)
     pipeline = hv.store.read(pipelines.of_batch, first) if submission else None
-    if pipeline is None or not _is_quiet(hv, pipeline):
+    if pipeline is None or not _is_idle(hv, pipeline):
         return False
     task = hv.store.read(queries.task, pipeline.reduce_task)
     if task.state == lifecycle.IN_PROGRESS and has_new_input(hv, task):
-        return False  # what it was given is out of date: it runs once more when it has ended
+        return False  # its input is out of date: it runs again when it has ended
     released = False
     if not (pipeline.fail_fast and _any_not_done(hv, pipeline)):
         with suppress(WrongState):  # another process was quicker
@@ -55,10 +56,10 @@ def release_reduce(hv: Context, first: str) -> bool:
     return released
 
 
-def _is_quiet(hv: Context, pipeline: Pipeline) -> bool:
-    """Whether nothing of the stages runs, nor will before a person does something about it.
-    In their order: work only moves on from stage to stage."""
-    pauses = hv.store.read(runs_sql.pauses)
+def _is_idle(hv: Context, pipeline: Pipeline) -> bool:
+    """Whether no task of the stages is running or will run by itself. Stages are checked in order:
+    work only moves from stage to stage."""
+    pauses = hv.store.read(pauses_sql.pauses)
     if any(p.scope == ALL or (p.scope == BATCH and p.name in pipeline.batches) for p in pauses):
         return False
     waiting = 0
@@ -81,16 +82,21 @@ def _any_not_done(hv: Context, pipeline: Pipeline) -> bool:
 
 
 def _release(hv: Context, task: Task) -> bool:
-    state = task.state
+    state: str = task.state
     if state in lifecycle.TERMINAL or state in (lifecycle.BLOCKED, lifecycle.REVIEW):
         last_input = hv.store.read(pipelines.reduce_input, task.id)
         asked_again = last_input == ""  # it did not succeed, and was submitted again
         ran = state == lifecycle.DONE or (state == lifecycle.FAILED and last_input is not None)
         if not (asked_again or (ran and has_new_input(hv, task))):
             return False
-        reason, seen = "something new came in", task.attempts
         state = hv.store.write(
-            steer.requeue, task.id, "reopen", reason, hv.actor, now=hv.now(), attempts=seen
+            steer.requeue,
+            task.id,
+            "reopen",
+            "new results arrived",
+            hv.actor,
+            now=hv.now(),
+            attempts=task.attempts,
         )
     if state == lifecycle.WAITING:
         hv.store.write(steer.update, task.id, Changes(after=(), start_at=0), hv.actor, hv.now())

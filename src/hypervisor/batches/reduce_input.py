@@ -1,8 +1,7 @@
-"""Handing results on: to the next stage of an item, and to a reduce task all of them in a file.
+"""Passes results on: to the next stage of an item, and all of them, in a file, to a reduce task.
 
-A line of that file is an object: `id`, `title`, `state`, `result`, `reason`, and of a command
-without a result the `output`, what it printed. With several stages, `stage` is the one that
-the item came to.
+A line of that file is an object: `id`, `title`, `state`, `result`, `reason` and, for a command
+without a result, its `output`. With several stages, `stage` is the last one that the item reached.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
 REDUCE = "reduce"  # the key of a reduce task in its batch
 # In the data of tasks:
 REDUCES = "gather"  # of a reduce task: the id of the batch whose results it gets
-PREVIOUS = "from"  # of a later stage's task: the id of its task in the stage before …
-STAGE = "stage"  # … and which stage it is, the second being 2
+PREVIOUS = "from"  # of a later stage's task: the id of its task in the previous stage …
+STAGE = "stage"  # … and the number of the stage, from 2
 RESULTS = "results.jsonl"
-LONGEST_OUTPUT = 64 << 10
+MAX_OUTPUT_LENGTH = 64 << 10
 
 
 def write_reduce_input(hv: Context, lease: Lease) -> Lease:
-    """Write the results that a reduce task is about, before it starts, and let its item be that
-    file: each host has it elsewhere. Any other claim is returned as it is."""
+    """Write the results for a reduce task before it starts, and set its item to that file, whose
+    path depends on the host. Any other lease is returned unchanged."""
     task = lease.task
     batch_id = reduced_batch(task)
     if not batch_id:
@@ -56,7 +55,7 @@ def write_reduce_input(hv: Context, lease: Lease) -> Lease:
 
 
 def item_for(hv: Context, lease: Lease, spec: RunSpec) -> Item:
-    """What an attempt is given: the item of its task, with the results of other tasks in it."""
+    """The item for an attempt, with the results of the previous stage."""
     from hypervisor.inputs.items import item_of
 
     task = write_reduce_input(hv, lease).task
@@ -64,46 +63,48 @@ def item_for(hv: Context, lease: Lease, spec: RunSpec) -> Item:
 
 
 def results_path(hv: Context, name: str) -> str:
-    """Where `write_reduce_input` will write for the batch of that name; nothing is there yet."""
+    """The path of the file that `write_reduce_input` writes."""
     return os.path.join(hv.batch_files.folder(name), RESULTS)
 
 
 def mention(path: str) -> str:
-    """What the text of a reduce task says about the file."""
-    return f"The results: {path} (a line of JSON each)."
+    """The body of a reduce task, which mentions the file."""
+    return f"The results: {path} (one line of JSON each)."
 
 
 def has_new_input(hv: Context, task: Task) -> bool:
-    """Whether a reduce task would be given, or asked, anything but what it was last time. Only the
-    store decides that: printed output is kept on one host, and all must answer the same."""
+    """Whether a reduce task would get different input, or different work, than last time. Only the
+    store counts: outputs are kept on one host, and all hosts must decide alike."""
     batch = reduced_batch(task)
     if not batch:
         return False
-    digest = _digest(hv, task, _lines(hv, batch))  # first: another host may write meanwhile
+    digest = _digest(hv, task, _lines(hv, batch))  # first: another host may write at the same time
     return hv.store.read(pipelines.reduce_input, task.id) != digest
 
 
 def reduced_batch(task: Task) -> str:
-    """The batch whose results it gets; in the data of any other task the word means nothing."""
+    """The batch whose results a reduce task gets; None for any other task."""
     batch = _data(task).get(REDUCES)
     return batch if isinstance(batch, str) and task.key == REDUCE else ""
 
 
 def with_result(hv: Context, task: Task, item: Item, spec: RunSpec) -> Item:
-    """The item as a later stage sees it: with `result`, what came of the stage before, and
-    `output`, the file with what that printed. What no argument can hold is never cut: the
-    item is refused if the stage names it."""
-    from hypervisor.inputs.template import LONGEST_WORD
+    """The item of a later stage, with `result`, the result of the previous stage, and `output`, the
+    file with its output. A result that is too long for an argument is not cut: the item is refused
+    if the stage uses it."""
+    from hypervisor.inputs.template import MAX_WORD_LENGTH
 
     previous = _data(task).get(PREVIOUS)
     if not isinstance(previous, str):
         return item
     done = hv.store.read(queries.task, previous)
-    result, size = _result_of(hv, done, LONGEST_WORD)
-    if size > LONGEST_WORD and _names_result(spec):
+    if _is_incomplete(hv, done):
+        return _without_output(item, done, spec)
+    result, size = _result_of(hv, done, MAX_WORD_LENGTH)
+    if size > MAX_WORD_LENGTH and _names(spec, "result"):
         raise InvalidInput(
-            f"{{result}} is too long for one argument: {size:,} bytes, at most {LONGEST_WORD:,}. "
-            "Use {output}, the file with what the stage before printed."
+            f"{{result}} is too long for one argument: {size:,} bytes, at most "
+            f"{MAX_WORD_LENGTH:,}. Use {{output}}, the file with the output of the previous stage."
         )
     columns = {**(item.columns or {"item": item.text}), "result": result}
     if result is None:
@@ -112,8 +113,8 @@ def with_result(hv: Context, task: Task, item: Item, spec: RunSpec) -> Item:
     return item._replace(columns=columns)
 
 
-def printed(hv: Context, task: str, attempt: int, most: int = LONGEST_OUTPUT) -> str:
-    """What an attempt printed; if that is long, the end of it."""
+def printed(hv: Context, task: str, attempt: int, most: int = MAX_OUTPUT_LENGTH) -> str:
+    """The output of an attempt; if it is long, the end of it."""
     size = hv.outputs.size(task, attempt) or 0
     if not size:
         return ""
@@ -127,30 +128,52 @@ def _with_path(task: Task, path: str) -> Task:
 
 
 def _result_of(hv: Context, done: Task, longest: int) -> tuple[Json, int]:
-    """A task's result, or what it printed, and its size in bytes as an argument. Output that is
-    longer than that is not even read."""
+    """A task's result or output, and its size in bytes as an argument. Output that is too long is
+    not read."""
     from hypervisor.inputs.template import as_text
 
     result = done.result
     if result is None:
         size = hv.outputs.size(done.id, done.attempts) or 0
-        if size > longest + 1:  # the last line break does not count
+        if size > longest + 1:  # without the final newline
             return None, size
         result = printed(hv, done.id, done.attempts, longest + 1).removesuffix("\n")
     return result, len(as_text(result).encode())
 
 
-def _names_result(spec: RunSpec) -> bool:
+def _is_incomplete(hv: Context, done: Task) -> bool:
+    from hypervisor.runs.results import incomplete_outputs
+
+    return bool(incomplete_outputs(hv, {done.id: done.attempts}))
+
+
+def _without_output(item: Item, done: Task, spec: RunSpec) -> Item:
+    """The item of a later stage if the output is incomplete; refused if the stage uses it."""
+    columns = {**(item.columns or {"item": item.text}), "result": done.result}
+    missing = ["output"] if done.result is not None else ["output", "result"]
+    for name in missing:
+        columns.pop(name, None)  # a row's own, too: it would be taken for the stage's
+        if _names(spec, name):
+            raise InvalidInput(
+                f"{{{name}}} is incomplete: only part of the output of the previous stage is kept "
+                "on this host. Raise `keep_each` under [outputs] in config.toml (`hv config "
+                "path` prints its path), or have the previous stage write a file, then run "
+                "it again with --again."
+            )
+    return item._replace(columns=columns)
+
+
+def _names(spec: RunSpec, column: str) -> bool:
     from hypervisor.runs.spec import template_of
 
     if spec.command:
-        return "result" in template_of(spec).names
-    return "{result}" in spec.prompt
+        return column in template_of(spec.command).names
+    return spec.agent is not None and f"{{{column}}}" in spec.agent.prompt
 
 
 def _lines(hv: Context, batch: str) -> Iterator[tuple[TaskReport, dict[str, Any]]]:
-    """Each task of a batch with its line, as far as the store knows it."""
-    from hypervisor.runs.run import reports
+    """Each task of a batch with its line, without outputs."""
+    from hypervisor.runs.results import reports
 
     for report in reports(hv, batch):
         line: dict[str, Any] = {"id": report.id, "title": report.title}
@@ -163,7 +186,7 @@ def _lines(hv: Context, batch: str) -> Iterator[tuple[TaskReport, dict[str, Any]
 
 
 def _stages_back(hv: Context, report: TaskReport) -> Iterator[Task]:
-    """From a task that never ran back to the one of its item that did not succeed."""
+    """From a task that never ran back to the stage in which its item did not succeed."""
     state, task_id = report.state, report.id
     while state == WAITING:
         previous = _data(hv.store.read(queries.task, task_id)).get(PREVIOUS)
@@ -175,8 +198,8 @@ def _stages_back(hv: Context, report: TaskReport) -> Iterator[Task]:
 
 
 def _digest(hv: Context, task: Task, lines: Iterable[tuple[TaskReport, dict[str, Any]]]) -> str:
-    """Of the results and of what is to be done with them. Where what was printed is the result,
-    the attempt stands for it; a task that fails again as before brings nothing new."""
+    """A digest of the results and of the reduce's work. For outputs, the attempt number is used
+    instead; a task that fails again in the same way changes nothing."""
     from hashlib import blake2b
 
     spec: Json = hv.store.read(queries.batch, task.batch).spec

@@ -1,7 +1,7 @@
-"""The report of a batch as data: what a page about it shows, and no more.
+"""The data of a batch's report page.
 
-Everything is streamed and counted; what is listed is bounded, and the rest is told as a
-number. So a batch of a million tasks makes no bigger a report than one of some thousand.
+Tasks are streamed; lists are bounded, with the number of entries left out. So the report of a
+million tasks is no larger than that of some thousand.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from hypervisor.agents.sql import sessions
 from hypervisor.batches.chunk import Chunk
 from hypervisor.batches.pipeline_status import Overview, has_succeeded, pattern, what_of
 from hypervisor.batches.sql import chunks as chunks_sql
@@ -22,26 +21,27 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.receipt import Receipt
 from hypervisor.queue.result import NO_CATEGORY, actions_in, category_of, items_in, text_of
-from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.queue.sql import receipts as receipts_sql
 from hypervisor.queue.task import Batch
-from hypervisor.runs.run import BAD, latest_output, reports
+from hypervisor.runs.outputs.excerpt import EXCERPT_BYTES, excerpt
+from hypervisor.runs.results import BAD, latest_output, reports
 from hypervisor.runs.spec import TaskReport
 
-SMALL = 2_000  # tasks: up to so many are all held and listed
-MOST_ROWS = 500
-MOST_FAILURES = 60
-MOST_BAD = 300
-MOST_REASONS = 20
-MOST_CATEGORIES = 40
-MOST_RECEIPTS = 200
-MOST_VERIFIED = 50_000
+SMALL = 2_000  # tasks; a batch with no more is kept in memory and listed in full
+MAX_ROWS = 500
+MAX_FAILURES = 60
+MAX_BAD = 300
+MAX_REASONS = 20
+MAX_CATEGORIES = 40
+MAX_RECEIPTS = 200
+MAX_VERIFIED = 50_000
 SLOWEST = 12
 SAMPLES = 3
-LONGEST_TEXT = 500
-MOST_CHUNKS = 400
-TYPED = 3  # tasks at either end of the list that tell which types there are
-LINES, LONGEST_LINE, TAIL = 12, 240, 4_000
+MAX_TEXT_LENGTH = 500
+MAX_CHUNKS = 400
+TYPED = 3  # tasks at either end of the list, whose types are read
+LINES, MAX_LINE_LENGTH = 12, 240
 
 
 class TaskLine(NamedTuple):
@@ -59,7 +59,7 @@ class TaskLine(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A task that did not succeed, with the end of what it printed."""
+    """A task that did not succeed, with the end of its output."""
 
     task: TaskLine
     exit_code: int | None
@@ -73,7 +73,7 @@ class Category(NamedTuple):
 
 
 class BatchReport(NamedTuple):
-    """All that a report shows; times are milliseconds since 1970."""
+    """Times are in milliseconds since 1970."""
 
     batch: str
     id: str
@@ -99,31 +99,31 @@ class BatchReport(NamedTuple):
     bad: int
     receipts: tuple[Receipt, ...]
     receipts_total: int
-    receipts_problem: str | None  # "" if nobody looked: there are too many
+    receipts_problem: str | None  # "" if not checked: there are too many
     tasks: tuple[TaskLine, ...]
     tokens: int = 0  # of agents
     cost: float | None = None
     estimated: bool = False  # the cost is, at least in part, from a table of prices
-    pattern: Overview | None = None  # what follows on the batch: stages, and the reduce
-    learned: tuple[Learned, ...] = ()  # what parallelism is worth for what it ran
+    pattern: Overview | None = None  # later stages and the reduce
+    learned: tuple[Learned, ...] = ()  # about running its types of task in parallel
 
 
 def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
-    """Gather what a report of a batch shows: timeline, durations, failures, receipts."""
-    found = hv.store.read(queries.batch, validate.text("the batch", batch))
+    """Get the data of a batch's report: timeline, durations, failures, receipts."""
+    stored = hv.store.read(queries.batch, validate.text("the batch", batch))
     at = hv.now() if now is None else now
-    tally = _Tally(reports(hv, found.id, at))
-    attempts = read_attempts(hv, found.id, at)
+    tally = _Tally(reports(hv, stored.id, at))
+    attempts = read_attempts(hv, stored.id, at)
     rows = _rows(tally, attempts)
-    receipts_total, receipts = hv.store.read(report_sql.last_receipts, found.id, MOST_RECEIPTS)
+    receipts_total, receipts = hv.store.read(report_sql.last_receipts, stored.id, MAX_RECEIPTS)
     return BatchReport(
-        found.name,
-        found.id,
+        stored.name,
+        stored.id,
         at,
-        what_of(found),
+        what_of(stored),
         tally.states,
         sum(tally.states.values()),
-        has_succeeded(hv, found.id, tally.states),
+        has_succeeded(hv, stored.id, tally.states),
         attempts.begun,
         attempts.ended,
         len(attempts),
@@ -135,29 +135,29 @@ def report(hv: Context, batch: str, now: int | None = None) -> BatchReport:
         tuple(_slowest(hv, tally, attempts)),
         _categories(tally),
         tally.proposals,
-        _chunks(hv, found.id),
+        _chunks(hv, stored.id),
         _most_common(tally.reasons),
-        tuple(_failure(hv, task, attempts) for task in tally.bad[:MOST_FAILURES]),
+        tuple(_failure(hv, task, attempts) for task in tally.bad[:MAX_FAILURES]),
         tally.bad_count,
         tuple(map(_cut, receipts)),
         receipts_total,
-        _problem(hv, found.id, receipts_total),
+        _problem(hv, stored.id, receipts_total),
         rows,
-        *_spent(hv, found.id),
-        pattern(hv, found.id),
-        _learned(hv, found, rows),
+        *_spent(hv, stored.id),
+        pattern(hv, stored.id),
+        _learned(hv, stored, rows),
     )
 
 
 def _spent(hv: Context, batch: str) -> tuple[int, float | None, bool]:
     """Tokens, cost, and whether that is an estimate."""
-    spent = hv.store.read(sessions.spent, batch)
+    spent = hv.store.read(agent_sessions.spent, batch)
     cost = spent.cost_micros / 1e6 if spent.cost_micros else None
     return spent.tokens, cost, spent.estimated
 
 
 class _Tally:
-    """What one pass over the tasks of a batch tells."""
+    """Figures from one pass over the tasks of a batch."""
 
     def __init__(self, tasks: Iterable[TaskReport]) -> None:
         self.states: dict[str, int] = {}
@@ -180,9 +180,9 @@ class _Tally:
         if task.state in BAD:
             self.bad_count += 1
             reason = (task.reason or task.state)[:200]
-            if reason in self.reasons or len(self.reasons) < 10 * MOST_REASONS:
+            if reason in self.reasons or len(self.reasons) < 10 * MAX_REASONS:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
-            if len(self.bad) < MOST_BAD:
+            if len(self.bad) < MAX_BAD:
                 self.bad.append(task)
         elif task.state == lifecycle.DONE:
             for part in list(items_in(task.result)) or [task.result]:
@@ -190,7 +190,7 @@ class _Tally:
 
     def _classify(self, result: Any, title: str) -> None:
         name = category_of(result)
-        if name not in self.categories and len(self.categories) >= 10 * MOST_CATEGORIES:
+        if name not in self.categories and len(self.categories) >= 10 * MAX_CATEGORIES:
             name = "(others)"
         entry = self.categories.setdefault(name, [0])
         entry[0] += 1
@@ -213,26 +213,33 @@ def _line(task: TaskReport, attempts: Attempts) -> TaskLine:
         attempts.took(task.id),
         task.cpu_seconds,
         task.peak_bytes,
-        (task.reason or text_of(task.result, "summary"))[:300],
+        _said(task)[:300],
     )
 
 
+def _said(task: TaskReport) -> str:
+    """Why it did not succeed, or its summary and what became of its work."""
+    where = f"{task.commit[:12]} on {task.target}" if task.commit else ""
+    where = "changed nothing" if task.unchanged else where
+    return task.reason or "; ".join(filter(None, (text_of(task.result, "summary"), where)))
+
+
 def _rows(tally: _Tally, attempts: Attempts) -> tuple[TaskLine, ...]:
-    """All tasks of a small batch; of a big one what went wrong. What went wrong comes first."""
-    rest = [task for task in tally.held if task.state not in BAD]
-    chosen = [*tally.bad, *rest][:MOST_ROWS]
+    """All tasks of a small batch, failures first; only the failures of a large one."""
+    others = [task for task in tally.held if task.state not in BAD]
+    chosen = [*tally.bad, *others][:MAX_ROWS]
     return tuple(_line(task, attempts) for task in chosen)
 
 
 def _slowest(hv: Context, tally: _Tally, attempts: Attempts) -> Iterable[TaskLine]:
-    held = {task.id: task for task in tally.held}
-    for task_id, took in attempts.slowest(SLOWEST):
-        if task_id in held:
-            yield _line(held[task_id], attempts)._replace(milliseconds=took)
+    by_id = {task.id: task for task in tally.held}
+    for task_id, milliseconds in attempts.slowest(SLOWEST):
+        if task_id in by_id:
+            yield _line(by_id[task_id], attempts)._replace(milliseconds=milliseconds)
         else:
             task = hv.store.read(queries.task, task_id)
             texts = (task.id, task.title[:300], task.state, "")
-            yield TaskLine(*texts, task.attempts, took, 0.0, 0, (task.reason or "")[:300])
+            yield TaskLine(*texts, task.attempts, milliseconds, 0.0, 0, (task.reason or "")[:300])
 
 
 def _failure(hv: Context, task: TaskReport, attempts: Attempts) -> Failure:
@@ -240,16 +247,16 @@ def _failure(hv: Context, task: TaskReport, attempts: Attempts) -> Failure:
 
 
 def _tail(hv: Context, task: TaskReport) -> tuple[str, ...]:
-    """The last lines that the task printed, without those that are empty."""
+    """The last lines of the output, or those around the error message."""
     if not task.attempts:
         return ()
     number = latest_output(hv, task.id)
     size = hv.outputs.size(task.id, number) or 0
-    data = hv.outputs.read(task.id, number, max(size - TAIL, 0), TAIL)
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    lines = [line.rstrip() for line in text.split("\n") if line.strip()]
+    start = max(size - EXCERPT_BYTES, 0)
+    end = hv.outputs.read(task.id, number, start, EXCERPT_BYTES)
     return tuple(
-        line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…" for line in lines[-LINES:]
+        line if len(line) <= MAX_LINE_LENGTH else line[:MAX_LINE_LENGTH] + "…"
+        for line in excerpt(end, start > 0, LINES).lines
     )
 
 
@@ -261,12 +268,14 @@ def _categories(tally: _Tally) -> tuple[Category, ...]:
         Category(name, count, tuple(samples))
         for name, (count, *samples) in tally.categories.items()
     ]
-    return tuple(sorted(categories, key=lambda c: (-c.items, c.name))[:MOST_CATEGORIES])
+    return tuple(sorted(categories, key=lambda c: (-c.items, c.name))[:MAX_CATEGORIES])
 
 
 def _chunks(hv: Context, batch: str) -> tuple[Chunk, ...]:
-    chunks = hv.store.read(chunks_sql.every, batch)[:MOST_CHUNKS]
-    return tuple(chunk._replace(note=(chunk.note or "")[:LONGEST_TEXT] or None) for chunk in chunks)
+    chunks = hv.store.read(chunks_sql.every, batch)[:MAX_CHUNKS]
+    return tuple(
+        chunk._replace(note=(chunk.note or "")[:MAX_TEXT_LENGTH] or None) for chunk in chunks
+    )
 
 
 def _learned(hv: Context, batch: Batch, rows: tuple[TaskLine, ...]) -> tuple[Learned, ...]:
@@ -278,17 +287,17 @@ def _learned(hv: Context, batch: Batch, rows: tuple[TaskLine, ...]) -> tuple[Lea
 
 def _most_common(reasons: dict[str, int]) -> tuple[tuple[str, int], ...]:
     ranked = sorted(reasons.items(), key=lambda reason: (-reason[1], reason[0]))
-    return tuple(ranked[:MOST_REASONS])
+    return tuple(ranked[:MAX_REASONS])
 
 
 def _cut(receipt: Receipt) -> Receipt:
-    text, long = receipt.text, LONGEST_TEXT
+    text, long = receipt.text, MAX_TEXT_LENGTH
     return receipt if len(text) <= long else receipt._replace(text=text[:long] + "…")
 
 
 def _problem(hv: Context, chain: str, count: int) -> str | None:
     if not count:
         return None
-    if count > MOST_VERIFIED:
+    if count > MAX_VERIFIED:
         return ""
-    return next((each.problem for each in hv.store.read(receipts_sql.check, chain)), None)
+    return next((report.problem for report in hv.store.read(receipts_sql.check, chain)), None)

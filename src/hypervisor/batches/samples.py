@@ -1,4 +1,4 @@
-"""Which results of a chunk to show: some usual, some unusual ones of every category."""
+"""Chooses the results of a chunk to show: typical and unusual ones of every category."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypervisor.queue.result import category_of, items_in, text_of
 from hypervisor.runs.spec import TaskReport
 
 PER_CATEGORY = 3
-MOST_CATEGORIES = 20
-LONGEST = 300
+MAX_CATEGORIES = 20
+MAX_LENGTH = 300
 
 
 class Sample(NamedTuple):
@@ -43,10 +43,14 @@ def choose_samples(reports: Sequence[TaskReport]) -> tuple[Sample, ...]:
     rare_first = sorted(by_category, key=lambda name: (len(by_category[name]), name))
     return tuple(
         Sample(
-            each.task, each.title[:LONGEST], name, text_of(each.result, "rationale")[:LONGEST], why
+            candidate.task,
+            candidate.title[:MAX_LENGTH],
+            name,
+            text_of(candidate.result, "rationale")[:MAX_LENGTH],
+            reason,
         )
-        for name in rare_first[:MOST_CATEGORIES]
-        for each, why in _of_category(by_category[name])
+        for name in rare_first[:MAX_CATEGORIES]
+        for candidate, reason in _of_category(by_category[name])
     )
 
 
@@ -61,19 +65,28 @@ def _candidates(report: TaskReport) -> list[_Candidate]:
 
 
 def _of_category(candidates: list[_Candidate]) -> list[tuple[_Candidate, str]]:
-    """A longer or shorter text than usual, more time or more attempts make one stand out."""
-    from statistics import median  # takes as long to load as ten short commands
+    """Unusual means: a longer or shorter text, more time or more attempts than others."""
+    from statistics import median  # slow to import
 
-    usual_time = median(each.seconds for each in candidates)
-    usual_length = median(each.length for each in candidates)
+    usual_time = median(candidate.seconds for candidate in candidates)
+    usual_length = median(candidate.length for candidate in candidates)
 
-    def oddity(each: _Candidate) -> tuple[float, str]:
-        slow = (each.seconds + 0.01) / (usual_time + 0.01)
-        wordy = max(each.length + 10, usual_length + 10) / min(each.length + 10, usual_length + 10)
-        tried = float(each.attempts)
-        reasons = ((tried, f"{each.attempts} attempts"), (slow, "slowest"), (wordy, "unusual text"))
+    def oddity(candidate: _Candidate) -> tuple[float, str]:
+        slow = (candidate.seconds + 0.01) / (usual_time + 0.01)
+        wordy = max(candidate.length + 10, usual_length + 10) / min(
+            candidate.length + 10, usual_length + 10
+        )
+        tried = float(candidate.attempts)
+        reasons = (
+            (tried, f"{candidate.attempts} attempts"),
+            (slow, "slowest"),
+            (wordy, "unusual text"),
+        )
         return max(reasons)
 
-    ranked = sorted(candidates[1:], key=lambda each: -oddity(each)[0])[: PER_CATEGORY - 1]
-    unusual = [(each, oddity(each)[1] if oddity(each)[0] > 1.2 else "another") for each in ranked]
+    ranked = sorted(candidates[1:], key=lambda candidate: -oddity(candidate)[0])[: PER_CATEGORY - 1]
+    unusual = [
+        (candidate, oddity(candidate)[1] if oddity(candidate)[0] > 1.2 else "another")
+        for candidate in ranked
+    ]
     return [(candidates[0], "the first"), *unusual]

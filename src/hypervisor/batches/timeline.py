@@ -1,8 +1,8 @@
 """The attempts of a batch over time: lanes of workers, durations, the slowest.
 
-An attempt is kept in some forty bytes, so that a million of them fit. A worker that claims
-several tasks at once works on one after the other: an attempt begins when the one before it
-on the same worker has ended, not when it was claimed.
+An attempt is kept in some forty bytes, so that a million of them fit. A worker that claims several
+tasks at once works on one at a time: an attempt begins when the previous one on the same worker has
+ended, not when it was claimed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from hypervisor.queue.context import Context
 from hypervisor.queue.history import AttemptLine
 
 PAGE = 500
-MOST_BARS = 1_500
-CELLS = 360  # of a lane that is drawn as a whole, not attempt by attempt
-MOST_LANES = 32
-LONGEST_PAUSE_MS = 20_000  # nothing runs for longer, and for a good part: it is cut out
+MAX_BARS = 1_500
+CELLS = 360  # of a lane that is not drawn attempt by attempt
+MAX_LANES = 32
+MAX_PAUSE_MS = 20_000  # nothing runs for longer, and for a good part: it is cut out
 RUNNING, DONE, RELEASED = "running", "done", "released"
 OUTCOMES = (DONE, RELEASED, RUNNING, "blocked", "failed", "crashed", "cancelled")
 OTHER = len(OUTCOMES) - 1
@@ -30,14 +30,14 @@ EDGES = tuple(step * 10**power for power in range(8) for step in (1, 2, 5))  # m
 
 
 class Segment(NamedTuple):
-    """A stretch of a lane: one attempt, or a part of the time with what happened in it."""
+    """A part of a lane: one attempt, or several of them combined."""
 
     start: int
     end: int
     outcome: str
     attempts: int
-    bad: int  # how many of them were without success
-    busy: float  # how much of it was worked, up to 1
+    bad: int  # how many of them did not succeed
+    busy: float  # the share of the time that was worked, up to 1
     said: str
 
 
@@ -47,12 +47,12 @@ class Lane(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """`stretches` are the times in which anything ran: what lies between is cut out."""
+    """`stretches` are the times in which anything ran; the time in between is cut out."""
 
     stretches: tuple[tuple[int, int], ...]
     lanes: tuple[Lane, ...]
     workers: int
-    single: bool  # every attempt is a segment of its own
+    single: bool  # every attempt is its own segment
     at_once: float  # how many ran at the same time, on average
 
 
@@ -95,8 +95,8 @@ class Attempts:
         self.peak_kb = max(self.peak_kb, line.peak_kb or 0)
 
     def separate(self) -> None:
-        """Let each attempt begin when the one before it on the same worker has ended. Those
-        whose ends were written down together share the time evenly."""
+        """Let each attempt begin when the previous one on the same worker has ended. Attempts whose
+        ends were stored together share the time evenly."""
         free: dict[int, int] = {}
         order = sorted(range(len(self)), key=lambda i: (self.ends[i], self.workers[i]))
         for (end, worker), alike in groupby(order, lambda i: (self.ends[i], self.workers[i])):
@@ -116,7 +116,7 @@ class Attempts:
         return max(self.ends, default=0)
 
     def took(self, task: str) -> int:
-        """How long the attempts of a task took together."""
+        """The total duration of a task's attempts."""
         if self._took is None:
             self._took = {}
             for index in range(len(self)):
@@ -125,15 +125,15 @@ class Attempts:
         return self._took.get(task, 0)
 
     def slowest(self, count: int) -> list[tuple[str, int]]:
-        """The tasks with the longest attempts, each once, and how long that was."""
-        found: dict[str, int] = {}
+        """The tasks with the longest attempts, with their duration."""
+        durations: dict[str, int] = {}
         for index in nlargest(4 * count, range(len(self)), key=self._length):
-            found.setdefault(self._task(index), self._length(index))
-        return list(found.items())[:count]
+            durations.setdefault(self._task(index), self._length(index))
+        return list(durations.items())[:count]
 
     def median(self) -> int | None:
-        taken = sorted(self._length(index) for index in self._ended())
-        return taken[len(taken) // 2] if taken else None
+        durations = sorted(self._length(index) for index in self._ended())
+        return durations[len(durations) // 2] if durations else None
 
     def histogram(self) -> tuple[Bin, ...]:
         """Attempts by duration, in steps of 1, 2, 5, 10 …; empty ends are left out."""
@@ -154,7 +154,7 @@ class Attempts:
 
     def timeline(self, titles: Mapping[str, str]) -> Timeline:
         stretches = self._stretches()
-        single = len(self) <= MOST_BARS
+        single = len(self) <= MAX_BARS
         lanes = self._bars(titles) if single else self._cells(stretches)
         span = sum(end - start for start, end in stretches)
         worked = sum(self._length(index) for index in range(len(self)))
@@ -163,7 +163,7 @@ class Attempts:
         return Timeline(stretches, packed, len(self.names), single, at_once)
 
     def _ended(self) -> Iterator[int]:
-        """What was given back or still runs says nothing about how long a task takes."""
+        """Without released and running attempts: their length says nothing about the task."""
         return (i for i in range(len(self)) if OUTCOMES[self.outcomes[i]] not in UNDECIDED)
 
     def _length(self, index: int) -> int:
@@ -177,14 +177,14 @@ class Attempts:
         merged: list[list[int]] = []
         for index in order:
             start, end = self.starts[index], self.ends[index]
-            if merged and start - merged[-1][1] <= LONGEST_PAUSE_MS:
+            if merged and start - merged[-1][1] <= MAX_PAUSE_MS:
                 merged[-1][1] = max(merged[-1][1], end)
             else:
                 merged.append([start, end])
         busy = sum(end - start for start, end in merged)
         joined: list[list[int]] = []
         for start, end in merged:
-            if joined and start - joined[-1][1] <= max(LONGEST_PAUSE_MS, busy // 10):
+            if joined and start - joined[-1][1] <= max(MAX_PAUSE_MS, busy // 10):
                 joined[-1][1] = end
             else:
                 joined.append([start, end])
@@ -194,14 +194,16 @@ class Attempts:
         lanes: list[list[Segment]] = [[] for _ in self.names]
         for index in sorted(range(len(self)), key=self.starts.__getitem__):
             task, outcome = self._task(index), OUTCOMES[self.outcomes[index]]
-            said = titles.get(task, task)[:120]
+            title = titles.get(task, task)[:120]
             lanes[self.workers[index]].append(
-                Segment(self.starts[index], self.ends[index], outcome, 1, 0, 1.0, said)
+                Segment(self.starts[index], self.ends[index], outcome, 1, 0, 1.0, title)
             )
-        return [Lane(name, tuple(found)) for name, found in zip(self.names, lanes, strict=True)]
+        return [
+            Lane(name, tuple(segments)) for name, segments in zip(self.names, lanes, strict=True)
+        ]
 
     def _cells(self, stretches: tuple[tuple[int, int], ...]) -> list[Lane]:
-        """Each lane as cells of equal time, with what happened in them."""
+        """Each lane divided into cells of equal time."""
         cell = max(sum(end - start for start, end in stretches) // CELLS, 1)
         lanes: list[dict[int, _Cell]] = [{} for _ in self.names]
         for index in range(len(self)):
@@ -217,8 +219,8 @@ class Attempts:
                     before.bad + (ends_here and is_bad),
                 )
         return [
-            Lane(name, tuple(_merged(found, cell)))
-            for name, found in zip(self.names, lanes, strict=True)
+            Lane(name, tuple(_merged(cells_of_lane, cell)))
+            for name, cells_of_lane in zip(self.names, lanes, strict=True)
         ]
 
 
@@ -226,7 +228,7 @@ UNDECIDED = (RUNNING, RELEASED)
 
 
 class _Cell(NamedTuple):
-    """How long was worked in it, and what ended in it."""
+    """The time worked in a cell, and the attempts that ended in it."""
 
     worked: int
     attempts: int
@@ -249,12 +251,12 @@ def read_attempts(hv: Context, batch: str, now: int) -> Attempts:
 
 
 def packed_lanes(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
-    """Few enough lanes: a worker that began after another had ended goes on in its lane."""
-    found = sorted((each for each in lanes if each.segments), key=lambda e: e.segments[0].start)
-    if len(found) <= MOST_LANES:
-        return tuple(found)
+    """Reduce the number of lanes: a worker that started after another had ended reuses its lane."""
+    used = sorted((lane for lane in lanes if lane.segments), key=lambda e: e.segments[0].start)
+    if len(used) <= MAX_LANES:
+        return tuple(used)
     packed: list[list[Lane]] = []
-    for lane in found:
+    for lane in used:
         start = lane.segments[0].start
         free = next((row for row in packed if row[-1].segments[-1].end <= start), None)
         if free is not None:
@@ -266,12 +268,12 @@ def packed_lanes(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
             row[0].worker if len(row) == 1 else f"{row[0].worker} +{len(row) - 1}",
             tuple(segment for lane in row for segment in lane.segments),
         )
-        for row in packed[:MOST_LANES]
+        for row in packed[:MAX_LANES]
     )
 
 
 def _merged(cells: Mapping[int, _Cell], size: int) -> Iterator[Segment]:
-    """Cells side by side that look the same are one segment."""
+    """Merge adjacent cells that look the same."""
     run: list[int] = []
     for place in sorted(cells):
         if run and not (
@@ -293,6 +295,6 @@ def _segment(cells: Mapping[int, _Cell], run: list[int], size: int) -> Segment:
     attempts = sum(cells[place].attempts for place in run)
     bad = sum(cells[place].bad for place in run)
     busy = min(sum(cells[place].worked for place in run) / (len(run) * size), 1.0)
-    said = f"{attempts:,} attempts" + (f", {bad:,} without success" if bad else "")
+    text = f"{attempts:,} attempts" + (f", {bad:,} unsuccessful" if bad else "")
     start, end = run[0] * size, (run[-1] + 1) * size
-    return Segment(start, end, DONE, attempts, bad, round(busy, 2), said)
+    return Segment(start, end, DONE, attempts, bad, round(busy, 2), text)

@@ -1,17 +1,15 @@
-"""Waiting for events with a cursor: a named place in the log that outlives its reader.
+"""Waiting for events with a cursor: a named position in the log that outlives its reader.
 
-What is read stays to be read until it is acknowledged: a reader that dies between
-reading and acknowledging gets the same events again, in the same order, and one that
-has acknowledged never does. One reader per cursor; several have a cursor each.
+Events are returned until they are acknowledged: a reader that dies before that gets the same events
+again, in the same order. A cursor has one reader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic, sleep
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from hypervisor.batches.reduce import has_pending_reduce
 from hypervisor.batches.sql import chunks
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
@@ -23,11 +21,11 @@ from hypervisor.queue.sql import queries
 from hypervisor.queue.task import TaskFilter
 from hypervisor.runs import sql as runs_sql
 
-LONGEST_WAIT = 45.0  # seconds; clients give up on a call soon after
+MAX_WAIT = 45.0  # seconds; clients time out soon after
 POLL = 0.04
 PAGE = 1_000
-MOST_EVENTS = 1_000
-# What somebody who waits for work wants to hear: how tasks ended, and what needs a decision.
+MAX_EVENTS = 1_000
+# Events a waiting caller needs: how tasks ended, and what needs a decision.
 NEWS = (
     "complete",
     "fail",
@@ -47,10 +45,12 @@ NEWS = (
     "trouble",
     "overseer",
 )
-TO_RUN = (WAITING, ACTIVE, IN_PROGRESS, MERGING)  # the others have ended, or need a person
-MOST_LOOKED_AT = 100  # tasks, to find out why nothing moves
-EVENT, FINISHED = "event", "finished"
-UNTIL = (EVENT, FINISHED)
+TO_RUN = (WAITING, ACTIVE, IN_PROGRESS, MERGING)  # all other states have ended, or need a person
+MAX_SCANNED = 100  # tasks, to find out why nothing moves
+Until = Literal["event", "finished"]
+EVENT: Literal["event"] = "event"
+FINISHED: Literal["finished"] = "finished"
+UNTIL: tuple[Until, ...] = (EVENT, FINISHED)
 
 
 class Wait(NamedTuple):
@@ -64,20 +64,20 @@ class Wait(NamedTuple):
 
 
 class News(NamedTuple):
-    """Events behind a cursor. Acknowledging `last` says that they have been dealt with."""
+    """Events after a cursor. Acknowledge `last` when they have been handled."""
 
     events: tuple[Event, ...]
     last: int
-    more: bool = False  # there are further ones already
+    more: bool = False  # there are more
     finished: bool | None = None  # whether nothing of the batch is left to run; None: any batch
     checkpoint: int = 0  # the chunk that waits for a person's decision
-    stuck: str = ""  # all that is left waits for this task, which ended and is not done
+    stuck: str = ""  # all remaining tasks wait for this one, which ended without being done
 
 
 def wait_for_events(
     hv: Context,
     cursor: str,
-    until: str = EVENT,
+    until: Until = EVENT,
     timeout: float = 30.0,
     ack: int | None = None,
     *,
@@ -85,7 +85,7 @@ def wait_for_events(
     kinds: Sequence[str] = NEWS,
     limit: int = 100,
 ) -> News:
-    """Wait for events behind a named cursor; none is lost, and none acknowledged comes again."""
+    """Wait for events after a named cursor; no event is lost or repeated once acknowledged."""
     wait = check_wait(hv, Wait(cursor, until, batch, tuple(kinds), limit))
     deadline = monotonic() + check_timeout(timeout)
     news = News((), acknowledge(hv, wait.cursor, ack))
@@ -99,40 +99,44 @@ def wait_for_events(
 def check_wait(hv: Context, wait: Wait) -> Wait:
     """The same with the batch's id, or InvalidInput."""
     validate.name("the cursor", wait.cursor)
-    validate.number("the limit", wait.limit, 1, MOST_EVENTS)
+    validate.number("the limit", wait.limit, 1, MAX_EVENTS)
     if wait.until not in UNTIL:
-        raise InvalidInput(f"unknown: until {wait.until[:40]!r}. Wait until {' or '.join(UNTIL)}.")
+        raise InvalidInput(
+            f"invalid value for until: {wait.until[:40]!r} (use {' or '.join(UNTIL)})."
+        )
     if wait.until == FINISHED and not wait.batch:
-        raise InvalidInput("until finished: which batch? Name it.")
+        raise InvalidInput("until finished: no batch given")
     kinds = validate.names("kinds", wait.kinds) if wait.kinds else ()
     return wait._replace(batch=batch_id(hv, wait.batch or None), kinds=kinds)
 
 
 def check_timeout(timeout: float) -> float:
-    if not 0 <= timeout <= LONGEST_WAIT:
-        raise InvalidInput(f"the timeout must be 0 to {LONGEST_WAIT:.0f} seconds; then call again.")
+    if not 0 <= timeout <= MAX_WAIT:
+        raise InvalidInput(
+            f"the timeout must be between 0 and {MAX_WAIT:.0f} seconds; to wait longer, call again."
+        )
     return timeout
 
 
 def acknowledge(hv: Context, cursor: str, number: int | None) -> int:
-    """Move a cursor on, never back; returns where it stands."""
+    """Move a cursor forward; returns its position."""
     stands = hv.store.read(cursors.cursor, cursor)
     if number is None or number <= stands:
         return stands
     validate.number("the number to acknowledge", number, 0, 2**62)
     if not queries.events(hv.store, number - 1, 1):
         raise InvalidInput(
-            f"there is no event {number} yet: acknowledge the `last` of an answer. "
-            f"The cursor stays at {stands}."
+            f"no event {number} yet: acknowledge the `last` value of an answer. "
+            f"The cursor is still at {stands}."
         )
     hv.store.write_unsynced(cursors.move, cursor, number, hv.now())
     return number
 
 
 def start_cursor(hv: Context, cursor: str) -> int:
-    """A cursor at the end of the log, unless there is one of that name: what comes is news."""
+    """Create a cursor at the end of the log, unless it exists; returns its position."""
     validate.name("the cursor", cursor)
-    if any(each.name == cursor for each in hv.store.read(cursors.cursors)):
+    if any(known.name == cursor for known in hv.store.read(cursors.cursors)):
         return hv.store.read(cursors.cursor, cursor)
     end = queries.end_of_log(hv.store)
     hv.store.write_unsynced(cursors.move, cursor, end, hv.now())
@@ -140,7 +144,7 @@ def start_cursor(hv: Context, cursor: str) -> int:
 
 
 def look(hv: Context, wait: Wait, so_far: News) -> News:
-    """What has come since `so_far`, added to it; costs one small query if nothing has."""
+    """Add events since `so_far`; a single small query if there are none."""
     news = _read(hv, wait, so_far)
     if wait.batch is None or (news.last == so_far.last and so_far.finished is not None):
         return news
@@ -177,6 +181,8 @@ def _is_wanted(wait: Wait, event: Event) -> bool:
 
 
 def _with_progress(hv: Context, batch: str, news: News) -> News:
+    from hypervisor.batches.reduce import has_pending_reduce
+
     states = hv.store.read(queries.stats, batch, hv.now(), False).states
     to_run = sum(states.get(state, 0) for state in TO_RUN)
     decision = next((c.number for c in hv.store.read(chunks.every, batch) if c.awaits_decision), 0)
@@ -191,23 +197,23 @@ def _with_progress(hv: Context, batch: str, news: News) -> News:
 
 
 def _stuck(hv: Context, batch: str) -> str:
-    """A task that others of the batch wait for in vain; "" while any of those may yet run."""
-    waiting = hv.store.read(queries.list_tasks, TaskFilter((WAITING,), batch), MOST_LOOKED_AT)
+    """A task that all waiting tasks of the batch depend on although it has ended without success;
+    "" if some may still run."""
+    waiting = hv.store.read(queries.list_tasks, TaskFilter((WAITING,), batch), MAX_SCANNED)
     blockers = [_blocker(hv, task.id) for task in waiting]
     return blockers[0] if all(blockers) else ""
 
 
 def _blocker(hv: Context, task: str) -> str:
-    """What a task needs, directly or not, and what has ended without being done."""
-    seen, level = {task}, [task]
+    """A task that this one needs, directly or not, and that has ended without being done."""
+    checked, level = {task}, [task]
     while level:
-        needs = {
-            need for each in level for need in hv.store.read(queries.detail, each).waits_for
-        } - seen
+        details = (hv.store.read(queries.detail, waiting) for waiting in level)
+        needs = {need for detail in details for need in detail.waits_for} - checked
         states = hv.store.read(runs_sql.states, sorted(needs))
         for need, state in states.items():
             if state not in TO_RUN:
                 return need
-        seen |= needs
-        level = [need for need, state in states.items() if state == WAITING][:MOST_LOOKED_AT]
+        checked |= needs
+        level = [need for need, state in states.items() if state == WAITING][:MAX_SCANNED]
     return ""

@@ -3,37 +3,16 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from hypervisor.core import times
 from hypervisor.core.errors import InvalidInput
-from hypervisor.core.units import amount as read_amount
-from hypervisor.core.units import money as read_money
+from hypervisor.core.text import amount as read_amount
+from hypervisor.core.text import money as read_money
 
-UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def duration(text: str) -> int:
-    """`90s`, `15m`, `2h`, `1d`, or plain seconds, in milliseconds."""
-    number = text.strip().rstrip("mshd")
-    unit = text.strip()[len(number) :] or "s"
-    try:
-        return int(float(number) * UNITS[unit])
-    except (KeyError, ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"invalid duration {text[:40]!r} (try 30s, 15m, 2h)"
-        ) from None
-
-
-def moment(text: str) -> int:
-    """A time in ISO form (local unless it says otherwise), in milliseconds since 1970."""
-    from datetime import datetime
-
-    try:
-        return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"invalid time {text[:40]!r} (try 2027-01-31T09:00)"
-        ) from None
+Parser = argparse.ArgumentParser | argparse._ArgumentGroup
+Value = TypeVar("Value")
+LAST_PORT = 65_535
 
 
 def json_text(text: str) -> Any:
@@ -68,55 +47,81 @@ def add_task_fields(parser: argparse.ArgumentParser, changing: bool) -> None:
     parser.add_argument(
         "--body",
         metavar="TEXT",
-        help="the full text; @FILE reads it from a file, @- from stdin, @@ stands for one @",
+        help="full text; @FILE reads it from a file, @- from stdin; @@ is a literal @",
     )
-    parser.add_argument("--type", default=None if changing else "task", help="what kind of work")
+    parser.add_argument("--type", default=None if changing else "task", help="type of the task")
     parser.add_argument(
         "--priority",
         choices=("critical", "high", "medium", "low"),
         default=None if changing else "medium",
         help="priority in the queue",
     )
-    parser.add_argument("--branch", default=default, help="the context it belongs to")
+    parser.add_argument("--branch", default=default, help="branch the task belongs to")
     parser.add_argument("--assignee", default=default, help="only this worker may claim it")
     parser.add_argument(
-        "--requires", action="append", metavar="CAPABILITY", help="what a worker must be able to do"
+        "--requires", action="append", metavar="CAPABILITY", help="capability a worker must have"
     )
-    parser.add_argument("--after", action="append", metavar="TASK", help="wait until that is done")
-    start = parser.add_mutually_exclusive_group()
-    start.add_argument("--at", type=moment, metavar="TIME", help="not before this time")
-    start.add_argument(
-        "--in", dest="delay", type=duration, metavar="DURATION", help="not before so much later"
+    parser.add_argument(
+        "--after", action="append", metavar="TASK", help="wait until this task is done"
     )
+    add_start(parser)
     parser.add_argument(
         "--retries",
         type=int,
         metavar="N",
         default=None if changing else 0,
-        help="how often a failed attempt is tried again",
+        help="number of retries after a failure",
     )
     parser.add_argument(
-        "--data", type=json_text, metavar="JSON", help="anything else worth keeping"
+        "--data", type=json_text, metavar="JSON", help="additional data, stored with the task"
+    )
+
+
+def add_start(parser: Parser) -> None:
+    """The options for the start time."""
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument(
+        "--at",
+        type=time_text,
+        metavar="TIME",
+        help="start no earlier than this, e.g. 17:00 or 2027-01-31T09:00",
+    )
+    start.add_argument(
+        "--in",
+        dest="delay",
+        type=duration,
+        metavar="DURATION",
+        help="start after this delay, e.g. 90s or 2h",
+    )
+
+
+def add_retry_delay(parser: Parser) -> None:
+    parser.add_argument(
+        "--retry-delay",
+        type=duration,
+        metavar="DURATION",
+        help="delay before the first retry, doubled for each further one (default 10s)",
     )
 
 
 def body(text: str | None) -> str | None:
-    """The text, or what the file named after an `@` holds; `@@` is a text that begins with one."""
+    """The text, or the content of the file after an `@`; `@@` is a literal `@`."""
     if text is None or not text.startswith("@"):
         return text
     return text[1:] if text.startswith("@@") else read_text(text[1:], "the body")
 
 
-def start_time(args: argparse.Namespace, now: int) -> int | None:
-    if args.delay is not None:
-        return now + int(args.delay)
-    return int(args.at) if args.at is not None else None
+def start_time(at: str | None, delay: int | None, now: int) -> int | None:
+    """What `--at` or `--in` mean at this time."""
+    if delay is not None:
+        return now + delay
+    return times.moment(at, now) if at is not None else None
 
 
-def checked(read: Callable[[str], int]) -> Callable[[str], int]:
-    """A reader of the domain as argparse wants it: it complains in its own way."""
+def checked(read: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Turn the InvalidInput of a parsing function into the error that argparse expects."""
 
-    def convert(text: str) -> int:
+    def convert(text: str) -> Value:
         try:
             return read(text)
         except InvalidInput as error:
@@ -127,10 +132,20 @@ def checked(read: Callable[[str], int]) -> Callable[[str], int]:
 
 money = checked(read_money)
 amount = checked(read_amount)
+duration = checked(times.duration)
 
 
-def add_words(parser: argparse.ArgumentParser, words: Mapping[str, str], name: str) -> None:
-    """`words` are told with what each does; `name` is what one of the things is called."""
+@checked
+def time_text(text: str) -> str:
+    """A time for `times.moment`, checked now and evaluated once the current time is known."""
+    times.moment(text, now=0)
+    return text
+
+
+def add_words(
+    parser: argparse.ArgumentParser, words: Mapping[str, str], name: str, what: str
+) -> None:
+    """Add subcommands, `words` with their descriptions; `name`: metavar of the second argument."""
     parser.add_argument(
         "word",
         nargs="?",
@@ -138,5 +153,11 @@ def add_words(parser: argparse.ArgumentParser, words: Mapping[str, str], name: s
         metavar="|".join(words),
         help="; ".join(f"{word}: {does}" for word, does in words.items()),
     )
-    parser.add_argument("name", nargs="?", metavar=name, help="which one")
-    parser.add_argument("--names", action="store_true", help="only the names")
+    parser.add_argument("name", nargs="?", metavar=name, help=what)
+    parser.add_argument("--names", action="store_true", help="print only the names")
+
+
+def port_number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"invalid port {text[:40]!r} (use 0 to {LAST_PORT})")
+    return int(text)

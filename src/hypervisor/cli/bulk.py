@@ -1,51 +1,79 @@
-"""Several tasks at once for `retry` and `cancel`: named, or chosen by a filter."""
+"""Tasks selected by id or by a filter, for `retry`, `cancel` and `kill`."""
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from hypervisor.cli.output import one_line, respond
-from hypervisor.core.errors import EXIT_CODES, EXIT_OK, InvalidInput, RequestError
+from hypervisor.cli.latest import exact_batch
+from hypervisor.cli.output import confirm, one_line, respond
+from hypervisor.core.errors import (
+    EXIT_CODES,
+    EXIT_OK,
+    AmbiguousId,
+    InvalidInput,
+    NotFound,
+)
 from hypervisor.core.text import pluralize
+from hypervisor.queue.bulk import change, counted, oldest_first
 from hypervisor.queue.context import Context
-from hypervisor.queue.look import MOST_LISTED, list_tasks
+from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.steer import Moved
+
+NOTHING = "no tasks match; nothing was changed"
 
 
 def configure(parser: argparse.ArgumentParser, states: tuple[str, ...]) -> None:
-    """`states`: which tasks a filter takes that names no state."""
-    parser.add_argument("task", nargs="*", metavar="TASK", help="ids, or the beginnings of them")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the log")
+    """`states`: the default of --state."""
+    parser.add_argument(
+        "task", nargs="*", metavar="TASK|BATCH", help="ids of tasks, or the name of a batch"
+    )
     parser.add_argument(
         "--state",
         action="append",
         default=[],
         metavar="STATE",
-        help=f"all tasks in this state (default: {', '.join(states)})",
+        help=f"all tasks in this state (default: {', '.join(map(state_name, states))})",
     )
-    parser.add_argument("--batch", metavar="NAME", help="… of this batch")
-    parser.add_argument("--type", help="… of this type")
-    parser.add_argument("--dry-run", action="store_true", help="show which, change nothing")
+    parser.add_argument("--batch", metavar="NAME", help="all tasks of this batch")
+    parser.add_argument("--type", help="all tasks of this type")
+    parser.add_argument("--all", action="store_true", help="all tasks")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the log")
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="list the tasks without changing them"
+    )
 
 
 def run(
-    hv: Context, args: argparse.Namespace, act: Callable[..., Moved], states: tuple[str, ...]
+    hv: Context,
+    args: argparse.Namespace,
+    act: Callable[..., Moved],
+    states: tuple[str, ...],
+    *,
+    then: Callable[[Context, Sequence[Moved]], list[str]] = lambda hv, moved: [],
+    skip: str = "",
 ) -> int:
-    chosen = _choose(hv, args, states)
+    """`then` is called with the tasks that were changed, and returns more lines for people. Tasks
+    of a filter that are refused with the code `skip` are left out."""
+    chosen = choose(hv, args, states)
     if args.dry_run:
         return dry_run(chosen, args)
-    moved: list[Moved | dict[str, object]] = []
+    answers: list[Moved | dict[str, object]] = []
     code = EXIT_OK
-    for task in chosen:
-        try:
-            moved.append(act(hv, task, args.reason))
-        except RequestError as error:
-            code = code or EXIT_CODES[error.code]
-            if args.json:
-                moved.append({"task": task, "error": {"code": error.code, "message": str(error)}})
-            print(f"hv: {one_line(str(error))}", file=sys.stderr)
-    lines = [f"{task.task} {task.state}" for task in moved if isinstance(task, Moved)]
-    return respond(args, moved, lines, code)
+    for answer in change(hv, chosen, act, args.reason):
+        if isinstance(answer, Moved):
+            answers.append(answer)
+            continue
+        error = answer.error
+        if error.code == skip and not args.task:
+            continue
+        code = code or EXIT_CODES[error.code]
+        if args.json:
+            shown = {"code": error.code, "message": str(error)}
+            answers.append({"task": answer.task, "error": shown})
+        print(f"hv: {one_line(str(error))}", file=sys.stderr)
+    moved = [answer for answer in answers if isinstance(answer, Moved)]
+    lines = [*([counted(moved)] if moved else []), *then(hv, moved)]
+    return confirm(args, answers, lines or ([] if code else [NOTHING]), code)
 
 
 def dry_run(chosen: Sequence[str], args: argparse.Namespace) -> int:
@@ -54,13 +82,36 @@ def dry_run(chosen: Sequence[str], args: argparse.Namespace) -> int:
     return respond(args, chosen, [*chosen, f"{tasks} (dry run: nothing was changed)"])
 
 
-def _choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> list[str]:
-    by_filter = args.state or args.batch or args.type
+def choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> list[str]:
+    """The ids of the selected tasks; `states`: the default of a filter without --state."""
+    take_batch(hv, args)
+    by_filter = args.state or args.batch or args.type or args.all
     if bool(args.task) == bool(by_filter):
-        raise InvalidInput("name tasks, or choose them by --state, --batch or --type.")
+        raise InvalidInput(
+            "no tasks selected: give ids or a batch, or use --state, --batch, --type or --all."
+        )
     if args.task:
-        # Only a rehearsal looks them up first: in earnest, one bad id must not stop the rest.
-        meant = map(hv.resolve, args.task) if args.dry_run else args.task
-        return list(dict.fromkeys(meant))
-    found = list_tasks(hv, args.state or states, args.batch, type=args.type, limit=MOST_LISTED)
-    return [task.id for task in reversed(found)]  # what others wait for is mostly the older
+        # Only a dry run looks them up first: in a real run, one bad id must not stop the rest.
+        ids = map(hv.resolve, args.task) if args.dry_run else args.task
+        return list(dict.fromkeys(ids))
+    return oldest_first(hv, args.state or states, args.batch, args.type)
+
+
+def take_batch(hv: Context, args: argparse.Namespace) -> None:
+    """A single word that means a batch, and no task, is the same as --batch."""
+    if len(args.task) != 1 or args.batch is not None:
+        return
+    (word,) = args.task
+    if exact_batch(hv, word) is None:
+        return
+    try:
+        hv.resolve(word)
+    except (InvalidInput, NotFound):
+        args.task, args.batch = [], word
+        return
+    except AmbiguousId:
+        pass
+    raise AmbiguousId(
+        f"{word!r} is a batch and also part of the id of a task. "
+        "Use --batch for the batch, or type more of the id."
+    )

@@ -1,12 +1,14 @@
-"""A checkpoint for people: what came of a chunk, and the question what to do about it."""
+"""A checkpoint on the terminal: the results of a chunk, and the question how to continue."""
+
+from __future__ import annotations
 
 import shlex
 import sys
 from collections.abc import Mapping
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from hypervisor.batches.checkpoint import Checkpoint
-from hypervisor.batches.chunk import APPROVED, REJECTED, Chunk
+from hypervisor.batches.chunk import Chunk
 from hypervisor.batches.review import Decided, amend, decide, retry_chunk, review
 from hypervisor.cli.output import (
     BOLD,
@@ -19,9 +21,14 @@ from hypervisor.cli.output import (
     one_line,
     print_lines,
 )
-from hypervisor.core.text import pluralize
+from hypervisor.core.errors import RequestError
+from hypervisor.core.text import money_text, pluralize
 from hypervisor.queue.context import Context
+from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.result import NO_CATEGORY
+
+if TYPE_CHECKING:
+    from hypervisor.batches.checkpoint import Checkpoint
 
 BAR = 24
 QUESTION = "[a]pprove  [r]eject  [t]ry again  [e]dit an item  [A]pprove all the rest  [q]uit: "
@@ -39,7 +46,7 @@ def lines(checkpoint: Checkpoint) -> list[Line]:
         ],
         [(_figures(checkpoint), DIM)],
         *_counts("categories", checkpoint.categories if _is_sorted(checkpoint) else {}),
-        *_counts("proposes", checkpoint.proposals),
+        *_counts("proposed changes", checkpoint.proposals),
         *_samples(checkpoint),
         *_failures(checkpoint),
         [("", "")],
@@ -48,13 +55,13 @@ def lines(checkpoint: Checkpoint) -> list[Line]:
 
 
 def _is_sorted(checkpoint: Checkpoint) -> bool:
-    """Whether anybody named a category."""
+    """Whether any result has a category."""
     return not set(checkpoint.categories) <= {NO_CATEGORY}
 
 
 def _standing(chunk: Chunk) -> str:
     if chunk.awaits_decision:
-        return "waits for a decision"
+        return "waiting for a decision"
     if chunk.state == "free" and not chunk.actor:
         return "needs no decision"
     if chunk.state == "open":
@@ -66,9 +73,11 @@ def _standing(chunk: Chunk) -> str:
 
 def _figures(checkpoint: Checkpoint) -> str:
     states = ", ".join(
-        f"{count:,} {state}" for state, count in sorted(checkpoint.chunk.tasks.items())
+        f"{count:,} {state_name(state)}" for state, count in sorted(checkpoint.chunk.tasks.items())
     )
-    cost = f", cost {checkpoint.cost:.2f}" if checkpoint.cost is not None else ""
+    cost = (
+        f", cost {money_text(round(checkpoint.cost * 1e6))}" if checkpoint.cost is not None else ""
+    )
     return f"{states or 'no tasks'}, {duration(int(checkpoint.seconds * 1000))} of work{cost}"
 
 
@@ -117,7 +126,7 @@ def _failures(checkpoint: Checkpoint) -> list[Line]:
         *(
             [
                 (f"  {task.id}  ", DIM),
-                (f"{task.state}  ", RED),
+                (f"{state_name(task.state)}  ", RED),
                 (one_line(task.title), ""),
                 (f"  {one_line(task.reason or '')}", DIM),
             ]
@@ -127,56 +136,74 @@ def _failures(checkpoint: Checkpoint) -> list[Line]:
 
 
 def decision_text(done: Decided) -> str:
-    """What a decision did, in one line."""
+    """The effect of a decision, in one line."""
     name = shlex.quote(done.batch)
     if done.decision == "retry":
-        return f"chunk {done.chunk}: {pluralize(done.tasks, 'task')} will be tried again"
+        corrected = pluralize(done.kept, "corrected task")
+        kept = f"; {corrected} will be kept (to retry one: --task TASK)" if done.kept else ""
+        return f"chunk {done.chunk}: {pluralize(done.tasks, 'task')} will be retried{kept}"
     if not done.opened:
-        return f"chunk {done.chunk} {done.decision}; no chunk is left to run"
+        return f"chunk {done.chunk} {done.decision}; no chunks left to run"
     which = ", ".join(map(str, done.opened[:5])) + (" …" if len(done.opened) > 5 else "")
     runs = f"chunk {which} runs" if len(done.opened) == 1 else f"chunks {which} run"
     return f"chunk {done.chunk} {done.decision}; {runs} now: hv status {name} --watch"
 
 
 def can_ask() -> bool:
-    """Whether somebody sits there; standard input may have been used up for the items."""
+    """Whether a person can answer; stdin may have been used for the items."""
     return not sys.stdin.closed and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def ask(hv: Context, batch: str) -> Decided | None:
-    """Show the checkpoint and ask until something was decided; None: leave it for later."""
-    while True:
-        checkpoint = review(hv, batch)
-        print_lines(lines(checkpoint))
-        print()
-        answer = _input(QUESTION)
-        number = checkpoint.chunk.number
-        if answer in ("q", ""):
-            return None
-        if answer == "a":
-            return decide(hv, batch, APPROVED, number, _input("note (may be empty): "))
-        if answer == "A":
-            return decide(hv, batch, APPROVED, number, rest=True)
-        if answer == "r":
-            return decide(hv, batch, REJECTED, number, _input("why: "))
-        if answer == "t":
-            note = _input("note for the worker: ")
-            which = _input("which tasks (ids; empty: all of the chunk): ").split()
-            return retry_chunk(hv, batch, note, number, which)
+    """Show the checkpoint and ask until there is a decision; None: no decision now."""
+    number = _show(hv, batch)
+    while (answer := ask_line(QUESTION)) not in ("q", ""):
+        try:
+            decision = _carry_out(hv, batch, number, answer)
+        except RequestError as error:  # a mistyped id, for example
+            print(one_line(str(error)))
+            continue
+        if decision is not None:
+            return decision
         if answer == "e":
-            _edit(hv)
-        else:
-            print(f"{answer!r} is none of the answers.")
+            number = _show(hv, batch)
+    return None
+
+
+def _show(hv: Context, batch: str) -> int:
+    """Show the checkpoint. Returns the number of its chunk."""
+    checkpoint = review(hv, batch)
+    print_lines(lines(checkpoint))
+    print()
+    return checkpoint.chunk.number
+
+
+def _carry_out(hv: Context, batch: str, number: int, answer: str) -> Decided | None:
+    if answer == "a":
+        return decide(hv, batch, "approved", number, ask_line("note (optional): "))
+    if answer == "A":
+        return decide(hv, batch, "approved", number, rest=True)
+    if answer == "r":
+        return decide(hv, batch, "rejected", number, ask_line("reason: "))
+    if answer == "t":
+        note = ask_line("note for the worker: ")
+        tasks = ask_line("task ids (default: the whole chunk): ").split()
+        return retry_chunk(hv, batch, note, number, tasks)
+    if answer == "e":
+        _edit(hv)
+    else:
+        print(f"invalid answer {answer[:40]!r}: type a, r, t, e, A or q")
+    return None
 
 
 def _edit(hv: Context) -> None:
-    task = _input("task: ")
-    field, _, value = _input("field=value (as in category=task): ").partition("=")
+    task = ask_line("task id: ")
+    field, _, value = ask_line("field=value, e.g. category=invoice: ").partition("=")
     if task and field.strip():
         amend(hv, task, {field.strip(): value.strip() or None})
 
 
-def _input(prompt: str) -> str:
+def ask_line(prompt: str) -> str:
     try:
         return input(prompt).strip()
     except EOFError:

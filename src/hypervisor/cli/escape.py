@@ -1,7 +1,7 @@
-"""The output of a program, made harmless for a terminal.
+"""The output of a program, made safe for a terminal.
 
-Lines, tabs and colours stay. Whatever else could move the cursor, change the
-terminal or answer in the user's name is taken out, even if it comes in pieces.
+Lines, tabs and colours stay. Sequences that move the cursor, change the terminal or make it
+answer are removed, even if they arrive in pieces.
 """
 
 import codecs
@@ -10,14 +10,14 @@ import re
 from hypervisor.core.escape_sequences import SEQUENCE
 from hypervisor.core.text import one_line
 
-LONGEST_SEQUENCE = 4_096  # an escape sequence that does not end within so much is none
+MAX_SEQUENCE_LENGTH = 4_096  # a longer escape sequence is not one
 COLOUR = re.compile(r"\x1b\[[0-9;:]{0,40}m")
 BEGUN = re.compile(r"\x1b (?: \[ [0-?]*[ -/]* | [\]PX^_][^\x07\x1b]*\x1b? | [ -/]* )? \Z", re.X)
 RESET = "\033[0m"
 
 
 class EscapeFilter:
-    """Feed it bytes as they come; it answers with text that may go to a terminal."""
+    """Feed it bytes; it returns text that is safe to print to a terminal."""
 
     def __init__(self, colours: bool) -> None:
         self._colours = colours
@@ -33,20 +33,20 @@ class EscapeFilter:
             text, self._rest = text[:cut], text[cut:]
         parts = []
         at = 0
-        for found in SEQUENCE.finditer(text):
-            parts.append(_cleaned(text[at : found.start()]))
-            if self._colours and COLOUR.fullmatch(found.group()):
-                parts.append(found.group())
+        for match in SEQUENCE.finditer(text):
+            parts.append(_cleaned(text[at : match.start()]))
+            if self._colours and COLOUR.fullmatch(match.group()):
+                parts.append(match.group())
                 self.coloured = True
-            at = found.end()
+            at = match.end()
         parts.append(_cleaned(text[at:]))
         return "".join(parts)
 
     def _unfinished(self, text: str) -> int:
-        """Where a sequence, or a line break of two characters, begins that may go on."""
+        """Where an unfinished sequence, or a line break of two characters, begins."""
         if text.endswith("\r"):
             return len(text) - 1
-        begun = BEGUN.search(text, max(len(text) - LONGEST_SEQUENCE, 0))
+        begun = BEGUN.search(text, max(len(text) - MAX_SEQUENCE_LENGTH, 0))
         return begun.start() if begun else len(text)
 
 

@@ -1,4 +1,4 @@
-"""How findings are shown. Their text is somebody's: escaped, and on one line unless asked for."""
+"""Findings as text. Their text is untrusted: it is escaped, and one line unless in full."""
 
 import argparse
 import os
@@ -12,8 +12,8 @@ from hypervisor.queue.context import Context
 TASK = "HV_TASK"
 
 
-def show(found: tuple[Known, ...], with_branch: bool = True) -> None:
-    for known in found:
+def show(findings: tuple[Known, ...], with_branch: bool = True) -> None:
+    for known in findings:
         finding = known.finding
         about = [
             finding.branch if with_branch else "",
@@ -31,7 +31,7 @@ def show(found: tuple[Known, ...], with_branch: bool = True) -> None:
 
 
 def branch_meant(hv: Context, args: argparse.Namespace) -> str | None:
-    """--branch, else that of the task we run for, else the one tied to the git branch here."""
+    """--branch, else the branch of the current task, else the one tied to the git branch."""
     if args.branch is not None:
         return str(args.branch)
     return branch_here(hv, os.getcwd(), os.environ.get(TASK, ""))
@@ -42,5 +42,5 @@ def _doubt(doubt: Doubt) -> str:
 
 
 def _fitting(line: str) -> str:
-    """Whole where a program reads it, one line on a terminal."""
+    """The line, cut to the terminal's width; in full when piped."""
     return cut(line, columns_here()) if sys.stdout.isatty() else line

@@ -1,32 +1,34 @@
-"""Following a run on the command line: progress while it lasts, the result when it is over."""
+"""Following a run on the command line: its progress, then its result."""
 
+from __future__ import annotations
+
+import shlex
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from hypervisor.agents.running_status import live_sessions
+from hypervisor.batches import submit
 from hypervisor.batches.pipeline import PipelineRun, batches_from
-from hypervisor.batches.pipeline_status import pattern
-from hypervisor.batches.reduce import has_pending_reduce, release_reduce
+from hypervisor.batches.submit import Submitted
+from hypervisor.batches.summary import whole_summary
 from hypervisor.cli import result
 from hypervisor.cli.output import (
     Line,
     columns_here,
-    plain,
+    drop_output,
+    one_line,
     print_json_object,
     render,
     say,
     wants_colour,
+    warn,
 )
-from hypervisor.cli.stages import answer_of, stage_lines
+from hypervisor.cli.run.printing import OutputPrinter, Printing, warn_of_incomplete
 from hypervisor.cli.views import View, view_for
 from hypervisor.core.errors import EXIT_CHECKPOINT, EXIT_OK, EXIT_UNSUCCESSFUL
-from hypervisor.inputs.task_files.write_back import unwritten
-from hypervisor.queue.context import Context
-from hypervisor.queue.sql import queries
-from hypervisor.runs import run as runs
-from hypervisor.runs.monitor import (
+from hypervisor.monitoring.monitor import (
     Interrupts,
     Monitor,
     Target,
@@ -35,46 +37,93 @@ from hypervisor.runs.monitor import (
     run_counts,
     stuck_tasks,
 )
-from hypervisor.runs.run import Summary
-from hypervisor.runs.status import combine, standing
+from hypervisor.monitoring.status import combine, quick_status
+from hypervisor.queue.context import Context
+from hypervisor.queue.sql import queries
+from hypervisor.runs import results
+from hypervisor.runs.rerun import other_work_since
+
+if TYPE_CHECKING:
+    from hypervisor.batches.pipeline_status import Overview
+    from hypervisor.batches.write_back import Unwritten
+    from hypervisor.monitoring.failures import FailureGroup
+    from hypervisor.queue.task import Task
 
 INTERRUPTED = 130
 LAST_REPORT = 15.0  # seconds
 BAD = ("failed", "blocked", "review")
 
 
-def follow(hv: Context, run: PipelineRun, as_json: bool, quiet: bool, left_out: int = 0) -> int:
-    """Show progress until nothing of it has more to do. Returns the exit code."""
-    monitor: Monitor | None = None
+def follow(
+    hv: Context,
+    run: PipelineRun,
+    as_json: bool,
+    quiet: bool,
+    left_out: int = 0,
+    *,
+    printing: Printing | None = None,
+) -> int:
+    """Show progress until the run has ended; returns the exit code."""
     with Interrupts() as interrupts:
-        with view_for(quiet or as_json) as view:
-            if run.to_do:
-                monitor = _monitor(hv, run, view)
-                for snapshot in monitor.follow(interrupts):
-                    view.show(snapshot)
-                _wait_for_agents(hv, run, interrupts)
+        monitor = _follow_to_end(hv, run, interrupts, quiet or as_json, printing)
         for batch in run.batches:
             hv.launcher.forget_environment(batch)
-        unwritten_files = {
-            part.batch.name: unwritten(hv, part.batch.id, part.since) for part in run.parts
-        }
+        unwritten_files = _unwritten_files(hv, run)
         if as_json:
             counts = {"left_out": left_out, "unwritten": sum(map(len, unwritten_files.values()))}
-            print_json_object({**_as_json(hv, run), **counts})
+            _print_answer({**_as_json(hv, run), **counts})
         else:
-            _report(hv, run, monitor, quiet)
+            _report(hv, run, monitor, quiet, printed=printing is not None)
             for name, files in unwritten_files.items():
                 _say(result.unwritten(files, name))
     if interrupts.count:
         return INTERRUPTED
     if monitor is not None and monitor.last.status.checkpoint is not None:
         return EXIT_CHECKPOINT
-    failed = any(unwritten_files.values()) or runs.unsuccessful(hv, *run.parts)
+    failed = any(unwritten_files.values()) or submit.unsuccessful(hv, *run.parts) > 0
+    failed |= _warn_if_replaced(hv, run)
+    failed |= printing is not None and warn_of_incomplete(hv, run.parts[-1], printing)
     return EXIT_UNSUCCESSFUL if failed else EXIT_OK
 
 
+def _warn_if_replaced(hv: Context, run: PipelineRun) -> bool:
+    """Whether tasks of this run were done by another command at the same time."""
+    for part in run.parts if run.to_do else ():
+        if work := other_work_since(hv, part.batch):
+            name = one_line(part.batch.name)
+            warn(
+                f"hv: batch {name} was also run with another {work} at the same time, which may "
+                f"have done some of its tasks. To check: hv summary {shlex.quote(name)}; to run "
+                "everything with this one: --again"
+            )
+            return True
+    return False
+
+
+def _follow_to_end(
+    hv: Context,
+    run: PipelineRun,
+    interrupts: Interrupts,
+    quiet: bool,
+    printing: Printing | None,
+) -> Monitor | None:
+    """None if there was nothing to do."""
+    may_be_live = printing is None or printing.allows_live_view
+    with view_for(quiet, may_be_live=may_be_live) as view:
+        if not run.to_do:
+            return None
+        printer = OutputPrinter(hv, run.parts[-1], printing, view) if printing else None
+        monitor = _monitor(hv, run, view, printer)
+        for snapshot in monitor.follow(interrupts):
+            view.show(snapshot)
+        if printer:
+            printer.print_rest()
+        _wait_for_agents(hv, run, interrupts)
+        return monitor
+
+
 def watch(hv: Context, batch: str | None, view: View) -> None:
-    """Show a batch, with what follows on it, until it has ended, or everything until Ctrl-C."""
+    """Show a batch and its later stages until they have ended, or everything until Ctrl-C."""
     batches = None if batch is None else batches_from(hv, hv.store.read(queries.batch, batch).id)
     target = _target(hv, batches, hv.now())
     on_failure = view.failed if view.shows_details else None
@@ -83,16 +132,20 @@ def watch(hv: Context, batch: str | None, view: View) -> None:
 
 
 def has_ended(hv: Context, batch: str) -> bool:
-    """Whether nothing of a batch, and of what follows on it, will run any more by itself."""
+    """Whether a batch and its later stages have stopped: nothing will run by itself."""
+    from hypervisor.batches.reduce import has_pending_reduce
+
     batches = batches_from(hv, hv.store.read(queries.batch, batch).id)
     pending = has_pending_reduce(hv, batches[0])  # first: a release between the looks is seen
-    status = combine([standing(hv, part) for part in batches])
+    status = combine([quick_status(hv, part) for part in batches])
     return not pending and open_tasks(status) <= stuck_tasks(hv, batches, status)
 
 
 def _target(hv: Context, batches: Sequence[str] | None, since: int) -> Target:
     if not batches or len(batches) == 1:
         return Target(tuple(batches) if batches else None, since)
+    from hypervisor.batches.reduce import has_pending_reduce, release_reduce
+
     return Target(
         tuple(batches),
         since,
@@ -101,52 +154,120 @@ def _target(hv: Context, batches: Sequence[str] | None, since: int) -> Target:
     )
 
 
-def _monitor(hv: Context, run: PipelineRun, view: View) -> Monitor:
+def _monitor(
+    hv: Context, run: PipelineRun, view: View, printer: OutputPrinter | None = None
+) -> Monitor:
     target = _target(hv, run.batches, run.first.since)
+    after_look = printer.print_finished if printer else lambda: None
     if not view.shows_details:
-        return Monitor(hv, target)
+        return Monitor(hv, target, eager=printer is not None, after_look=after_look)
     target = target._replace(counts=run_counts(hv, run.parts))
-    return Monitor(hv, target, view.failed, eager=view.is_live)
+    eager = view.is_live or printer is not None
+    return Monitor(hv, target, view.failed, eager=eager, after_look=after_look)
 
 
 def _wait_for_agents(hv: Context, run: PipelineRun, interrupts: Interrupts) -> None:
-    """An agent says what it cost in its last message, which comes after its task has ended."""
-    specs = [(part.batch.id, part.batch.spec) for part in run.parts]
-    batches = [id for id, spec in specs if isinstance(spec, dict) and spec.get("agent")]
+    """Wait for the last message of each agent: it has the cost, and follows the task's end."""
+    batches = _agent_batches(run)
+    if not batches:
+        return
+    from hypervisor.agents.running_status import live_sessions
+
     deadline = time.monotonic() + LAST_REPORT
-    while batches and not interrupts.count and time.monotonic() < deadline:
+    while not interrupts.count and time.monotonic() < deadline:
         if not any(live_sessions(hv, batch) for batch in batches):
             return
         time.sleep(0.25)
 
 
+def _unwritten_files(hv: Context, run: PipelineRun) -> dict[str, list[Unwritten]]:
+    """The task files that could not be updated, by the name of their batch."""
+    writing = [part for part in run.parts if _spec(part).get("write_back", "none") != "none"]
+    if not writing:
+        return {}
+    from hypervisor.batches.write_back import unwritten
+
+    return {part.batch.name: unwritten(hv, part.batch.id, part.since) for part in writing}
+
+
+def _groups(hv: Context, bad: Sequence[Task], run: PipelineRun) -> Sequence[FailureGroup]:
+    if not bad:
+        return ()
+    from hypervisor.monitoring.failures import group_failures
+
+    return group_failures(hv, bad, _agent_batches(run))
+
+
+def _agent_batches(run: PipelineRun) -> list[str]:
+    return [part.batch.id for part in run.parts if _spec(part).get("agent")]
+
+
+def _spec(part: Submitted) -> dict[str, Any]:
+    spec = part.batch.spec
+    return spec if isinstance(spec, dict) else {}
+
+
+def _stays_in_clones(part: Submitted) -> bool:
+    """Whether finished work waits in clones, because nothing merges it."""
+    return _spec(part).get("workspace") == "clone" and not _spec(part).get("git_merge")
+
+
 def _as_json(hv: Context, run: PipelineRun) -> dict[str, Any]:
+    from hypervisor.cli.json_form import plain
+
     first = run.first
-    summary = runs.summary(hv, first.batch.id, tasks=False)
-    tasks = runs.reports(hv, first.batch.id)
-    answer = {**plain(summary), "tasks": tasks, "skipped": first.already_done}
-    if overview := pattern(hv, first.batch.id):
+    totals = whole_summary(hv, first.batch.id, tasks=False)
+    tasks = chain.from_iterable(results.reports(hv, batch) for batch in run.batches)
+    answer = {**plain(totals), "tasks": tasks, "skipped": first.already_done}
+    if overview := _overview(hv, run):
         answer |= plain(overview._asdict())
     return answer
 
 
-def _report(hv: Context, run: PipelineRun, monitor: Monitor | None, quiet: bool) -> None:
-    overview = pattern(hv, run.first.batch.id)
-    stages = stage_lines(overview, columns_here(), answer=False) if overview else []
-    answer = answer_of(overview) if overview else []
+def _print_answer(answer: dict[str, Any]) -> None:
+    try:
+        print_json_object(answer)
+    except BrokenPipeError:  # the reader has seen enough; the exit code still tells the outcome
+        drop_output()
+
+
+def _overview(hv: Context, run: PipelineRun) -> Overview | None:
+    if run.pipeline is None:
+        return None
+    from hypervisor.batches.pipeline_status import pattern
+
+    return pattern(hv, run.first.batch.id)
+
+
+def _stage_lines(overview: Overview | None) -> tuple[list[Line], list[Line]]:
+    """The outcome of each stage of a pipeline, and the result of its reduce."""
+    if overview is None:
+        return [], []
+    from hypervisor.cli.stages import answer_of, stage_lines
+
+    return stage_lines(overview, columns_here(), answer=False), answer_of(overview)
+
+
+def _report(
+    hv: Context, run: PipelineRun, monitor: Monitor | None, quiet: bool, *, printed: bool
+) -> None:
+    stages, answer = _stage_lines(_overview(hv, run))
     if monitor is None:
         _say([*stages, *answer])
         return
     bad = ended_since(hv, run.batches, run.first.since, BAD)
-    summaries = [runs.summary(hv, batch, tasks=False) for batch in run.batches]
     ended = result.Result(
         submitted=run.first,
-        ended=runs.outcome(hv, *run.parts),
+        ended=submit.outcome(hv, *run.parts),
         last=monitor.last,
-        summary=_total(summaries),
+        summary=whole_summary(hv, run.first.batch.id, tasks=False),
         bad=bad,
+        groups=_groups(hv, bad, run),
         took=hv.now() - run.first.since,
         above=frozenset() if quiet else monitor.reported,
+        undecided=sum(len(submit.undecided(hv, part)) for part in run.parts),
+        shows_tails=not printed,
+        in_clones=any(map(_stays_in_clones, run.parts)),
     )
     gap: list[Line] = [[]] if bad and sys.stdout.isatty() else []
     _say([*gap, *result.lines(ended, stages), *answer])
@@ -154,17 +275,3 @@ def _report(hv: Context, run: PipelineRun, monitor: Monitor | None, quiet: bool)
 
 def _say(lines: Sequence[Line]) -> None:
     say(*(render(line, wants_colour()) for line in lines))
-
-
-def _total(summaries: Sequence[Summary]) -> Summary:
-    """What all parts took together."""
-    tokens = [part.tokens for part in summaries if part.tokens is not None]
-    costs = [part.cost for part in summaries if part.cost is not None]
-    return summaries[0]._replace(
-        cpu_seconds=sum(part.cpu_seconds for part in summaries),
-        peak_bytes=max(part.peak_bytes for part in summaries),
-        attempts=sum(part.attempts for part in summaries),
-        tokens=sum(tokens) if tokens else None,
-        cost=sum(costs) if costs else None,
-        estimated=any(part.estimated for part in summaries),
-    )

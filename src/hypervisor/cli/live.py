@@ -2,7 +2,7 @@
 
 rich leaves some things to us, and they are here: a narrower terminal has broken the lines of the
 last frame in two; keys must not be echoed into a frame; Ctrl-Z gives the terminal back; a job in
-the background leaves it alone; a terminal that was closed is no error.
+the background leaves it alone; a terminal that was closed is not an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
@@ -40,10 +40,10 @@ from hypervisor.cli.output import (
     width,
 )
 from hypervisor.cli.views import MORE, View, failure
+from hypervisor.monitoring.monitor import FRAME, Snapshot
+from hypervisor.monitoring.progress import running
+from hypervisor.monitoring.status import CurrentAttempt
 from hypervisor.queue.task import Task
-from hypervisor.runs.monitor import FRAME, Snapshot
-from hypervisor.runs.progress import running
-from hypervisor.runs.status import Attempting
 
 NO_WRAP, WRAP = "\033[?7l", "\033[?7h"
 LOCAL_FLAGS = 3  # where termios keeps ECHO and ICANON
@@ -57,7 +57,7 @@ def one_row(line: Line) -> Text:
 
 
 def terminal_console() -> Console:
-    """What may not be encoded is replaced: a frame must not fail for a letter."""
+    """Characters that cannot be encoded are replaced, so that no frame fails."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     return Console(
@@ -71,15 +71,15 @@ def terminal_console() -> Console:
 
 
 class Screen:
-    """`paint` replaces the frame; what goes `above` it stays and scrolls away.
+    """`paint` replaces the frame; lines `above` it stay and scroll away.
 
-    `whole` takes the whole screen, as `top` does; `stays` leaves the last frame there.
+    `whole` uses the whole screen, as `top` does; `stays` leaves the last frame on it.
     """
 
     def __init__(self, *, whole: bool = False, keys: bool = False, stays: bool = False) -> None:
         self._console, self._terminal = terminal_console(), sys.stdout.fileno()
         self._whole, self._keys, self._stays = whole, keys, stays
-        self._live: Live | None = None  # None: the terminal is not ours now
+        self._live: Live | None = None  # None: the terminal is not ours at the moment
         self._closed = False
         self._drawn: list[list[Segment]] = []
         self._columns = 0
@@ -120,6 +120,17 @@ class Screen:
                 self._console.print(Group(*above)) if above else live.refresh()
         return True
 
+    def lend(self, writers: Sequence[Callable[[], None]]) -> bool:
+        """Clear the frame and let others write; the next frame is drawn below. False while the
+        terminal is not ours."""
+        if self._live is None or not in_foreground(self._terminal):
+            return False
+        self._give_back(stays=False)
+        for write in writers:
+            write()
+        self._take()
+        return True
+
     def key(self, seconds: float) -> str:
         """The key that was pressed within that time."""
         if self._keys and self._live:
@@ -131,7 +142,7 @@ class Screen:
 
     @contextmanager
     def _writing(self) -> Iterator[Live | None]:
-        """No Ctrl-Z in the middle of a frame; once the terminal was closed, nothing more."""
+        """Hold back Ctrl-Z during a frame; write nothing once the terminal was closed."""
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTSTP,))
         try:
             yield self._live if in_foreground(self._terminal) else None
@@ -142,8 +153,8 @@ class Screen:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTSTP,))
 
     def _fit_to_size(self) -> bool:
-        """Whether the width has changed. A narrower terminal has broken long lines in two: clear
-        them all, and put the cursor where rich expects it."""
+        """Whether the width has changed. A narrower terminal has wrapped long lines: clear them
+        all, and put the cursor where rich expects it."""
         columns, rows = self.size()
         self._console.size = ConsoleDimensions(columns, rows)
         before, self._columns = self._columns, columns
@@ -200,7 +211,7 @@ class Screen:
 
     def _resume(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTSTP, self._suspend)
-        if self._live is None:  # or somebody sent the signal for no reason
+        if self._live is None:  # else the signal came without a stop
             self._take()
 
 
@@ -214,6 +225,7 @@ class LiveView(View):
         self._rows = Rows()
         self._painted_at = 0.0
         self._above: list[Text] = []
+        self._writers: list[Callable[[], None]] = []
         self._frame = Group()
 
     def __enter__(self) -> LiveView:
@@ -224,10 +236,15 @@ class LiveView(View):
         self._paint()
         self._screen.__exit__()
         say(*(text.plain for text in self._above))
+        for write in self._writers:
+            write()
 
     def failed(self, tasks: Sequence[Task], more: bool) -> None:
         self._above += [one_row(failure(task)) for task in tasks]
         self._above += [one_row([(MORE, DIM)])] if more else []
+
+    def write_above(self, write: Callable[[], None]) -> None:
+        self._writers.append(write)
 
     def show(self, snapshot: Snapshot) -> None:
         if time.monotonic() - self._painted_at >= FRAME * 0.9:
@@ -236,19 +253,21 @@ class LiveView(View):
             self._paint()
 
     def _paint(self) -> None:
+        if self._writers and self._screen.lend(self._writers):
+            self._writers = []
         if self._screen.paint(self._frame, self._above):
             self._above = []
 
 
 class Rows:
-    """Keeps each worker in its row, so that nothing jumps about."""
+    """Keeps each worker in its row, so that rows do not move."""
 
     def __init__(self) -> None:
         self._workers: list[tuple[str, int] | None] = []
         self._needed_at = 0
         self.title_width = 0
 
-    def place(self, attempts: Collection[Attempting], now: int) -> list[Attempting | None]:
+    def place(self, attempts: Collection[CurrentAttempt], now: int) -> list[CurrentAttempt | None]:
         """The running attempts, each in its row; None is an empty row."""
         here = running(attempts)
         self._workers = [worker if worker in here else None for worker in self._workers]
@@ -284,7 +303,7 @@ def draw(snapshot: Snapshot, rows: Rows, columns: int, height: int) -> Group:
 
 
 def draw_top(snapshot: Snapshot, columns: int, height: int) -> Group:
-    """The frame of `hv top`: everything that runs, on the whole screen."""
+    """The frame of `hv top`: all running attempts, on the whole screen."""
     status = snapshot.status
     head = [render.figures(snapshot), *render.hints(snapshot), *render.money_lines(status)]
     head += [render.host_line(status), []]
@@ -293,26 +312,28 @@ def draw_top(snapshot: Snapshot, columns: int, height: int) -> Group:
     table = attempts_table(shown, snapshot.now, columns, batches=snapshot.batches)
     foot: list[Line] = [[(f"and {more:,} more", DIM)]] if more else []
     foot += [[]] * (room - len(shown) - len(foot))
-    return Group(*map(one_row, head), table, *map(one_row, [*foot, [("q leaves", DIM)]]))
+    return Group(*map(one_row, head), table, *map(one_row, [*foot, [("q: quit", DIM)]]))
 
 
-def _oldest(attempts: Collection[Attempting], room: int) -> tuple[list[Attempting | None], int]:
-    """Those that fit, longest running first, and how many more there are."""
+def _oldest(
+    attempts: Collection[CurrentAttempt], room: int
+) -> tuple[list[CurrentAttempt | None], int]:
+    """The attempts that fit, longest running first, and how many more there are."""
     ordered = sorted(attempts, key=lambda attempt: (attempt.since, attempt.task))
     shown = ordered if len(ordered) <= room else ordered[: max(room - 1, 0)]
     return [*shown], len(ordered) - len(shown)
 
 
 def attempts_table(
-    attempts: Sequence[Attempting | None],
+    attempts: Sequence[CurrentAttempt | None],
     now: int,
     columns: int,
     *,
     title_width: int = 0,
     batches: Mapping[str, str] | None = None,
 ) -> Table:
-    """Age, memory, title and last line; the id where there is room. With names of `batches` also
-    those, and a head."""
+    """Age, memory, title and last line; the id if there is room. With `batches`, names by id,
+    also a column for them and a header."""
     named, wide = batches is not None, batches is not None or columns >= render.WIDE
     table = Table(box=None, show_header=named, header_style=BOLD, pad_edge=False)
     table.padding, least = (0, 2, 0, 0), NARROWEST_TABLE if named else NARROWEST_ROW
@@ -334,7 +355,7 @@ def attempts_table(
     return table
 
 
-def _cells(attempt: Attempting, now: int, batches: Mapping[str, str] | None) -> tuple[str, ...]:
+def _cells(attempt: CurrentAttempt, now: int, batches: Mapping[str, str] | None) -> tuple[str, ...]:
     return (
         render.clock(now - attempt.since),
         render.memory_text(attempt.memory),

@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from hypervisor.cli.commands_table import COMMANDS, Command
+from hypervisor.cli.commands_table import ALIASES, COMMANDS, GROUPS, Command
+from hypervisor.cli.parser import Parser, did_you_mean, terminal_width, wrapped
 from hypervisor.core.errors import (
     EXIT_CODES,
     EXIT_OK,
@@ -24,53 +25,48 @@ if TYPE_CHECKING:
 
 Connect = Callable[..., "Context"]
 INTERRUPTED = 130
-LONGEST_COMPLAINT = 500
-LOGGING = ("run", "serve", "supervise")  # commands that log, or start something that does
+LOGGING = (
+    "run",
+    "serve",
+    "supervise",
+    "dashboard",
+)  # commands that log, or start something that does
+CONFIRMING = (  # commands that confirm what they did
+    "pause",
+    "resume",
+    "kill",
+    "scale",
+    "update",
+    "retry",
+    "cancel",
+    "approve",
+    "reject",
+    "heartbeat",
+    "done",
+    "fail",
+    "block",
+    "release",
+    "receipt",
+    "batches",
+)
 LEVELS = ("debug", "info", "warning", "error")
-
-
-class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong with the words of a command."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidInput(f"{message[:LONGEST_COMPLAINT]}. `{self.prog} --help` shows how.")
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Words behind options go to a command that has a place for them."""
-        found, rest = self.parse_known_args(args, namespace)
-        if rest and (not hasattr(found, "late") or any(word.startswith("-") for word in rest)):
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
-        if rest:
-            found.late = tuple(rest)
-        return found
-
-
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Wraps the summary, not the example; need not load shutil to learn the terminal's width."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_width())
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith("example:"):
-            return super()._fill_text(text, width, indent)
-        return _wrapped(text, width)
 
 
 def run(argv: list[str], connect: Connect) -> int:
     """Run one command and return its exit code."""
     _open_missing_streams()
+    code = EXIT_OK
     try:
         code = _guarded(argv, connect)
         sys.stdout.flush()
         return code
     except OSError as error:
-        from hypervisor.cli.output import drop_output
+        from hypervisor.cli.output import drop_output, warn
 
         drop_output()
         if isinstance(error, BrokenPipeError):  # the reader has seen enough
-            return EXIT_OK
-        print(f"hv: the answer could not be written: {error.strerror}.", file=sys.stderr)
+            return code
+        warn(f"hv: cannot write the output: {error.strerror}.")
         return EXIT_UNEXPECTED
 
 
@@ -92,26 +88,23 @@ def _guarded(argv: list[str], connect: Connect) -> int:
             sys.stdout.flush()  # fails again if it is the answer that cannot be written
         from hypervisor.cli.output import one_line
 
-        what = one_line(f"{type(error).__name__}: {error}")
-        return _fail("unexpected", f"unexpected {what}. HV_DEBUG=1 shows where.", "--json" in argv)
+        problem = one_line(f"{type(error).__name__}: {error}")
+        message = f"unexpected {problem}. Set HV_DEBUG=1 to see the traceback."
+        return _fail("unexpected", message, "--json" in argv)
 
 
 def make_parser(command: Command) -> tuple[Parser, Any]:
     """The parser of one command and the module that carries it out."""
     module = import_module(f"hypervisor.cli.commands.{command.name}")
-    parser = Parser(
-        prog=f"hv {command.name}",
-        description=command.summary,
-        epilog=f"example:\n  {module.EXAMPLE}",
-        formatter_class=Formatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(f"hv {command.name}", _description(command, module), module.EXAMPLE)
     if command.store != "none":
-        parser.add_argument("--store", metavar="PATH|URL", help="use this store")
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
+        parser.general.add_argument("--store", metavar="PATH|URL", help="use this store")
+    parser.general.add_argument("--json", action="store_true", help="answer as JSON")
     module.configure(parser)
+    if command.name in CONFIRMING:
+        parser.general.add_argument("-q", "--quiet", action="store_true", help="do not confirm")
     if command.name in LOGGING:
-        parser.add_argument(
+        parser.general.add_argument(
             "--log-level",
             choices=LEVELS,
             help="log level of this command and of the processes it starts",
@@ -119,11 +112,15 @@ def make_parser(command: Command) -> tuple[Parser, Any]:
     return parser, module
 
 
-def _width() -> int:
-    try:
-        return max(os.get_terminal_size(1).columns - 2, 40)
-    except OSError:
-        return 98
+def _description(command: Command, module: Any) -> str:
+    """The command's own description, or the summary of its verb."""
+    if hasattr(module, "DESCRIPTION"):
+        return str(module.DESCRIPTION)
+    if command.verb is None:
+        return f"{command.about}."
+    from hypervisor.verbs import summary
+
+    return summary(command.verb)
 
 
 def _dispatch(argv: list[str], connect: Connect) -> int:
@@ -131,27 +128,21 @@ def _dispatch(argv: list[str], connect: Connect) -> int:
     if not rest or rest[0] in ("-h", "--help", "help"):
         return _overview(rest)
     if rest[0] in ("-V", "--version"):
-        from hypervisor.core.version import VERSION
-
-        print(f"hv {VERSION}")
-        return 0
-    command = COMMANDS.get(rest[0])
-    if command is None:
-        word = rest[0][:60]
-        raise InvalidInput(f"no command {word!r}.{_nearest(word)} `hv --help` lists them.")
+        rest[0] = "version"
+    command = _command(rest[0])
     parser, module = make_parser(command)
     args = parser.parse_args([*leading, *rest[1:]])
     args.words = rest[1:]
     if getattr(args, "log_level", None):
         os.environ["HV_LOG_LEVEL"] = args.log_level
-    args.only_looks = False  # a command that makes a store may say that these words need none
-    args.look = lambda: connect(args.store, create=False, bare=True)  # at this host, before a run
+    args.only_looks = False  # set by a command that needs no new store for these arguments
+    args.look = lambda: connect(args.store, create=False, bare=True)  # this host, without a store
     args.make = lambda: connect(args.store, create=True)
     if command.store == "none":
         return int(module.run(args))
-    # What can be checked without a store is: a mistake must not leave an empty one behind.
-    settled = module.prepare(args) if hasattr(module, "prepare") else None
-    return _with_store(command, module, args, connect) if settled is None else int(settled)
+    # Check first what needs no store: a mistake must not leave an empty one behind.
+    code = module.prepare(args) if hasattr(module, "prepare") else None
+    return _with_store(command, module, args, connect) if code is None else int(code)
 
 
 def _with_store(command: Command, module: Any, args: argparse.Namespace, connect: Connect) -> int:
@@ -180,45 +171,41 @@ def _leading_options(argv: list[str]) -> tuple[list[str], list[str]]:
     return leading, rest
 
 
+def _command(word: str) -> Command:
+    word = ALIASES.get(word, word)
+    if word not in COMMANDS:
+        near = did_you_mean(word, COMMANDS, lambda name: f"`hv {name}`") or "."
+        raise InvalidInput(f"unknown command {word[:60]!r}{near} `hv --help` lists all commands.")
+    return COMMANDS[word]
+
+
 def _overview(rest: list[str]) -> int:
-    if len(rest) > 1 and rest[1] in COMMANDS:
-        make_parser(COMMANDS[rest[1]])[0].print_help()
+    if rest[:1] == ["help"] and len(rest) > 1:
+        make_parser(_command(rest[1]))[0].print_help()
         return 0
-    print("usage: hv COMMAND …\n\nOne durable queue for agents, commands and functions.\n")
-    for name, command in COMMANDS.items():
-        print(_wrapped(f"  {name:<11}{command.summary}", _width(), " " * 13))
-    hint = "`hv COMMAND --help` shows options and an example. HYPERVISOR_STORE names the store."
-    print(f"\n{_wrapped(hint, _width())}")
+    print("usage: hv COMMAND [arguments]\n\nA durable queue for coding agents and commands.")
+    for group, commands in GROUPS.items():
+        print(f"\n{group}:")
+        for command in commands:
+            print(wrapped(f"  {command.name:<12}{command.about}", terminal_width(), " " * 14))
+    hint = "`hv COMMAND --help` shows the options of a command, with an example."
+    print(f"\n{wrapped(hint, terminal_width())}")
     return 0
 
 
-def _wrapped(line: str, width: int, indent: str = "") -> str:
-    """Broken between words."""
-    from textwrap import fill
-
-    return fill(line, width, subsequent_indent=indent)
-
-
-def _nearest(word: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, COMMANDS, 1)
-    return f" Did you mean `hv {near[0]}`?" if near else ""
-
-
 def _fail(code: str, message: str, as_json: bool) -> int:
-    from hypervisor.cli.output import one_line
+    from hypervisor.cli.output import one_line, warn
 
+    warn(f"hv: {one_line(message)}")
     if as_json:
         import json
 
         print(json.dumps({"error": {"code": code, "message": message}}))
-    print(f"hv: {one_line(message)}", file=sys.stderr)
     return EXIT_CODES.get(code, EXIT_UNEXPECTED)
 
 
 def _open_missing_streams() -> None:
-    """A caller may have closed them (`>&-`); files opened later must not take their place."""
+    """Reopen streams that the caller closed (`>&-`), or other files would take their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115

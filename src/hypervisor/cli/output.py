@@ -3,16 +3,23 @@
 Task text is data: control characters never reach the terminal as they are.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import JOINERS
 from hypervisor.core.text import one_line as one_line
+
+if TYPE_CHECKING:
+    from hypervisor.queue.context import Context
+    from hypervisor.queue.lease import SettledResult
+    from hypervisor.queue.steer import Moved
 
 GREEN, RED, YELLOW, BLUE, DIM, BOLD = "green", "red", "yellow", "blue", "bright_black", "bold"
 STATE_STYLES = {
@@ -49,20 +56,9 @@ Span = tuple[str, str]  # text and its style, in the words of rich
 Line = list[Span]
 
 WIDEST_CELL = 20
-BEGINS_BLOCK = ("", " ", "#", "-", "*", "|", ">")  # lines of Markdown that are no plain text
+BEGINS_BLOCK = ("", " ", "#", "-", "*", "|", ">")  # lines of Markdown that are not plain text
 CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # JSON lets them pass
-READABLE = 110  # columns of a line of text that the eye follows with ease
-
-
-def plain(value: Any) -> Any:
-    """Values as JSON knows them: a named tuple becomes an object."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(each) for name, each in value._asdict().items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    return value
+READABLE = 110  # columns: longer lines are hard to read
 
 
 def respond(
@@ -70,10 +66,13 @@ def respond(
     value: Any,
     text: str | Iterable[str] | Callable[[], object] = (),
     code: int = EXIT_OK,
+    *,
+    hv: Context | None = None,
 ) -> int:
-    """Print an answer, as JSON if that was asked for, else as text; returns the exit code."""
+    """Print an answer, as JSON with --json, else as text; returns the exit code. With the
+    context, batches in it get their names."""
     if args.json:
-        print_json(value)
+        print_json(value, hv)
     elif callable(text):
         text()
     else:
@@ -82,12 +81,33 @@ def respond(
     return code
 
 
-def print_json(value: Any) -> None:
-    print(_json_text(value))
+def confirm(
+    args: Namespace,
+    value: Any,
+    text: str | Iterable[str],
+    code: int = EXIT_OK,
+) -> int:
+    """Confirm what was done. With -q or without a terminal nothing is printed: a script has the
+    exit code, and --json."""
+    wanted = not args.quiet and sys.stdout.isatty()
+    return respond(args, value, text if wanted else (), code)
+
+
+def confirm_state(args: Namespace, answer: Moved | SettledResult) -> int:
+    """Confirm which state a task is in now."""
+    from hypervisor.queue.lifecycle import state_name
+
+    return confirm(args, answer, f"{answer.task} {state_name(answer.state)}")
+
+
+def print_json(value: Any, hv: Context | None = None) -> None:
+    from hypervisor.cli.json_form import named
+
+    print(_json_text(value if hv is None else named(hv, value)))
 
 
 def print_json_object(members: Mapping[str, Any]) -> None:
-    """An object that need not be held as a whole: an iterator becomes a list as it comes."""
+    """Print an object without holding all of it in memory: iterators are printed as lists."""
     before = "{"
     for name, value in members.items():
         print(f"{before}{_json_text(name)}: ", end="")
@@ -109,6 +129,8 @@ def _print_list(values: Iterator[Any]) -> None:
 
 def _json_text(value: Any) -> str:
     import json
+
+    from hypervisor.cli.json_form import plain
 
     text = json.dumps(plain(value), ensure_ascii=False).translate(CONTROLS)
     try:
@@ -157,7 +179,7 @@ def length(line: Line) -> int:
 
 
 def joined(parts: Iterable[Span]) -> Line:
-    """What is not empty, with dots between."""
+    """The parts that are not empty, with dots between them."""
     dot = (glyphs().dot, DIM)
     spans = [span for part in parts if part[0] for span in (dot, part)]
     return spans[1:]
@@ -167,11 +189,11 @@ def glyphs() -> Glyphs:
     return PRETTY if "utf" in (sys.stdout.encoding or "").lower() else PLAIN
 
 
-def wants_colour() -> bool:
+def wants_colour(stream: TextIO | None = None) -> bool:
     """Colours are for terminals that know them, and for people who want them."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return sys.stdout.isatty()
+    return (stream or sys.stdout).isatty()
 
 
 def is_live_terminal() -> bool:
@@ -182,10 +204,10 @@ def is_live_terminal() -> bool:
 
 
 def in_foreground(terminal: int) -> bool:
-    """A job in the background leaves the terminal to others."""
+    """Whether this job may use the terminal; a background job must not."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:  # it does not control us: nobody shares it
+    except OSError:  # it does not control us, so no one shares it
         return True
 
 
@@ -194,7 +216,7 @@ def _painted(text: str, style: str) -> str:
 
 
 def say(*lines: str) -> None:
-    """Print what is only told on the way: no reason to stop if nobody listens any more."""
+    """Print progress; continue if the output is closed."""
     try:
         for line in lines:
             print(line)
@@ -203,13 +225,22 @@ def say(*lines: str) -> None:
         drop_output()
 
 
-def drop_output() -> None:
-    """What could not be written must not be tried again when the program ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def warn(*lines: str) -> None:
+    """Print messages to standard error; continue if it is closed."""
+    try:
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
+    except OSError:
+        drop_output(sys.stderr)
+
+
+def drop_output(stream: TextIO | None = None) -> None:
+    """Discard what could not be written, so that it is not tried again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 def near_path(path: str) -> str:
-    """The path as seen from here, unless it is elsewhere."""
+    """The path relative to the working directory, if it is below that."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
 
@@ -231,18 +262,17 @@ def wrapped(text: str, indent: str = "  ", first: str | None = None) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """A page of text, safe, and on a terminal as wide as that; what is indented, or a heading, a
-    list, a quotation or a table, stays as it is."""
+    """Text made safe, and wrapped to the terminal; headings, lists, quotations, tables and
+    indented lines stay as they are."""
     if not sys.stdout.isatty() or "```" in text:
         return block(text)
-    told = []
+    result = []
     for part in text.split("\n\n"):
         lines = [one_line(line) for line in part.split("\n")]
         as_it_is = any(line[:1] in BEGINS_BLOCK or line[0].isdecimal() for line in lines)
-        told.append(
-            "\n".join(f"  {each}" for each in lines) if as_it_is else wrapped(" ".join(lines))
-        )
-    return "\n\n".join(told)
+        indented = "\n".join(f"  {line}" for line in lines)
+        result.append(indented if as_it_is else wrapped(" ".join(lines)))
+    return "\n\n".join(result)
 
 
 def table(
@@ -270,7 +300,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns a terminal gives the text: wide letters take two, accents none."""
+    """The width of the text on a terminal: wide letters take two columns, accents none."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -311,6 +341,6 @@ def duration(ms: int) -> str:
 
 def columns_here() -> int:
     try:
-        return os.get_terminal_size().columns
+        return os.get_terminal_size(sys.stdout.fileno()).columns
     except OSError:
         return 200

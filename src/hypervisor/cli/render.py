@@ -4,12 +4,12 @@ Nothing here touches the terminal. Task text is data: it is made safe before it
 becomes part of a line.
 """
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hypervisor.agents.cooldown import Cooldown, cooldown_text
-from hypervisor.agents.session import Spent
 from hypervisor.batches.pipeline import reduce_name
 from hypervisor.cli.output import (
     BLUE,
@@ -26,17 +26,23 @@ from hypervisor.cli.output import (
     length,
     one_line,
 )
-from hypervisor.core.text import amount_text
+from hypervisor.core.text import money_text, pluralize
+from hypervisor.monitoring.monitor import Snapshot
+from hypervisor.monitoring.progress import Counts, count
+from hypervisor.monitoring.status import CurrentAttempt, Status
+from hypervisor.monitoring.waiting import waiting_text
+from hypervisor.queue.agent_session import Spent
+from hypervisor.queue.lifecycle import MERGING
+from hypervisor.queue.pause import BATCH, TYPE, Pause
 from hypervisor.resources.limits import UNITS
-from hypervisor.runs.monitor import Snapshot
-from hypervisor.runs.progress import Counts, count
-from hypervisor.runs.spec import BATCH, TYPE, Pause
-from hypervisor.runs.status import Attempting, Status
+
+if TYPE_CHECKING:
+    from hypervisor.agents.cooldown import Cooldown
 
 ZONES = {"safe": GREEN, "warning": YELLOW, "danger": RED, "emergency": "reverse red"}
 WIDE = 110
-LONGEST_BAR = 60
-SHORTEST_BAR = 20
+MAX_BAR_WIDTH = 60
+MIN_BAR_WIDTH = 20
 IDLE_MS = 3_000
 
 
@@ -50,13 +56,13 @@ def progress(snapshot: Snapshot, columns: int) -> list[Line]:
     details = figures(snapshot, bar=True)
     room = columns - length(numbers)
     beside = room - length(details) - 2
-    if columns >= WIDE and beside >= SHORTEST_BAR:
+    if columns >= WIDE and beside >= MIN_BAR_WIDTH:
         return [[*_bar(snapshot.counts, beside), *numbers, ("  ", ""), *details]]
     return [[*_bar(snapshot.counts, room), *numbers], details]
 
 
 def stage_progress(snapshot: Snapshot) -> list[Line]:
-    """How far each part of a pipeline is."""
+    """The progress of each part of a pipeline."""
     if len(snapshot.parts) < 2:
         return []
     first, parts = snapshot.parts[0].batch, []
@@ -64,30 +70,33 @@ def stage_progress(snapshot: Snapshot) -> list[Line]:
         counts = count(status.stats.states, status.attempts)
         style = RED if counts.failed else GREEN if not counts.open else ""
         if first and status.batch and status.batch.name == reduce_name(first.name):
-            stands = "runs" if counts.running else "waits" if counts.open else "ended"
-            parts.append((f"reduce {stands}", style))
+            state = "running" if counts.running else "waiting" if counts.open else "ended"
+            parts.append((f"reduce {state}", style))
         else:
             parts.append((f"stage {number} {counts.ended:,}/{counts.total:,}", style))
     return [joined(parts)]
 
 
 def figures(snapshot: Snapshot, bar: bool = False) -> Line:
-    """Counts, rate and time, the more important first. A bar beside them shows what is left."""
+    """Counts, rate and time, the more important first. Next to a bar, ready tasks are omitted."""
     counts = snapshot.counts
-    left = 0 if bar else counts.open - counts.running - counts.waiting
+    ready = 0 if bar else counts.open - counts.running - counts.waiting - counts.merging
     amounts = (
         (counts.failed, "failed", RED),
         (counts.cancelled, "cancelled", YELLOW),
-        (counts.held, "held up", YELLOW),
+        (counts.blocked, "blocked", YELLOW),
+        (counts.review, "in review", YELLOW),
+        (counts.inbox, "inbox", YELLOW),
         (counts.running, "running", BLUE),
+        (counts.merging, "merging", ""),
         (counts.waiting, "waiting", ""),
-        (left, "to do", ""),
+        (ready, "ready", ""),
     )
     elapsed = "" if snapshot.since is None else clock(snapshot.now - snapshot.since)
     return joined(
         [
             (f"{counts.done:,} done", GREEN),
-            *((f"{amount:,} {what}", style) for amount, what, style in amounts if amount > 0),
+            *((f"{amount:,} {state}", style) for amount, state, style in amounts if amount > 0),
             (rate(snapshot.per_second), ""),
             (elapsed, DIM),
             (f"{counts.skipped:,} skipped" if counts.skipped else "", DIM),
@@ -97,9 +106,9 @@ def figures(snapshot: Snapshot, bar: bool = False) -> Line:
 
 def _bar(counts: Counts, room: int) -> Line:
     """A progress bar, with what did not succeed in red; rich's has no second colour."""
-    if room < SHORTEST_BAR // 2:
+    if room < MIN_BAR_WIDTH // 2:
         return []
-    columns, (full, half, rest, *_) = min(room, LONGEST_BAR), glyphs()
+    columns, (full, half, rest, *_) = min(room, MAX_BAR_WIDTH), glyphs()
     halves = 2 * columns * counts.ended // counts.total if counts.total else 2 * columns
     cells = halves // 2
     bad = counts.ended - counts.done
@@ -114,7 +123,7 @@ def _bar(counts: Counts, room: int) -> Line:
 
 
 def hints(snapshot: Snapshot) -> list[Line]:
-    """What a person should know now: it winds up, it is paused, nothing moves."""
+    """Why the run is ending, paused or waiting."""
     status, now = snapshot.status, snapshot.now
     if snapshot.interrupts:
         return [[(_winding_up(snapshot.interrupts, status.stats.claimed), YELLOW)]]
@@ -122,53 +131,62 @@ def hints(snapshot: Snapshot) -> list[Line]:
         return [[(one_line(status.trouble), RED)]]
     if status.pauses:
         return [[(pause_text(pause, snapshot.names), YELLOW)] for pause in status.pauses]
-    if status.brakes:
-        return [[(brake_text(brake, now), YELLOW)] for brake in status.brakes]
+    if status.cooldowns:
+        return [[(rate_limit_text(cooldown, now), YELLOW)] for cooldown in status.cooldowns]
     if status.checkpoint is not None and status.batch is not None:
         name = shlex.quote(status.batch.name)
-        waits = f"{one_line(status.checkpoint.label)} waits for a decision: hv review {name}"
-        return [[(waits, YELLOW)]]
-    if snapshot.idle_since is not None and now - snapshot.idle_since > IDLE_MS:
-        return [[(_why_idle(status, snapshot.counts), YELLOW)]]
-    return []
+        label = one_line(status.checkpoint.label)
+        return [[(f"{label} is waiting for a decision: hv review {name}", YELLOW)]]
+    text = waiting_line(snapshot)
+    return [[(text, YELLOW)]] if text else []
 
 
-def _why_idle(status: Status, counts: Counts) -> str:
-    if counts.waiting == counts.open:
-        return "nothing runs: all that is left waits for its time or for others"
-    if not (status.host or {}).get("target"):  # with nothing to do the supervisor may have left
-        return "nothing runs: what is left requires what no worker here offers"
-    return "nothing runs yet, though there is something to do"
+def waiting_line(snapshot: Snapshot) -> str:
+    """Why nothing starts; "" if tasks start, or may start in a moment."""
+    waiting, idle_since = snapshot.status.waiting, snapshot.idle_since
+    has_idled = idle_since is not None and snapshot.now - idle_since > IDLE_MS
+    if waiting is not None and (has_idled or waiting.kind not in ("requirements", "dependencies")):
+        return one_line(waiting_text(waiting, snapshot.now))
+    if has_idled and (merging := snapshot.status.stats.states[MERGING]):
+        return f"waiting: {pluralize(merging, 'task')} being merged (hv queue)"
+    return "waiting: nothing has been started yet" if has_idled else ""
 
 
 def _winding_up(interrupts: int, running: int) -> str:
     if not running:
-        return "nothing runs any more"
+        return "nothing is running"
     if interrupts == 1:
-        still = "1 still runs" if running == 1 else f"{running:,} still run"
+        still = (
+            "1 task is still running" if running == 1 else f"{running:,} tasks are still running"
+        )
         return f"draining: {still}; Ctrl-C again stops {'it' if running == 1 else 'them'}"
-    return f"stopping {running:,}; their tasks go back into the queue; Ctrl-C again does not wait"
+    return (
+        f"stopping {running:,}; their tasks go back into the queue; Ctrl-C again exits without "
+        f"waiting"
+    )
 
 
 def pause_text(pause: Pause, names: Mapping[str, str]) -> str:
-    """What is paused, why, and what would end it; `names` of batches by their ids."""
+    """What is paused, why, and how to resume it; `names` of batches by their ids."""
     if pause.scope == BATCH:
-        what = how = names.get(pause.name, pause.name)
+        scope = argument = names.get(pause.name, pause.name)
     elif pause.scope == TYPE:
-        what, how = f"type {pause.name}", f"--type {pause.name}"
+        scope, argument = f"type {pause.name}", f"--type {pause.name}"
     else:
-        what, how = "everything", "--all"
-    why = f" ({pause.reason})" if pause.reason else ""
-    return one_line(f"paused: {what}{why}; `hv resume {how}` goes on")
+        scope, argument = "everything", "--all"
+    reason = f" ({pause.reason})" if pause.reason else ""
+    return one_line(f"paused: {scope}{reason}; to continue: hv resume {argument}")
 
 
-def brake_text(brake: Cooldown, now: int) -> str:
-    """Which account is not asked for now, until when and why."""
-    return one_line(cooldown_text(brake, now, None))
+def rate_limit_text(cooldown: Cooldown, now: int) -> str:
+    """Which account is rate-limited, until when and why."""
+    from hypervisor.agents.cooldown import cooldown_text
+
+    return one_line(cooldown_text(cooldown, now, None))
 
 
 def money_lines(status: Status) -> list[Line]:
-    """What agents have cost so far, and how far budgets are used up."""
+    """The cost of agents so far, and how much of each budget is used."""
     if status.money is None or not (status.money.spent.tokens or status.money.used):
         return []
     spent, when = status.money.spent, " today" if status.batch is None else ""
@@ -180,11 +198,12 @@ def money_lines(status: Status) -> list[Line]:
 
 def host_line(status: Status) -> Line:
     if status.supervisor is None or status.host is None:
-        return [("no supervisor runs" if status.supervisor is None else "…", DIM)]
+        return [("no supervisor is running" if status.supervisor is None else "…", DIM)]
     host: dict[str, Any] = status.host
     zone = "disk full" if status.trouble else str(host.get("zone", ""))
-    reason = "" if status.trouble else one_line(str(host.get("said", "")))
-    if reason.endswith(f"({zone})"):  # its figures are there already
+    is_shown_above = status.trouble or (status.waiting and status.waiting.kind == "load")
+    reason = "" if is_shown_above else one_line(str(host.get("said", "")))
+    if reason.endswith(f"({zone})"):  # its figures are already shown
         reason = reason.partition(":")[0]
     return joined(
         [
@@ -196,11 +215,11 @@ def host_line(status: Status) -> Line:
     )
 
 
-def activity(attempt: Attempting) -> str:
-    """What an attempt does: its last line; of an agent also which it is and its cost so far."""
+def activity(attempt: CurrentAttempt) -> str:
+    """The last line of an attempt; for an agent also its name and cost so far."""
     if not attempt.agent:
         return attempt.last_line
-    cost = money_text(attempt.cost_micros, attempt.estimated) if attempt.cost_micros else ""
+    cost = cost_text(attempt.cost_micros, attempt.estimated) if attempt.cost_micros else ""
     words = " ".join(filter(None, (attempt.agent, tokens_text(attempt.tokens), cost)))
     return f"{words} {glyphs().call} {attempt.last_line}" if attempt.last_line else words
 
@@ -209,19 +228,19 @@ def activity(attempt: Attempting) -> str:
 
 
 def spent_text(spent: Spent) -> str:
-    """Tokens and money, and what is not known of it."""
+    """Tokens and money, and how many sessions have no known price."""
     parts: list[Span] = [
         (f"{tokens_text(spent.tokens)} tokens" if spent.tokens else "", ""),
-        (money_text(spent.cost_micros, spent.estimated) if spent.cost_micros else "", ""),
+        (cost_text(spent.cost_micros, spent.estimated) if spent.cost_micros else "", ""),
         (f"{spent.unpriced} not priced" if spent.unpriced else "", ""),
     ]
     return "".join(text for text, _ in joined(parts))
 
 
-def money_text(micros: int, estimated: bool) -> str:
-    """`0.30`; `≈0.30` where a table of prices says so and not the provider."""
+def cost_text(micros: int, estimated: bool) -> str:
+    """`0.30 USD`; `≈0.30 USD` if calculated from a price list."""
     about = ("≈" if glyphs() is PRETTY else "~") if estimated else ""
-    return about + amount_text(micros)
+    return about + money_text(micros)
 
 
 def tokens_text(count: int) -> str:
@@ -252,7 +271,7 @@ def rate(per_second: float | None) -> str:
 
 
 def memory_text(size: int | None) -> str:
-    """Roughly, and never wider than six columns: `0.3 MB`, `64 MB`, `1.2 GB`."""
+    """Rounded, and at most six columns wide: `0.3 MB`, `64 MB`, `1.2 GB`."""
     if size is None:
         return ""
     amount, unit = size / (1 << 20), UNITS.index("MB")

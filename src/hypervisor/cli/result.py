@@ -1,9 +1,13 @@
 """The result of a run in a few lines: counts, cost, failures, and what to do next."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from hypervisor.batches.submit import Submitted
+from hypervisor.batches.summary import Summary
 from hypervisor.cli.output import (
     BOLD,
     DIM,
@@ -17,29 +21,35 @@ from hypervisor.cli.output import (
     joined,
     one_line,
 )
-from hypervisor.cli.render import money_text, rate, tokens_text
-from hypervisor.cli.views import failure
+from hypervisor.cli.render import cost_text, rate, tokens_text
 from hypervisor.core.text import pluralize
-from hypervisor.inputs.task_files.write_back import Unwritten
+from hypervisor.monitoring.monitor import Snapshot, open_tasks
+from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.task import Task
 from hypervisor.resources.limits import size_text
-from hypervisor.runs.monitor import Snapshot, open_tasks
-from hypervisor.runs.run import Submitted, Summary
+
+if TYPE_CHECKING:
+    from hypervisor.batches.write_back import Unwritten
+    from hypervisor.monitoring.failures import FailureGroup
 
 LISTED = 10
 STATES = {"done": GREEN, "failed": RED, "cancelled": YELLOW, "blocked": YELLOW, "review": YELLOW}
 
 
 class Result(NamedTuple):
-    """A run that is over."""
+    """A run that has ended."""
 
     submitted: Submitted
-    ended: Mapping[str, int]  # tasks by the state they came into
+    ended: Mapping[str, int]  # number of tasks by the state they ended in
     last: Snapshot
     summary: Summary
     bad: Sequence[Task]
+    groups: Sequence[FailureGroup]
     took: int
-    above: Collection[str] = ()  # tasks whose failure is printed above already
+    above: Collection[str] = ()  # tasks whose failure is already printed above
+    undecided: int = 0  # tasks that were not run because they are in the inbox or in review
+    shows_tails: bool = True  # False: the outputs are already printed above
+    in_clones: bool = False  # the work is in clones, and nothing merges it
 
     @property
     def counts(self) -> dict[str, int]:
@@ -53,6 +63,11 @@ class Result(NamedTuple):
     def is_at_checkpoint(self) -> bool:
         return self.last.status.checkpoint is not None
 
+    def shows_more(self, group: FailureGroup) -> bool:
+        """Whether there is more to show of these failures than what is above."""
+        (first, *others) = group.tasks
+        return bool(others or first.id not in self.above or (self.shows_tails and group.tail))
+
     @property
     def batch(self) -> str:
         return shlex.quote(self.submitted.batch.name)
@@ -61,6 +76,7 @@ class Result(NamedTuple):
 def lines(result: Result, stages: Sequence[Line]) -> list[Line]:
     return [
         _counts(result),
+        *_unchanged(result.summary),
         _cost(result),
         *_categories(result.summary),
         *_failures(result),
@@ -70,13 +86,13 @@ def lines(result: Result, stages: Sequence[Line]) -> list[Line]:
 
 
 def unwritten(files: Sequence[Unwritten], batch: str) -> list[Line]:
-    """That the result does not show in the task files."""
+    """The message about task files that could not be updated."""
     if not files:
         return []
     command = f"hv receipt sync {shlex.quote(batch)}"
     return [
         [(f"  {unwritten_text(files)}", RED)],
-        [("  the results are kept in the store; ", ""), (command, BOLD), (" writes the files", "")],
+        [("  the results are kept in the store; to write the files: ", ""), (command, BOLD)],
     ]
 
 
@@ -90,18 +106,25 @@ def _counts(result: Result) -> Line:
     counts, left, stuck = result.counts, result.left, result.last.stuck
     ended, skipped = sum(counts.values()), result.submitted.already_done
     all_done = (not left or result.is_at_checkpoint) and ended == counts["done"]
-    rest = "wait behind the checkpoint" if result.is_at_checkpoint else "not finished"
+    all_done = all_done and not result.undecided
+    rest = "waiting for the checkpoint" if result.is_at_checkpoint else "not finished"
     parts: list[Span] = [
-        (f"{count:,} {state}", STATES[state])
+        (f"{count:,} {state_name(state)}", STATES[state])
         for state, count in counts.items()
         if count or state == "done"
     ]
     parts.append((f"{left - stuck:,} {rest}" if left > stuck else "", YELLOW))
-    parts.append((f"{stuck:,} not begun (what came before failed)" if stuck else "", YELLOW))
-    parts.append((f"{skipped:,} skipped (done before)" if skipped else "", DIM))
+    held = f"{result.undecided:,} not run (in the inbox or in review)" if result.undecided else ""
+    parts.append((held, YELLOW))
+    parts.append((f"{stuck:,} not started (the previous stage failed)" if stuck else "", YELLOW))
+    parts.append((f"{skipped:,} skipped (already done)" if skipped else "", DIM))
     pace = f" ({rate(ended * 1000 / result.took)})" if ended and result.took > 0 else ""
     mark = (f"{glyphs().good} ", GREEN) if all_done else (f"{glyphs().bad} ", RED)
     return [mark, *joined(parts), (f" in {duration(result.took)}", BOLD), (pace, DIM)]
+
+
+def _unchanged(summary: Summary) -> list[Line]:
+    return [[(f"  {summary.unchanged:,} changed nothing", YELLOW)]] if summary.unchanged else []
 
 
 def _cost(result: Result) -> Line:
@@ -111,9 +134,9 @@ def _cost(result: Result) -> Line:
         (f"peak memory {size_text(summary.peak_bytes)}" if summary.peak_bytes else "", ""),
         (pluralize(summary.attempts, "attempt"), ""),
         (f"{tokens_text(summary.tokens)} tokens" if summary.tokens else "", ""),
-        (money_text(round(summary.cost * 1e6), summary.estimated) if summary.cost else "", ""),
+        (cost_text(round(summary.cost * 1e6), summary.estimated) if summary.cost else "", ""),
     ]
-    before = submitted.already_done or submitted.retried
+    before = submitted.already_done or submitted.retried or submitted.redone
     return [("  all runs of the batch: " if before else "  ", DIM), *joined(parts)]
 
 
@@ -128,33 +151,56 @@ def _categories(summary: Summary) -> list[Line]:
 
 
 def _failures(result: Result) -> list[Line]:
-    new = [task for task in result.bad if task.id not in result.above]
-    failures: list[Line] = [[("  ", ""), *failure(task)] for task in new[:LISTED]]
+    """The failures in groups; those printed above only if there is more to show of them."""
+    if not result.groups:
+        return []
+    from hypervisor.cli.failures import group_lines
+
+    groups = [group for group in result.groups if result.shows_more(group)]
+    shown = groups[:LISTED]
+    lines = [line for group in shown for line in group_lines(group, result.shows_tails)]
     count = sum(result.counts[state] for state in ("failed", "blocked", "review"))
-    more = count - (len(result.bad) - len(new)) - len(failures)
-    if result.bad and more > 0:
+    hidden = sum(len(group.tasks) for group in groups[LISTED:])
+    more = max(count - sum(len(group.tasks) for group in result.groups), 0) + hidden
+    if groups and more:
         list_all = f"hv ls --state failed --batch {result.batch}"
-        failures.append([(f"    and {more:,} more: {list_all}", DIM)])
-    return [[], *failures] if failures else []
+        lines.append([(f"    and {more:,} more: {list_all}", DIM)])
+    return [[], *lines] if lines else []
+
+
+def _in_clones(result: Result) -> list[tuple[str, str]]:
+    """Where the work is, and how to get it."""
+    if not result.in_clones or not result.counts["done"]:
+        return []
+    return [
+        ("hv diff TASK", "what a task changed in its clone; your checkout is as it was"),
+        (f"hv land {result.batch}", f"merge the finished work into the branch hv/{result.batch}"),
+    ]
 
 
 def _next(result: Result) -> list[Line]:
-    """What to do next: a command, and what it shows or does."""
+    """The next steps: a command and its purpose."""
     status, counts, left, steps = result.last.status, result.counts, result.left, []
     if status.checkpoint is not None:
         label = one_line(status.checkpoint.label)
-        steps.append((f"hv review {result.batch}", f"{label} has ended: look at it and decide"))
+        steps.append((f"hv review {result.batch}", f"{label} has finished: review it and decide"))
     if left and status.pauses:
         steps.append(("stopped", one_line(status.pauses[0].reason or "paused")))
-    if result.bad:
-        steps.append((f"hv logs {result.bad[0].id}", "what it printed"))
+    if counts["review"]:
+        steps.append(_review(result))
+    if len(result.bad) == 1:
+        steps.append((f"hv logs {result.bad[0].id}", "its output"))
+    elif result.bad:
+        steps.append((f"hv logs {result.batch} --failed", "their output"))
+    steps += _in_clones(result)
     unfinished = left and not result.is_at_checkpoint
     if counts["failed"] or counts["cancelled"] or counts["blocked"] or unfinished:
         rest = [
-            f"the {counts['failed']:,} that failed" if counts["failed"] else "",
-            f"the {left:,} not finished" if unfinished else "",
+            pluralize(counts["failed"], "failed task") if counts["failed"] else "",
+            pluralize(left, "unfinished task") if unfinished else "",
         ]
-        steps.append(("the same again", f"runs {' and '.join(filter(None, rest)) or 'the rest'}"))
+        tasks = " and ".join(filter(None, rest)) or "the rest"
+        steps.append(("run the same command again", f"to retry {tasks}"))
     if result.bad:
         steps.append((f"hv summary {result.batch}", "every task with its outcome"))
     widest = max((len(command) for command, _ in steps), default=0)
@@ -162,3 +208,12 @@ def _next(result: Result) -> list[Line]:
         [("  ", ""), (f"{command:<{widest}}  ", BOLD), (does, DIM)] for command, does in steps
     ]
     return [[], *lines] if lines else []
+
+
+def _review(result: Result) -> tuple[str, str]:
+    """The next step for tasks in review: a command and its purpose."""
+    in_review = [task.id for task in result.bad if task.state == "review"]
+    if len(in_review) == 1 == result.counts["review"]:
+        return f"hv diff {in_review[0]}", "what it changed; then hv approve, reject or retry it"
+    command = f"hv ls --state in-review --batch {result.batch}"
+    return command, "the tasks in review; then hv approve, reject or retry each"

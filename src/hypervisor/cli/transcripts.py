@@ -1,4 +1,4 @@
-"""An agent's transcript as lines for people: its words plain, tools and answers set apart."""
+"""An agent's transcript as text: its messages plain, tools and their answers set apart."""
 
 import codecs
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from hypervisor.agents.transcript import (
 )
 from hypervisor.cli.output import BLUE, BOLD, DIM, RED, Line, fit, glyphs, one_line, render
 
-LONGEST_LINE = 16 << 20  # bytes: a longer line is shown in pieces
+MAX_LINE_LENGTH = 16 << 20  # bytes: a longer line is shown in pieces
 
 
 def rendered(pieces: Iterable[bytes], stream: str) -> Iterator[list[TranscriptLine]]:
@@ -24,7 +24,7 @@ def rendered(pieces: Iterable[bytes], stream: str) -> Iterator[list[TranscriptLi
     renderer, rest = TranscriptRenderer(stream), ""
     for piece in pieces:
         *lines, rest = (rest + decoder.decode(piece)).split("\n")
-        if len(rest) > LONGEST_LINE:
+        if len(rest) > MAX_LINE_LENGTH:
             lines, rest = [*lines, rest], ""
         if shown := [entry for line in lines for entry in renderer.feed(line)]:
             yield shown

@@ -1,23 +1,33 @@
-"""How a run is shown while it lasts: not at all, as lines for logs, or live on a terminal."""
+"""How the progress of a run is shown: not at all, as lines for logs, or live on a terminal."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from hypervisor.cli.output import DIM, RED, Line, glyphs, is_live_terminal, one_line, render, say
-from hypervisor.cli.render import clock, hints, rate
+from hypervisor.cli.output import (
+    DIM,
+    RED,
+    Line,
+    glyphs,
+    is_live_terminal,
+    one_line,
+    render,
+    say,
+    warn,
+)
+from hypervisor.cli.render import clock, hints, rate, waiting_line
+from hypervisor.monitoring.monitor import Snapshot
+from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.task import Task
-from hypervisor.runs.monitor import Snapshot
 
 LINE_EVERY = 10_000
-MORE = "further failures are only counted; `hv ls --state failed` lists them"
+MORE = "more failures follow; to list all: hv ls --state failed"
 
 
 class View:
-    """Shows nothing but trouble, which is everybody's concern."""
+    """Shows nothing but trouble such as a full disk."""
 
-    shows_details = False  # whether anybody sees what runs and what has failed
+    shows_details = False  # whether running and failed tasks are shown
     is_live = False
 
     def __init__(self) -> None:
@@ -32,10 +42,14 @@ class View:
     def show(self, snapshot: Snapshot) -> None:
         trouble, self._trouble = self._trouble, snapshot.status.trouble
         if self._trouble not in ("", trouble):
-            print(f"hv: {one_line(self._trouble)}", file=sys.stderr, flush=True)
+            warn(f"hv: {one_line(self._trouble)}")
 
     def failed(self, tasks: Sequence[Task], more: bool) -> None:
         """Show failures; `more`: from now on they are only counted."""
+
+    def write_above(self, write: Callable[[], None]) -> None:
+        """Let other code write to the terminal; its output stays."""
+        write()
 
 
 class Lines(View):
@@ -61,15 +75,20 @@ class Lines(View):
             f"{counts.running:,} running" if counts.running else "",
             rate(snapshot.per_second),
             f"{clock(left)} left" if left is not None and snapshot.continues else "",
+            "" if snapshot.interrupts else waiting_line(snapshot),
         ]
         say(", ".join(filter(None, parts)))
 
     def _print_hints(self, snapshot: Snapshot) -> None:
-        """Each once; while it winds up only the first, as the number in it changes."""
+        """Print each hint once; while the run is ending only the first, as its number changes."""
         lines = [text for line in hints(snapshot) for text, _ in line]
         about = [str(snapshot.interrupts)] if snapshot.interrupts else lines
-        if snapshot.status.brakes and snapshot.continues:
-            about = [f"{brake.account} {brake.until}" for brake in snapshot.status.brakes]
+        if snapshot.status.cooldowns and snapshot.continues:
+            about = [
+                f"{cooldown.account} {cooldown.until}" for cooldown in snapshot.status.cooldowns
+            ]
+        elif snapshot.continues and snapshot.status.waiting:
+            about = [snapshot.status.waiting.kind]  # the time in it changes
         if about != self._hints:
             self._hints = about
             say(*lines)
@@ -84,15 +103,15 @@ def failure(task: Task) -> Line:
         (f"{glyphs().bad} ", RED),
         (f"{task.id}  ", DIM),
         (f"{one_line(task.title)}: ", ""),
-        (one_line(task.reason or task.state), RED),
+        (one_line(task.reason or state_name(task.state)), RED),
     ]
 
 
-def view_for(quiet: bool, stays: bool = False) -> View:
-    """`stays`: leave the last frame there when it is over."""
+def view_for(quiet: bool, stays: bool = False, may_be_live: bool = True) -> View:
+    """`stays`: leave the last frame on the screen at the end."""
     if quiet:
         return View()
-    if not is_live_terminal():
+    if not (may_be_live and is_live_terminal()):
         return Lines()
     from hypervisor.cli.live import LiveView  # loads rich
 

@@ -1,11 +1,12 @@
 """Replace a file in one step, while its owner may write to it at any moment.
 
-The new content is written beside the file. Then both exchange their names in one system call, and
-what came out is checked: if it is not the expected content, the owner was quicker, and theirs goes
-back. What a killed process leaves behind is told apart by its name: an unfinished copy (PART), the
-file that is exchanged, and a second name of the old file where a file system cannot exchange (OLD).
+The new content is written next to the file. Then the two exchange names in one system call, and the
+replaced content is checked: if it is not the expected content, the owner was faster, and their
+version is put back. Leftovers of a killed process are recognised by their names: an unfinished copy
+(PART), the file that is exchanged, and, on file systems that cannot exchange, a second name of the
+old file (OLD).
 
-Nothing here follows a link. A name lies in an opened folder, or is a path with HERE as the folder.
+Nothing here follows a link. A name is relative to an open folder, or is a path with HERE as folder.
 Invariant: a version of the owner's that is not the expected one is never removed.
 """
 
@@ -36,14 +37,14 @@ class FileBusy(InvalidInput):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name} is being written by another program all the time. It was left as it is; "
-            "try again when that has ended."
+            f"another program keeps writing to {name}. The file was not changed; try again when "
+            f"that program has finished."
         )
 
 
 class Replacement(NamedTuple):
-    """The file `name` and the name beside it by which it is replaced, which no other process
-    uses. `before` and `after` are the SHA-256 of the expected content and of the new one."""
+    """The file `name` and a temporary name next to it that no other process uses. `before` and
+    `after` are the SHA-256 of the expected content and of the new one."""
 
     folder: int
     name: str
@@ -70,7 +71,7 @@ class Replacement(NamedTuple):
         self._unlink(self.spare + PART)
 
     def swap(self) -> bool:
-        """Put the copy in place. False if the owner was quicker: then theirs is there."""
+        """Put the copy in place. False if the owner was faster: then theirs is in place."""
         if self._exists(self.spare):
             self._set_aside()
         self._rename(self.spare + PART, self.spare)
@@ -82,7 +83,7 @@ class Replacement(NamedTuple):
         return self._settle()
 
     def recover(self) -> None:
-        """Finish or take back what a killed process had begun."""
+        """Finish or undo what a killed process began."""
         self.discard()
         if self._exists(self.spare):
             self._unlink(self.spare + OLD)
@@ -96,12 +97,12 @@ class Replacement(NamedTuple):
         return self._exists(self.spare) or self._exists(self.spare + OLD)
 
     def _settle(self) -> bool:
-        """Check what was exchanged. A version of the owner's goes back; False if there was one."""
+        """Check the replaced file. A newer version of the owner's is put back, for False."""
         try:
-            taken_out, quiet = _hash_when_quiet(self.folder, self.spare)
+            replaced, quiet = _hash_when_quiet(self.folder, self.spare)
         except FileNotFoundError:  # the file was renamed, not exchanged
             return True
-        if quiet and taken_out in (self.before, self.after):
+        if quiet and replaced in (self.before, self.after):
             self._unlink(self.spare)
             return True
         if self._hash(self.name) == self.after:
@@ -111,7 +112,7 @@ class Replacement(NamedTuple):
                 if not quiet:
                     raise FileBusy(self.name)
                 return False
-            self._exchange()  # they wrote on top of ours meanwhile: that is the latest
+            self._exchange()  # the owner wrote on top of ours: that is the latest version
         self._keep()
         return False
 
@@ -135,7 +136,7 @@ class Replacement(NamedTuple):
             self._rename(old, self.spare)
 
     def _set_aside(self) -> None:
-        """What a power cut left may be anybody's: it is kept unless it is empty or a copy."""
+        """A file left by a power cut may be the owner's: keep it unless it is empty or a copy."""
         content = self._hash(self.spare)
         if content in (digest(b""), self._hash(self.name)) and content is not None:
             self._unlink(self.spare)
@@ -178,9 +179,9 @@ def opened(folder: int, name: str) -> Iterator[int]:
         os.close(handle)
 
 
-def blocks(handle: int, most: int = 1 << 62) -> Iterator[bytes]:
-    while most > 0 and (block := os.read(handle, min(BLOCK, most))):
-        most -= len(block)
+def blocks(handle: int, limit: int = 1 << 62) -> Iterator[bytes]:
+    while limit > 0 and (block := os.read(handle, min(BLOCK, limit))):
+        limit -= len(block)
         yield block
 
 
@@ -196,17 +197,17 @@ def file_hash(folder: int, name: str) -> str:
 
 
 def wait_until_quiet(handle: int) -> bool:
-    """Wait until nobody has the file open for writing; False if that takes too long."""
-    until = time.monotonic() + PATIENCE
+    """Wait until no process has the file open for writing; False if that takes too long."""
+    deadline = time.monotonic() + PATIENCE
     while _is_being_written(handle):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.002)
     return True
 
 
 def rename_new(old: int, name: str, new: int, target: str) -> None:
-    """Rename without ever replacing what is there."""
+    """Rename without ever replacing an existing file."""
     if not renameat2(old, name, new, target, NO_REPLACE):
         link(old, name, new, target)
         os.unlink(name, dir_fd=old)
@@ -217,7 +218,7 @@ def link(old: int, name: str, new: int, target: str) -> None:
 
 
 def _hash_when_quiet(folder: int, name: str) -> tuple[str | None, bool]:
-    """The hash, None for what is no readable file; and whether nobody is writing it."""
+    """The hash, None if it is not a readable file; and whether no process is writing it."""
     try:
         with opened(folder, name) as handle:
             quiet = wait_until_quiet(handle)
@@ -238,11 +239,11 @@ def _hash_of(handle: int) -> str:
 
 
 def _is_being_written(handle: int) -> bool:
-    """The kernel grants a read lease only while nobody has the file open for writing."""
+    """The kernel grants a read lease only while no process has the file open for writing."""
     try:
-        fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)  # the usual one would end us
+        fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)  # the default, SIGIO, would kill us
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:
-        return error.errno == errno.EAGAIN  # else: no leases here, so nothing is known
+        return error.errno == errno.EAGAIN  # other errors: no leases here, so we cannot know
     return False

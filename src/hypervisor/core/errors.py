@@ -1,23 +1,31 @@
-"""Every error a caller can meet, as one tree.
+"""All errors, as one tree.
 
     HypervisorError
-    ├── RequestError            the request cannot be carried out as it stands
+    ├── RequestError            the request cannot be carried out
     │   ├── InvalidInput        a value is missing, malformed or out of range
-    │   │   └── SchemaMismatch  the data of a result does not fit the schema of its batch
+    │   │   └── SchemaMismatch  the data of a result does not match the schema of its batch
     │   ├── NotFound            nothing has that id, name or prefix
-    │   ├── AmbiguousId         the prefix fits more than one thing
+    │   ├── AmbiguousId         the prefix matches more than one thing
     │   ├── WrongState          the task's state does not allow it
+    │   ├── BatchConflict       the batch of that name was run with something else
+    │   ├── BatchPaused         a person has paused the batch
     │   ├── DependencyCycle     a task would wait for itself
     │   └── LeaseLost           the token is stale: the claim has ended
-    ├── AgentError              an agent program cannot serve
+    ├── AgentError              an agent program cannot be used
     │   └── AgentNotReady       not installed, or not logged in
-    └── StoreError              the store cannot serve
+    ├── WorkspaceError          a workspace or its repository cannot be used
+    │   ├── GitUnusable         git is missing or too old
+    │   ├── GitFailed           git refused, or took too long
+    │   └── NotCollected        it is not clear which commits are the work of an attempt
+    ├── SupervisorFailed        the supervisor of this host did not start
+    ├── TaskFailed              an item of a run did not succeed (Python only)
+    └── StoreError              the store cannot be used
         ├── StoreBroken         damaged, or not a Hypervisor store at all
         ├── StoreNewer          written by a newer version
-        ├── StoreReadOnly       may be read, not written
+        ├── StoreReadOnly       can be read but not written
         ├── StoreFull           no space left; the change was not made
         ├── StoreGone           deleted, moved or replaced while it was open
-        └── StoreUnavailable    unreachable, locked, somebody else's, or on an unsafe file system
+        └── StoreUnavailable    unreachable, locked, owned by another user, or on a network mount
 
 Each class has a stable `code`; EXIT_CODES maps it once for the command line.
 A message says what happened, what was kept, and what to do next.
@@ -27,7 +35,7 @@ from __future__ import annotations
 
 
 class HypervisorError(Exception):
-    """Something went wrong that Hypervisor can name, in one line whatever names it quotes."""
+    """An error with a stable code; its message is one line, whatever text it quotes."""
 
     code = "error"
 
@@ -62,13 +70,27 @@ class WrongState(RequestError):
     code = "wrong_state"
 
 
+class BatchConflict(RequestError):
+    code = "batch_conflict"
+
+
+class BatchPaused(RequestError):
+    code = "batch_paused"
+
+    def __init__(self, batch: str, why: str) -> None:
+        self.batch = batch
+        super().__init__(why)
+
+
 class DependencyCycle(RequestError):
     code = "dependency_cycle"
 
     def __init__(self, cycle: list[str]) -> None:
         self.cycle = cycle
         path = " → ".join(cycle)
-        super().__init__(f"dependency cycle: {path}. Nothing was changed; drop one of these links.")
+        super().__init__(
+            f"dependency cycle: {path}. Nothing was changed; remove one of these dependencies."
+        )
 
 
 class LeaseLost(RequestError):
@@ -85,6 +107,40 @@ class AgentError(HypervisorError):
 
 class AgentNotReady(AgentError):
     code = "agent_not_ready"
+
+
+class WorkspaceError(HypervisorError):
+    code = "workspace"
+
+
+class GitUnusable(WorkspaceError):
+    code = "git_unusable"
+
+
+class GitFailed(WorkspaceError):
+    code = "git_failed"
+
+    def __init__(self, what: str, message: str, exit_code: int | None = None) -> None:
+        """`exit_code`: None if git did not get as far as to exit by itself."""
+        self.message, self.exit_code = message, exit_code
+        super().__init__(f"{what} failed: {message}")
+
+
+class NotCollected(WorkspaceError):
+    code = "not_collected"
+
+
+class SupervisorFailed(HypervisorError):
+    code = "supervisor_failed"
+
+
+class TaskFailed(HypervisorError):
+    code = "task_failed"
+
+    def __init__(self, task: str, item: object, state: str, reason: str | None) -> None:
+        self.task, self.item, self.state, self.reason = task, item, state, reason
+        why = f": {reason}" if reason else ""
+        super().__init__(f"task {task} is {state}{why}; `hv logs {task}` shows its output")
 
 
 class StoreError(HypervisorError):
@@ -120,7 +176,7 @@ EXIT_UNEXPECTED = 1
 EXIT_NOTHING_TO_CLAIM = 3
 EXIT_RECEIPTS_BROKEN = 8
 EXIT_UNSUCCESSFUL = 9  # the command did its work, but tasks of the run failed
-EXIT_CHECKPOINT = 10  # so far so good: a chunk waits for a person's decision
+EXIT_CHECKPOINT = 10  # no failure so far; a chunk is waiting for a decision
 EXIT_CODES = {
     "error": 1,
     "request": 2,
@@ -129,10 +185,18 @@ EXIT_CODES = {
     "not_found": 4,
     "ambiguous_id": 4,
     "wrong_state": 5,
+    "batch_conflict": 5,
+    "batch_paused": 5,
     "dependency_cycle": 5,
     "lease_lost": 6,
     "agent": 11,
     "agent_not_ready": 11,
+    "workspace": 13,
+    "git_unusable": 13,
+    "git_failed": 13,
+    "not_collected": 13,
+    "supervisor_failed": 12,
+    "task_failed": EXIT_UNSUCCESSFUL,
     "store": 7,
     "store_broken": 7,
     "store_newer": 7,

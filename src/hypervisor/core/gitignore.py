@@ -1,14 +1,14 @@
-"""The .gitignore of a .hypervisor folder: all but the skills, which are meant to be shared."""
+"""The .gitignore of a .hypervisor folder: everything but the skills, which are shared."""
 
 import os
 
-NOTHING = "*\n"  # what older versions wrote
+NOTHING = "*\n"  # as older versions wrote it
 SKILLS_ONLY = "*\n!/skills/\n!/skills/**\n"
 FILE = ".gitignore"
 
 
 def unignore_skills(folder: str) -> None:
-    """Update a folder that an older version made; a file that a person edited stays as it is."""
+    """Update a folder that an older version made; an edited file stays as it is."""
     path = os.path.join(folder, FILE)
     try:
         with open(path, encoding="utf-8") as file:

@@ -2,7 +2,7 @@
 
 The first eight are milliseconds since 2025, the last four start at random and
 count up within one call, so that tasks added together keep their order. Any
-unique prefix stands for the whole id. Letters that look like digits (i, l, o)
+unique part stands for the whole id. Letters that look like digits (i, l, o)
 are read as those digits; upper case is read as lower case.
 """
 
@@ -14,7 +14,8 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 EPOCH = 1_735_689_600_000  # 2025-01-01T00:00:00Z in milliseconds
 ENTROPY_BITS = 20
 LENGTH = 12
-SHORTEST_PREFIX = 4
+MIN_PREFIX_LENGTH = 4
+MIN_PART_LENGTH = 5  # not at the beginning: a short word must not match a task by accident
 CODE_LENGTH = 16  # of the secret part of a token: 80 bits
 OLD_CODE_LENGTH = 4  # of tokens that earlier versions have handed out
 
@@ -42,20 +43,22 @@ def decode(text: str) -> int:
     return number
 
 
-def clean(text: str, longest: int = LENGTH) -> str:
-    """The id or prefix a person meant, or InvalidInput."""
-    if _VALID.issuperset(text) and 0 < len(text) <= longest:
+def clean(text: str, max_length: int = LENGTH) -> str:
+    """The id or prefix in its usual spelling, or InvalidInput."""
+    if _VALID.issuperset(text) and 0 < len(text) <= max_length:
         return text
     plain = text.strip().lower().translate(_READ_AS)
-    if not plain or len(plain) > longest or not _VALID.issuperset(plain):
+    if not plain or len(plain) > max_length or not _VALID.issuperset(plain.replace("u", "")):
         raise InvalidInput(
-            f"{text[:60]!r} is not an id: expected up to {longest} letters and digits."
+            f"{text[:60]!r} is not an id: expected up to {max_length} letters and digits."
         )
+    if "u" in plain:
+        raise InvalidInput(f"{text[:60]!r} is not an id: ids never contain the letter u.")
     return plain
 
 
 def key_digest(key: str) -> bytes:
-    """Stands for a task's key, which may be a long path: for an index, or in memory."""
+    """A short digest of a task's key, which may be a long path."""
     from hashlib import blake2b
 
     return blake2b(key.encode(), digest_size=16).digest()

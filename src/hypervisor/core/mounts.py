@@ -1,15 +1,44 @@
-"""What is mounted where, as /proc/self/mountinfo tells it."""
+"""What is mounted where, from /proc/self/mountinfo."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 
+NETWORK = frozenset(
+    [
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "ncpfs",
+        "afs",
+        "coda",
+        "9p",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "beegfs",
+        "gpfs",
+        "ocfs2",
+        "gfs2",
+        "davfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.cephfs",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "fuse.davfs2",
+    ]
+)
 ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
-    """`root` is the folder of the file system that is seen at `point`."""
+    """`root` is the folder of the file system that is mounted at `point`."""
 
     device: str
     root: str
@@ -22,6 +51,17 @@ def read_mounts(proc: str = "/proc") -> list[Mount]:
     """The mounts, the last one on top; OSError where they cannot be read."""
     with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return parse_mounts(file.read())
+
+
+def network_file_system(path: str, mountinfo: str | None = None) -> str | None:
+    """The type of the network file system that `path` is on, None if it is local."""
+    path = os.path.realpath(path)
+    best, kind = "", ""
+    for mount in read_mounts() if mountinfo is None else parse_mounts(mountinfo):
+        inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
+        if inside and len(mount.point) >= len(best):  # a later mount hides an earlier one
+            best, kind = mount.point, mount.kind
+    return kind if kind in NETWORK else None
 
 
 def parse_mounts(mountinfo: str) -> list[Mount]:
@@ -37,5 +77,5 @@ def parse_mounts(mountinfo: str) -> list[Mount]:
 
 
 def _unescape(path: str) -> str:
-    """Blanks and backslashes are written as octal numbers."""
+    """Spaces and backslashes are written as octal numbers."""
     return ESCAPED.sub(lambda code: chr(int(code[1], 8)), path)

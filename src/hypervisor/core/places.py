@@ -1,9 +1,9 @@
-"""Where a store keeps things beside its database.
+"""Where a store keeps its other files.
 
-`data` holds what is kept: outputs, summaries, config.toml, logs. `runtime` is
+`data` is permanent: outputs, summaries, config.toml, logs. `runtime` is
 private, in memory where the system has such a place, and empty after a reboot:
-the supervisor's lock, what each worker is doing, and the environments that
-runs were started with, which may hold secrets and so never reach the disk.
+the supervisor's lock, the workers' journals, and the environments that runs
+were started with, which may hold secrets and so never reach the disk.
 
 All processes of a user must find the same runtime folder: it depends on the
 store's identity, the boot and the pid namespace, and on nothing that a login,
@@ -34,13 +34,13 @@ class Places(NamedTuple):
 
     @property
     def locks(self) -> str:
-        """Where all who change the same task files queue up."""
+        """The folder of the locks for changes to task files."""
         return os.path.join(self.runtime, "files")
 
 
 def places_of(where: str, folder: str | None, identity: str, boot: str) -> Places:
-    """`where` names the store, without secrets; `folder` is where its file lives, if it is one.
-    `identity` is the same under all its names; `boot` names this boot and pid namespace."""
+    """`where` names the store, without secrets; `folder` is that of its file, if it is one.
+    `identity` is the same for all its names; `boot` names this boot and pid namespace."""
     data = folder or os.path.join(_data_home(), "hypervisor", digest(where))
     return Places(data, os.path.join(_runtime_home(), digest(identity, boot)))
 
@@ -64,7 +64,7 @@ def _hint(path: str, boot: str) -> str:
 
 def digest(*parts: str) -> str:
     try:
-        from _blake2 import blake2b  # that of hashlib, which would load OpenSSL
+        from _blake2 import blake2b  # hashlib would load OpenSSL
     except ImportError:  # a Python that was built without it
         from hashlib import blake2b
 
@@ -73,7 +73,7 @@ def digest(*parts: str) -> str:
 
 
 def private_folder(name: str) -> str:
-    """A folder for this user's processes on this host, whatever store they work for."""
+    """A folder for this user's processes on this host, independent of the store."""
     return make_private(os.path.join(_runtime_home(), name))
 
 
@@ -82,8 +82,8 @@ def supervisor_lock(places: Places) -> str:
 
 
 def is_supervised(places: Places) -> bool:
-    """Whether a supervisor holds its lock. Whoever looks shares it for a moment, so that two of
-    them do not take each other for a supervisor."""
+    """Whether a supervisor holds its lock. The check takes a shared lock, so that two checks do
+    not mistake each other for a supervisor."""
     try:
         with open(supervisor_lock(places), "rb") as file:
             return not take_lock(file.fileno(), fcntl.LOCK_SH)
@@ -100,14 +100,14 @@ def take_lock(handle: int, kind: int) -> bool:
 
 
 def make_private(folder: str) -> str:
-    """The folder, made for us alone; refused if somebody else could reach into it."""
-    for each in (os.path.dirname(folder), folder):
-        _make(each)
+    """The folder, created for this user only; refused if other users could access it."""
+    for path in (os.path.dirname(folder), folder):
+        _make(path)
     return folder
 
 
 def is_in_memory(folder: str) -> bool:
-    """Whether what is written there never reaches a disk, as far as the system tells."""
+    """Whether files there never reach a disk, as far as the system shows."""
     device = os.stat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     with suppress(OSError):
@@ -119,12 +119,12 @@ def is_in_memory(folder: str) -> bool:
 def _make(folder: str) -> None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except OSError as error:
-        raise StoreUnavailable(f"{folder} cannot be made ({error.strerror}).") from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise StoreUnavailable(f"{folder} belongs to somebody else; nothing was started.")
-    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise StoreUnavailable(f"cannot create {folder}: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise StoreUnavailable(f"{folder} belongs to another user. Nothing was started.")
+    if stat.S_IMODE(status.st_mode) & 0o077:
         os.chmod(folder, 0o700)
 
 
@@ -133,7 +133,7 @@ def _data_home() -> str:
 
 
 def _runtime_home() -> str:
-    """No variable counts: cron and ssh have others than a terminal. Made private when used."""
+    """Independent of the environment, which differs between cron, ssh and a terminal."""
     uid = os.getuid()
     bases = ("/dev/shm", f"/run/user/{uid}", "/tmp")
     base = next((base for base in bases if os.access(base, os.W_OK | os.X_OK)), bases[-1])

@@ -1,4 +1,4 @@
-"""Folders for us alone, whatever the umask says."""
+"""Folders that only their owner can access, whatever the umask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 def make_private_folders(folder: str) -> None:
-    """Make a folder and those missing above it; `os.makedirs` gives its mode only to the last."""
+    """Make a folder and its missing parents; `os.makedirs` applies the mode only to the last."""
     above = os.path.dirname(folder)
     if above != folder and not os.path.isdir(above):
         make_private_folders(above)

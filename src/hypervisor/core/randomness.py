@@ -4,7 +4,7 @@ import os
 
 from hypervisor.core.ids import ALPHABET, CODE_LENGTH
 
-_LETTERS = (ALPHABET * (256 // len(ALPHABET))).encode()  # for each byte one, all alike often
+_LETTERS = (ALPHABET * (256 // len(ALPHABET))).encode()  # a letter for each byte, all as likely
 
 
 def entropy() -> int:
@@ -13,6 +13,6 @@ def entropy() -> int:
 
 
 def nonces(count: int) -> list[str]:
-    """Codes for tokens that nobody can guess."""
+    """Codes for tokens that cannot be guessed."""
     text = os.urandom(CODE_LENGTH * count).translate(_LETTERS).decode()
     return [text[i : i + CODE_LENGTH] for i in range(0, len(text), CODE_LENGTH)]

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 NO_REPLACE, EXCHANGE = 1, 2
-HERE = -100  # AT_FDCWD: paths as they are given, below no opened folder
+HERE = -100  # AT_FDCWD: paths relative to the current folder
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
@@ -33,11 +33,6 @@ def _call() -> Any:
 
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is not None:
-        call.argtypes = (
-            ctypes.c_int,
-            ctypes.c_char_p,
-            ctypes.c_int,
-            ctypes.c_char_p,
-            ctypes.c_uint,
-        )
+        name = (ctypes.c_int, ctypes.c_char_p)
+        call.argtypes = (*name, *name, ctypes.c_uint)
     return call

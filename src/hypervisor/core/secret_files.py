@@ -1,4 +1,4 @@
-"""Secrets beside the store: created once, readable by their owner only."""
+"""Secret files next to the store: created once, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ def load_or_create_secret(folder: str, name: str) -> tuple[str, str]:
         _make(path)
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, encoding="ascii", errors="replace") as file:
-        found = os.fstat(handle)
-        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        status = os.fstat(handle)
+        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
             raise StoreUnavailable(
-                f"others can read {path}. Nothing was started; remove it, and a new one is made."
+                f"other users can read {path}. Nothing was started; delete the file to get a "
+                f"new one."
             )
         secret = file.read().strip()
     if len(secret) < LENGTH:
-        raise StoreUnavailable(f"{path} holds no secret. Remove it, and a new one is made.")
+        raise StoreUnavailable(f"{path} contains no secret. Delete the file to get a new one.")
     return path, secret
 
 
 def _make(path: str) -> None:
-    """Written in full under another name first: nobody finds half a secret."""
+    """Write it under a temporary name first, so that no process reads half a secret."""
     from secrets import token_urlsafe
 
-    fresh = f"{path}.{os.getpid()}.new"
-    handle = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    temporary = f"{path}.{os.getpid()}.new"
+    handle = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(token_urlsafe(LENGTH) + "\n")
     with suppress(FileExistsError):
-        os.link(fresh, path)
-    os.unlink(fresh)
+        os.link(temporary, path)
+    os.unlink(temporary)

@@ -1,4 +1,4 @@
-"""Where the store is: named, or in the .hypervisor folder of the project, found like .git."""
+"""Where the store is: as named, or in the project's .hypervisor folder, found like .git."""
 
 from __future__ import annotations
 
@@ -11,41 +11,48 @@ FOLDER = ".hypervisor"
 FILE = "store.db"
 
 
-def meant(store: str | None, environment: Mapping[str, str]) -> str:
-    """The store that was named: a path or a URL, "" if none was."""
+def named_store(store: str | None, environment: Mapping[str, str]) -> str:
+    """The store named by option or environment: a path or a URL, "" if none."""
     if store is not None and not store.strip():
         raise InvalidInput("--store is empty: name a path or a postgresql:// URL.")
     return store or environment.get("HYPERVISOR_STORE") or ""
 
 
 def store_path(where: str, create: bool) -> str:
-    """The file of the store that is meant. Links are resolved: SQLite names its log after the
-    file, and whoever comes by a link must find the same lock, supervisor and outputs."""
+    """The path of the store's file. Links are resolved: SQLite names its log after the file, and
+    access through a link must find the same lock, supervisor and outputs."""
     try:
         where.encode()
     except UnicodeEncodeError:
-        raise InvalidInput("the store's path is not UTF-8: name another with --store.") from None
-    path = _named(where, create)
+        raise InvalidInput(
+            "the store's path is not valid UTF-8; choose another with --store."
+        ) from None
+    path = _find(where, create)
     return os.path.realpath(path) if os.path.islink(path) else path
 
 
-def _named(where: str, create: bool) -> str:
+def _find(where: str, create: bool) -> str:
     if where:
         path = os.path.abspath(os.path.expanduser(where))
         return path if path.endswith(".db") or os.path.isfile(path) else os.path.join(path, FILE)
     try:
         here = os.getcwd()
     except OSError:
-        raise NotFound("the current folder is gone. `cd` elsewhere or use --store.") from None
-    found = find_upwards(here, FOLDER)
-    if found is not None and os.stat(found).st_uid not in (os.getuid(), 0):
+        raise NotFound(
+            "the current folder no longer exists. `cd` elsewhere or use --store."
+        ) from None
+    data = find_upwards(here, FOLDER)
+    if data is not None and os.stat(data).st_uid not in (os.getuid(), 0):
         raise StoreUnavailable(
-            f"{found} belongs to another user, who could read and change all you do. "
-            "Nothing was changed; if that is what you want, name it with --store."
+            f"{data} belongs to another user, who could read and change your tasks. Nothing was "
+            f"changed; to use it anyway, name it with --store."
         )
-    if found is None and not create:
-        raise NotFound(f"there is no {FOLDER} folder here or above. `hv add` makes one.")
-    return os.path.join(found or os.path.join(_project(here), FOLDER), FILE)
+    if data is None and not create:
+        raise NotFound(
+            f"no {FOLDER} folder here or in any parent folder. Create one with `hv add` or `hv "
+            f"run`."
+        )
+    return os.path.join(data or os.path.join(_project(here), FOLDER), FILE)
 
 
 def find_upwards(start: str, name: str) -> str | None:
@@ -60,6 +67,6 @@ def find_upwards(start: str, name: str) -> str | None:
 
 
 def _project(here: str) -> str:
-    """A new store goes to the top of the git checkout, or where we are."""
+    """The top of the git checkout, or the current folder: where a new store is created."""
     git = find_upwards(here, ".git")
     return os.path.dirname(git) if git else here

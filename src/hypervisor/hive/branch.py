@@ -1,4 +1,4 @@
-"""Branches: named contexts, each with a parent, whose findings it sees, too."""
+"""Branches: named contexts, each with a parent whose findings it also sees."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from hypervisor.queue.context import Context
     from hypervisor.store.database import Database
 
-MOST_ANCESTORS = 50
-LONGEST_LINE = 4_096
+MAX_ANCESTORS = 50
+MAX_LINE_LENGTH = 4_096
 
 
 class Branch(NamedTuple):
@@ -30,7 +30,7 @@ class Branch(NamedTuple):
 def ancestors(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
     """The branch, its parent, and so on."""
     names = [name]
-    while (up := parents.get(names[-1], "")) and up not in names and len(names) <= MOST_ANCESTORS:
+    while (up := parents.get(names[-1], "")) and up not in names and len(names) <= MAX_ANCESTORS:
         names.append(up)
     return tuple(names)
 
@@ -40,11 +40,11 @@ def levels(name: str, parents: Mapping[str, str]) -> list[list[str]]:
     children: dict[str, list[str]] = {}
     for child in sorted(parents):
         children.setdefault(parents[child], []).append(child)
-    found, seen = [[name]], {name}
-    while below := [c for up in found[-1] for c in children.get(up, ()) if c not in seen]:
-        found.append(below)
+    result, seen = [[name]], {name}
+    while below := [n for up in result[-1] for n in children.get(up, ()) if n not in seen]:
+        result.append(below)
         seen.update(below)
-    return found
+    return result
 
 
 def parents_of(branches: Iterable[Branch]) -> dict[str, str]:
@@ -65,7 +65,7 @@ def branch(
     git: str | None = None,
     now: int | None = None,
 ) -> Branch:
-    """Make a branch, or change its parent or the git branch that it is tied to."""
+    """Create a branch, or change its parent or the git branch it is tied to."""
     from hypervisor.hive.sql import branches as sql
 
     validate.name("the branch", name)
@@ -77,26 +77,26 @@ def branch(
 
 
 def visible_branches(store: Database, branch: str) -> tuple[str, ...]:
-    """The branches whose findings are seen from this one, the nearest first."""
+    """The branches whose findings are visible from this one, nearest first."""
     from hypervisor.hive.sql import branches as sql
 
     validate.name("the branch", branch, empty=True)
     return ancestors(branch, store.read(sql.parents)) if branch else ("",)
 
 
-# What a caller means who names no branch
+# The branch of a caller who names none
 
 
 def task_here(hv: Context, task: str) -> str:
-    """The id of the task that the caller works on, "" if this store has none such."""
+    """The id of the caller's task, "" if this store has no such task."""
     with suppress(NotFound, InvalidInput):
         return hv.resolve(task) if task else ""
     return ""
 
 
 def branch_here(hv: Context, folder: str, task: str = "") -> str | None:
-    """The branch of the task that the caller works on, else the one that is tied to the git branch
-    of the folder. None: there is neither."""
+    """The branch of the caller's task, or the one that is tied to the git branch of the folder;
+    None if there is neither."""
     from hypervisor.queue.sql import queries
 
     if task_id := task_here(hv, task):
@@ -106,8 +106,7 @@ def branch_here(hv: Context, folder: str, task: str = "") -> str | None:
 
 
 def git_branch(folder: str) -> str:
-    """The checked-out branch of the checkout around a folder, "" if there is none. Read from git's
-    own files."""
+    """The checked-out git branch of a folder, "" if none, read from git's own files."""
     here = os.path.abspath(folder)
     while True:
         if git_folder := _git_folder(os.path.join(here, ".git")):
@@ -120,7 +119,7 @@ def git_branch(folder: str) -> str:
 
 
 def _git_folder(path: str) -> str:
-    """Git's folder: that path itself, or where the file of a worktree points to."""
+    """Git's folder: that path itself, or the target of a worktree's file."""
     if os.path.isdir(path):
         return path
     line = _first_line(path)
@@ -131,6 +130,6 @@ def _git_folder(path: str) -> str:
 def _first_line(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.readline(LONGEST_LINE).strip()
+            return file.readline(MAX_LINE_LENGTH).strip()
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""What branches know, added up."""
+"""Reports of the findings of branches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hypervisor.hive.finding import Known
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
 
-MOST_SHOWN = 1_000
+MAX_SHOWN = 1_000
 
 
 class BranchReport(NamedTuple):
-    """What a branch knows, added up. `agents` counts sources, `shared` what two or more say."""
+    """The findings of a branch, counted. `agents` counts sources, `shared` those of two or more."""
 
     branch: Branch
     agents: int = 0
@@ -31,7 +31,7 @@ class BranchReport(NamedTuple):
 
 
 class HiveReport(NamedTuple):
-    """What a branch and those below it know. `agents` counts each source once in its branch."""
+    """The findings of a branch and those below it. `agents` counts each source once per branch."""
 
     branch: str | None
     agents: int
@@ -43,17 +43,17 @@ class HiveReport(NamedTuple):
 
 
 def hive_report(hv: Context, branch: str | None = None, limit: int = 10) -> HiveReport:
-    """Summarize what a branch and its children know: agents, findings, contradictions."""
+    """Summarize the findings of a branch and those below it: agents, topics, contradictions."""
     from hypervisor.hive.sql import search
 
-    validate.number("the limit", limit, 0, MOST_SHOWN)
-    known = {each.name: each for each in branches(hv)}
+    validate.number("the limit", limit, 0, MAX_SHOWN)
+    known = {item.name: item for item in branches(hv)}
     if branch is None:
         names = ["", *known]
     else:
         validate.name("the branch", branch, empty=True)
         if branch and branch not in known:
-            raise NotFound(f"there is no branch {branch}. `hv branch` lists them.")
+            raise NotFound(f"no branch named {branch!r}. `hv branch` lists all branches.")
         below = levels(branch, parents_of(known.values())) if branch else [[""]]
         names = [name for level in below for name in level]
     reports = hv.store.read(search.reports, [known.get(n, Branch(n)) for n in names], limit)

@@ -1,7 +1,7 @@
-"""The hive: what agents and people found out, kept by branch.
+"""The hive: findings of agents and people, by branch.
 
-A finding is never changed. One that says what another of its branch says already joins it: the
-first one stands for all, every source is kept. Reading a branch includes its ancestors.
+A finding is never changed. One that says the same as an earlier one of its branch joins it: the
+first is shown for both, and both sources are kept. Reading a branch includes its ancestors.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from hypervisor.core.ids import decode
 
-LONGEST_FINDING = 20_000
-MOST_SEARCHED = 12  # words of a query
-RARE = 300  # a word with fewer findings than this is searched through, else the newest are seen
-MOST_WEIGHED = 60  # candidates whose texts are read, unless more are asked for
-MOST_WORDINGS = 3  # that are shown beside the first
-OFTEN = 0.5  # what it is worth, in rare words, that another source says the same
-NEAR = 0.25  # … that it is of the branch itself and not of an ancestor
+MAX_FINDING_LENGTH = 20_000
+MAX_SEARCHED = 12  # words of a query
+RARE = 300  # findings: a word with fewer is searched completely, otherwise only the newest
+MAX_COMPARED_FINDINGS = 60  # candidates whose texts are read, unless more are asked for
+MAX_WORDINGS = 3  # shown in addition to the first
+SOURCE_WEIGHT = 0.5  # of another source that says the same, relative to a rare word
+SAME_BRANCH_WEIGHT = 0.25  # of a finding of the branch itself and not of an ancestor
 
 
 class NewFinding(NamedTuple):
@@ -29,7 +29,7 @@ class NewFinding(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """`joins` is the id of the finding that it repeats, "" for one that stands for itself."""
+    """`joins` is the id of the finding that it repeats, "" if it is the first."""
 
     id: str
     branch: str
@@ -45,12 +45,12 @@ class Finding(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Who found it: each task counts as one, and each person."""
+        """Who found it: a task or a person."""
         return self.task or self.actor
 
 
 class Doubt(NamedTuple):
-    """A finding that may speak against another one, and why it looks so."""
+    """A finding that may contradict another one, and the reason."""
 
     other: str
     text: str
@@ -58,8 +58,8 @@ class Doubt(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A finding with all that joined it: `times` it was found, by so many `sources`. `also` are
-    wordings that say more than the first."""
+    """A finding with all that joined it: how many `times` it was found, by how many `sources`.
+    `also` are wordings that add something to the first."""
 
     finding: Finding
     times: int = 1
@@ -69,7 +69,7 @@ class Known(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What became of a finding; `known` is the one that stands for it now."""
+    """The result of `remember`; `known` is the finding that is shown for it."""
 
     id: str
     joined: bool
@@ -77,7 +77,7 @@ class Remembered(NamedTuple):
 
 
 class Query(NamedTuple):
-    """Which findings: `branches` from the nearest to the farthest, None for all there are."""
+    """Which findings: `branches` from nearest to farthest, None for all."""
 
     words: tuple[str, ...] = ()
     branches: tuple[str, ...] | None = None
@@ -87,21 +87,21 @@ class Query(NamedTuple):
 
 
 def weight(findings: int) -> float:
-    """What a word tells that so many findings have (counted up to RARE)."""
+    """The weight of a word that this many findings have (counted up to RARE)."""
     return log(1 + 1000 / max(findings, 1))
 
 
 def shortlist(
     by_word: Mapping[str, Collection[int]], every: Collection[int], wanted: int
 ) -> list[int]:
-    """The most promising of the findings that each word, or all of them together, led to."""
+    """The most promising findings among those that match each word, or all words together."""
     scores: dict[int, float] = {}
     for numbers in by_word.values():
         for number in numbers:
             scores[number] = scores.get(number, 0.0) + weight(len(numbers))
     scores |= dict.fromkeys(every, sum(weight(len(numbers)) for numbers in by_word.values()))
     best = sorted(scores, key=lambda number: (-scores[number], -number))
-    return best[: max(MOST_WEIGHED, wanted)]
+    return best[: max(MAX_COMPARED_FINDINGS, wanted)]
 
 
 def rank(
@@ -110,9 +110,9 @@ def rank(
     branches: Sequence[str] | None,
     by_word: Mapping[str, Collection[int]],
 ) -> list[Known]:
-    """Best first: rare words count more, then how many say so, how near, how new. A word may be
-    one of another wording; then only the index led to it."""
-    from hypervisor.hive.similarity import words  # most who name a branch compare no texts
+    """Best first: rare words count more, then the number of sources, the branch, the age. A word
+    may occur only in another wording; then only the index has it."""
+    from hypervisor.hive.similarity import words  # most callers do not rank
 
     def score(candidate: Known) -> tuple[float, str]:
         finding = candidate.finding
@@ -121,34 +121,34 @@ def rank(
         matched = sum(
             w for word, w in weights.items() if word in own_words or number in by_word[word]
         )
-        often = OFTEN * log(candidate.sources)
-        near = NEAR if branches and finding.branch == branches[0] else 0.0
-        return matched + often + near, finding.id
+        by_sources = SOURCE_WEIGHT * log(candidate.sources)
+        by_branch = SAME_BRANCH_WEIGHT if branches and finding.branch == branches[0] else 0.0
+        return matched + by_sources + by_branch, finding.id
 
     return sorted(known, key=score, reverse=True)
 
 
 def other_wordings(text: str, others: Sequence[str]) -> tuple[str, ...]:
-    """Those of the other wordings that have telling words which none before has."""
-    from hypervisor.hive.similarity import MOST_WORDS, search_words
+    """The other wordings that have significant words which none before them has."""
+    from hypervisor.hive.similarity import MAX_WORDS, search_words
 
     wordings: list[str] = []
-    known_words = set(search_words(text, MOST_WORDS))
+    known_words = set(search_words(text, MAX_WORDS))
     for other in others:
-        if len(wordings) == MOST_WORDINGS:
+        if len(wordings) == MAX_WORDINGS:
             break
-        if new_words := set(search_words(other, MOST_WORDS)) - known_words:
+        if new_words := set(search_words(other, MAX_WORDS)) - known_words:
             wordings.append(other)
             known_words |= new_words
     return tuple(wordings)
 
 
-def one_line(known: Known, longest: int = LONGEST_FINDING) -> str:
+def one_line(known: Known, limit: int = MAX_FINDING_LENGTH) -> str:
     """A finding on one line, for a prompt."""
     finding = known.finding
     also = f" (also: {'; '.join(known.also)})" if known.also else ""
     text = " ".join((finding.text + also).split())
-    text = text if len(text) <= longest else text[: longest - 1] + "…"
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
     about = ", ".join(part for part in (finding.topic, finding.kind) if part)
     by = f" (found by {known.sources} agents)" if known.sources > 1 else ""
     doubt = (

@@ -1,6 +1,6 @@
-"""Storing findings in the hive, and taking them out.
+"""Storing findings in the hive, and removing them.
 
-A finding is data: it is kept as it is, escaped in every view, and fenced in prompts.
+A finding is data: it is stored as it is, escaped in every view, and fenced in prompts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.core import validate
 from hypervisor.core.ids import clean
-from hypervisor.hive.finding import LONGEST_FINDING, NewFinding, Remembered
+from hypervisor.hive.finding import MAX_FINDING_LENGTH, NewFinding, Remembered
 from hypervisor.hive.sql import findings
 from hypervisor.queue.hide_tokens import hide_tokens
 from hypervisor.queue.lease import parse_token
@@ -39,16 +39,16 @@ def remember(
         source = (
             parse_token(claim) if "." in claim else findings.OfTask(hv.resolve(claim), hv.actor)
         )
-    prepared = findings.prepare(new)  # before the transaction: it takes a while
+    prepared = findings.prepare(new)  # slow, so before the transaction
     return hv.store.write(findings.remember, prepared, source, hv.at(now))
 
 
 def check_finding(
     text: str, branch: str = "", topic: str = "", kind: str = "finding"
 ) -> NewFinding:
-    """A finding as it may be kept, or InvalidInput."""
+    """A finding that can be stored, or InvalidInput."""
     return NewFinding(
-        hide_tokens(validate.text("the finding", text, LONGEST_FINDING, empty=False)),
+        hide_tokens(validate.text("the finding", text, MAX_FINDING_LENGTH, empty=False)),
         validate.name("the branch", branch, empty=True),
         validate.label("the topic", topic) if topic else "",
         validate.name("the kind", kind),
@@ -56,7 +56,7 @@ def check_finding(
 
 
 def forget(hv: Context, finding: str, now: int | None = None) -> str:
-    """Take one finding out of the hive for good; those that joined it stay known."""
+    """Delete a finding from the hive; findings that were merged into it stay."""
     return hv.store.write(findings.forget, finding_id(finding), hv.actor, hv.at(now))
 
 

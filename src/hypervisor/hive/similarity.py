@@ -1,8 +1,8 @@
-"""How alike two texts are: their words, a signature to find like ones by, and what speaks against
-each other. Pure rules on words; nothing here knows what a text means.
+"""How similar two texts are: their words, a signature to find similar ones, and contradictions.
+Pure rules on words; nothing here knows what a text means.
 
-Words are the same on both databases, as they are made here: lower case, without accents, a plural
-like its singular, a letter at a time where no spaces are written.
+Words are made here, so they are the same on both databases: lower case, without accents, singular,
+and a letter at a time for scripts without spaces.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-ALIKE = 0.7  # share of words in common from which on two texts say the same
+ALIKE = 0.7  # share of common words from which two texts say the same
 SAME_SUBJECT = 0.6
 SAME_MEASURE = 0.75  # … for two texts that differ in a number
 BANDS, ROWS = 12, 3  # of a signature: texts with SAME_SUBJECT share a band 19 times out of 20
-MOST_WORDS = 5_000  # of one text that are looked at
-LONGEST_WORD = 64  # what follows is left out; no database takes words of any length
+MAX_WORDS = 5_000  # of one text that are used
+MAX_WORD_LENGTH = 64  # the rest is cut off; databases limit the length of a word
 
 WORD = re.compile(r"[^\W_]+")
 NEITHER = re.compile(r"[^\w\s]")
 NUMBER = re.compile(r"(?:(?<![^\s(=])[-−])?\d+(?:[.,]\d+)*")
-# A place is no statement: the same thing may be found in two lines.
+# A position does not matter: the same thing may be found in two lines.
 PLACE = re.compile(
     r"(?:\blines?|\brows?|\bcolumns?|\bpages?|\bpp?\.|#|:)\s*\d+(?:\s*[-–,:]\s*\d+)*", re.I
 )
@@ -36,7 +36,7 @@ _STOP = (
 STOP_WORDS = frozenset(_STOP.split())
 _NOT = "not no never none without cannot isnt dont doesnt didnt wont cant aint nor nothing neither"
 NEGATIONS = frozenset(_NOT.split())
-# Two agents choose them differently for the same thing; any other word may name another thing.
+# Words that two agents may choose differently for the same thing; any other may name another thing.
 _WEAK = (
     "issue problem bug error flaw weakness finding found find see seen seem appear contain use "
     "used using build built construct create make made allow enable lead cause result due via when "
@@ -45,9 +45,9 @@ _WEAK = (
     "critical serious severe important note warning"
 )
 WEAK_WORDS = frozenset(_WEAK.split())
-# Of the forms of one word. Few: market and marketing, product and production are two things.
+# Endings of forms of one word. Few, because market and marketing are two things.
 ENDING = re.compile(r"(?:(?<=at)(?:ing|ion)|(?<=b)(?:le|ility)|ed|e?ly|e)\Z")
-AKIN = 5  # letters at least that two forms of a word have in common
+MIN_STEM = 5  # letters that two forms of a word must have in common
 VERDICTS: tuple[tuple[str, str], ...] = (
     (
         "safe secure harmless sanitized sanitised escaped protected",
@@ -73,40 +73,40 @@ PRIME = (1 << 61) - 1
 
 
 class TextSignature(NamedTuple):
-    """What of a text counts when it is compared."""
+    """The parts of a text that are compared."""
 
     words: frozenset[str]
     subject: frozenset[str]  # without verdicts and numbers
-    exact: frozenset[str]  # what tells two texts apart: all numbers, signs like <, letters like दि
-    measures: frozenset[str]  # numbers without those that only name a place
+    exact: frozenset[str]  # must be equal: all numbers, signs like <, letters like दि
+    measures: frozenset[str]  # numbers without those that only name a position
     leaning: dict[int, bool]  # for or against, by the row of VERDICTS; -1: negated at all
 
 
 def words(text: str) -> list[str]:
     """The words of a text in their order, as they are searched and compared."""
     plain = text.casefold() if text.isascii() else _without_accents(text)
-    found: list[str] = []
+    result: list[str] = []
     for word in WORD.findall(plain.replace("'", "").replace("’", "")):
         if not word.isascii() and WITHOUT_SPACES.search(word):
-            found += [part[:LONGEST_WORD] for part in _letters(word) if part]
+            result += [part[:MAX_WORD_LENGTH] for part in _letters(word) if part]
         else:
-            found.append(_singular(word)[:LONGEST_WORD])
-        if len(found) >= MOST_WORDS:
+            result.append(_singular(word)[:MAX_WORD_LENGTH])
+        if len(result) >= MAX_WORDS:
             break
-    return found[:MOST_WORDS]
+    return result[:MAX_WORDS]
 
 
-def search_words(text: str, most: int) -> list[str]:
-    """The words that are worth looking for, each once: all if the text has no others."""
-    found = list(dict.fromkeys(words(text)))
-    telling = [word for word in found if word not in STOP_WORDS]
-    return (telling or found)[:most]
+def search_words(text: str, limit: int) -> list[str]:
+    """The words worth searching for, each once: all, if the text has only stop words."""
+    unique = list(dict.fromkeys(words(text)))
+    telling = [word for word in unique if word not in STOP_WORDS]
+    return (telling or unique)[:limit]
 
 
 def digest_text(text: str) -> TextSignature:
     all_words = words(text)
     content = frozenset(word for word in all_words if word not in STOP_WORDS)
-    # Without a telling word, nothing but the same text is like it.
+    # Without a significant word, only the same text is similar.
     content = content or frozenset({" ".join(text.split())})
     leaning = _leaning(all_words)
     subject = frozenset(
@@ -120,12 +120,12 @@ def digest_text(text: str) -> TextSignature:
 
 
 def signature(text: TextSignature) -> list[str]:
-    """A few marks; texts about the same subject have one of them in common (MinHash)."""
+    """A few marks, of which texts about the same subject share at least one (MinHash)."""
     from hashlib import blake2b
     from zlib import crc32
 
     hashes = [crc32(word.encode()) + 1 for word in (text.subject or text.words)]
-    least = [min((a * each + b) % PRIME for each in hashes) for a, b in _permutations()]
+    least = [min((a * hashed + b) % PRIME for hashed in hashes) for a, b in _permutations()]
     bands = (least[start : start + ROWS] for start in range(0, BANDS * ROWS, ROWS))
     return [
         blake2b(f"{number}:{band}".encode(), digest_size=6).hexdigest()
@@ -133,14 +133,14 @@ def signature(text: TextSignature) -> list[str]:
     ]
 
 
-def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    both = one | other
-    return len(one & other) / len(both) if both else 1.0
+def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+    union = left | right
+    return len(left & right) / len(union) if union else 1.0
 
 
 def same(one: TextSignature, other: TextSignature) -> bool:
-    """Whether two texts say the same: nearly the same words, the same numbers and signs, no other
-    verdict. One may say more than the other; each naming something of its own are two things."""
+    """Whether two texts say the same: nearly the same words, the same numbers and signs, no
+    opposite verdict. One may say more than the other, but not each something the other does not."""
     return (
         one.exact == other.exact
         and not _opposed(one, other)
@@ -151,7 +151,7 @@ def same(one: TextSignature, other: TextSignature) -> bool:
 
 
 def contradiction(one: TextSignature, other: TextSignature) -> str:
-    """Why two texts may speak against each other, "" if nothing shows. A hint, no judgement."""
+    """Why two texts may contradict each other, "" if there is no sign of it. Only a hint."""
     near = jaccard(one.subject, other.subject)
     if near >= SAME_SUBJECT:
         if _opposed(one, other):
@@ -165,12 +165,12 @@ def contradiction(one: TextSignature, other: TextSignature) -> str:
 
 
 def _lacks(one: TextSignature, other: TextSignature) -> bool:
-    """Whether the other one names something that this one does not, in any form."""
+    """Whether `other` names something that `one` does not, in any form."""
     mine = {_stem(word) for word in one.words}
     return any(
         word not in WEAK_WORDS
         and word not in _sides()
-        and (len(_stem(word)) < AKIN or _stem(word) not in mine)
+        and (len(_stem(word)) < MIN_STEM or _stem(word) not in mine)
         for word in other.words - one.words
     )
 
@@ -188,8 +188,8 @@ def _signs(text: str) -> set[str]:
 
 
 def _marked(text: str) -> set[str]:
-    """Letters with their vowel signs and the like, which tell words apart as letters do. Accents,
-    and the points of Hebrew and Arabic, are often left out."""
+    """Letters with vowel signs and similar marks, which distinguish words as letters do. Not
+    accents and the points of Hebrew and Arabic, which are often left out."""
     from unicodedata import category, combining, normalize
 
     if text.isascii():
@@ -210,23 +210,23 @@ def _opposed(one: TextSignature, other: TextSignature) -> bool:
 
 
 def _leaning(all_words: list[str]) -> dict[int, bool]:
-    """Which verdicts the words give; one that follows a negation counts the other way round."""
-    found: dict[int, bool] = {}
-    for place, word in enumerate(all_words):
-        side = _sides().get("enabled" if _turned_on(all_words, place) else word)
-        negated = any(before in NEGATIONS for before in all_words[max(place - 3, 0) : place])
+    """The verdicts in the words; one that follows a negation is reversed."""
+    leaning: dict[int, bool] = {}
+    for index, word in enumerate(all_words):
+        side = _sides().get("enabled" if _turned_on(all_words, index) else word)
+        negated = any(before in NEGATIONS for before in all_words[max(index - 3, 0) : index])
         if side is not None:
-            found.setdefault(side[0], side[1] is not negated)
-    if not found and any(word in NEGATIONS for word in all_words):
-        found[-1] = True
-    return found
+            leaning.setdefault(side[0], side[1] is not negated)
+    if not leaning and any(word in NEGATIONS for word in all_words):
+        leaning[-1] = True
+    return leaning
 
 
-def _turned_on(all_words: list[str], place: int) -> bool:
-    """Whether this word is the "on" of "turned on", "is on": mostly it only says where."""
-    if all_words[place] != "on" or place == 0:
+def _turned_on(all_words: list[str], index: int) -> bool:
+    """Whether this word is the "on" of "turned on" or "is on", and not a preposition."""
+    if all_words[index] != "on" or index == 0:
         return False
-    before, after = all_words[place - 1], all_words[place + 1 : place + 2]
+    before, after = all_words[index - 1], all_words[index + 1 : index + 2]
     return before in TURNED or (before in BEING and after in ([], ["by"]))
 
 
@@ -242,7 +242,7 @@ def _sides() -> dict[str, tuple[int, bool]]:
 
 @lru_cache(maxsize=1)
 def _permutations() -> list[tuple[int, int]]:
-    """The same in every process, for ever: signatures are stored."""
+    """The same in every process, forever: signatures are stored."""
     from hashlib import blake2b
 
     numbers = [
@@ -255,7 +255,7 @@ def _permutations() -> list[tuple[int, int]]:
 def _without_accents(text: str) -> str:
     from unicodedata import combining, normalize
 
-    # Capitals that exist in one case only, like 𝔘, are plain ones once they are taken apart.
+    # Capitals without a lower case, like 𝔘, become plain capitals when they are decomposed.
     apart = normalize("NFKD", text.casefold()).casefold()
     return normalize("NFC", "".join(letter for letter in apart if not combining(letter)))
 

@@ -1,4 +1,4 @@
-"""Decode text from untrusted sources by the charset it claims, in linear time. Pure."""
+"""Decodes text from untrusted sources by its declared charset, in linear time. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def is_usable(charset: str) -> bool:
 
 
 def decoded(raw: bytes, charset: str) -> str:
-    """Text that is not in its charset is most likely UTF-8, else Latin-1."""
+    """The text; if it is not in its charset, it is most likely UTF-8, else Latin-1."""
     for name in (charset, "utf-8") if is_usable(charset) else ("utf-8",):
         try:
             return raw.decode(name)
-        except (LookupError, ValueError):  # no text at all, or not what is in it
+        except (LookupError, ValueError):  # not a charset for text, or not the right one
             continue
     return raw.decode("latin-1")

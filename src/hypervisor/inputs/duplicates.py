@@ -1,7 +1,7 @@
-"""Find items that come more than once, without holding all of them in memory.
+"""Finds items that occur more than once, without holding all of them in memory.
 
-Only a hash of each item is kept, a block of hashes at a time; sorted blocks wait in an unnamed
-file. Different items may share a hash: it only says which ones to compare.
+Only a hash of each item is kept; sorted blocks of hashes are stored in an unnamed file. Different
+items may share a hash: it only says which ones to compare.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BYTES = 8
 
 
 class DuplicateFinder:
-    """Collects hashes and tells which came more than once."""
+    """Collects hashes and finds those that occur more than once."""
 
     def __init__(self) -> None:
         self._block = array("q")
@@ -31,7 +31,7 @@ class DuplicateFinder:
             self._write_block()
 
     def duplicates(self) -> frozenset[int]:
-        """The hashes that came more than once; no more can be added."""
+        """The hashes that occur more than once; no more can be added."""
         last = sorted(self._block)
         self._block = array("q")
         starts = [sum(self._lengths[:index]) for index in range(len(self._lengths))]
@@ -39,7 +39,7 @@ class DuplicateFinder:
             self._read_block(at, length) for at, length in zip(starts, self._lengths, strict=True)
         ]
         hashes = pairwise(merge(last, *blocks))
-        repeated = frozenset(one for one, following in hashes if one == following)
+        repeated = frozenset(item_hash for item_hash, following in hashes if item_hash == following)
         if self._file is not None:
             self._file.close()
         return repeated

@@ -1,9 +1,9 @@
 """The items of a run: read one by one, made into tasks, and read back from them.
 
-Nothing here holds the whole input. A task's key contains its item and how often that item came
+Nothing here holds the whole input. A task's key contains its item and how often that item occurred
 before, so the same input gives the same keys again, and different items never share a key.
-A changed row of a table is a new item. A task file stays the same item whatever is written into
-it, and a mail wherever it is filed.
+A changed row of a table is a new item. A task file stays the same item whatever its content, and a
+mail wherever it is stored.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from typing import IO, Any
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs.item_names import (
+    is_name,
+    is_utf8,
+    printable_path,
+    text_as_data,
+    text_in_data,
+)
 from hypervisor.inputs.sources import (
-    BLOCK,
     FORMATS,
     TABLES,
     BadLine,
@@ -37,29 +43,39 @@ Row = tuple[int, str, Mapping[str, Any] | None]  # line, text, columns
 OnBadItem = Callable[[str, str], None]  # called with the place of an unusable item and the reason
 Reader = Callable[[OnBadItem], Iterator[Item]]
 
-SURELY_SMALL = validate.LONGEST_TEXT // 16  # a character takes at most twelve bytes of JSON
-BEGINNING = 200  # characters of an item in a key that cannot hold all of it
-LONGEST_MARK = 100
+ALWAYS_SMALL = validate.MAX_TEXT_LENGTH // 16  # a character takes at most twelve bytes of JSON
+KEY_PREFIX = 200  # characters of an item that is too long for a key
+MAX_MARK_LENGTH = 100
 CANONICAL = json.JSONEncoder(sort_keys=True).encode
 MARKED = re.compile(r" #[0-9]+(-[0-9a-f]{32})?\Z")
-PLACES = ("mailbox", "offset", "path")  # of a mail: change when other mails come and go
+PLACES = ("mailbox", "offset", "path")  # of a mail; they change with other mails
 DATES = ("date", "created", "timestamp")
-NUMBER = re.compile(r"[0-9]{9,14}(\.[0-9]*)?\Z")  # of seconds or milliseconds: 1973 and later
+NUMBER = re.compile(r"[0-9]{9,14}(\.[0-9]*)?\Z")  # seconds or milliseconds, from 1973 on
 LATEST = 10**11  # seconds: the year 5138; larger numbers are milliseconds
 MONTH = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
-ALSO_CALLED = {"sender": "from"}
+ALIASES = {"sender": "from"}
 
 
 class TaskItem(Item):
-    """A Markdown task file. Its path says which it is: a run changes the columns itself."""
+    """A Markdown task file, identified by its path: a run changes the columns itself."""
 
     __slots__ = ()
 
 
 class MailItem(Item):
-    """A mail. Where it lies does not matter."""
+    """A mail, wherever it is stored."""
 
     __slots__ = ()
+
+    @property
+    def title(self) -> str:
+        from email.utils import parseaddr
+
+        columns = self.columns or {}
+        sender = str(columns.get("from", ""))
+        sender = next(filter(None, parseaddr(sender)), sender)
+        subject = str(columns.get("subject", "")) or ("no subject" if sender else "")
+        return f"{subject} ({sender})" if sender else subject
 
 
 KINDS = (Item, TaskItem, MailItem)
@@ -82,7 +98,7 @@ def read_items(
 
         return mbox_items(file, name)
     if form not in TABLES:
-        raise InvalidInput(f"the format {form} is for folders: name one.")
+        raise InvalidInput(f"the format {form} needs a folder.")
     bad_row = None if bad is None else _by_line(bad, name)
     if form == "csv":
         csv = read_csv(file, bad_row)
@@ -90,12 +106,13 @@ def read_items(
         return _numbered(rows, bad_row)
     if form == "jsonl":
         return _numbered(_json_rows(file, bad_row), bad_row)
-    return _numbered(((n, line, None) for n, line in read_lines(file, null, bad_row)), bad_row)
+    lines = read_lines(file, null, bad_row, names=True)
+    return _numbered(((n, line, None) for n, line in lines), bad_row)
 
 
 def glob_items(pattern: str, bad: OnBadItem | None = None) -> Iterator[Item]:
     """The files that match a pattern, sorted; the folders, if the pattern ends with a slash."""
-    return checked((Item(path) for path in matching_paths(pattern)), bad)
+    return checked((Item(path) for path in matching_paths(pattern, bad)), bad)
 
 
 def checked(items: Iterable[Item], bad: OnBadItem | None = None) -> Iterator[Item]:
@@ -113,11 +130,6 @@ def checked(items: Iterable[Item], bad: OnBadItem | None = None) -> Iterator[Ite
         number += 1
 
 
-def printable_path(path: str) -> str:
-    """A path as text that can be shown and stored, whatever bytes are in it."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 @contextmanager
 def reporting(path: str, bad: OnBadItem) -> Iterator[None]:
     """Report a file that cannot be read instead of raising."""
@@ -130,7 +142,7 @@ def reporting(path: str, bad: OnBadItem) -> Iterator[None]:
 
 
 def day_of(item: Item) -> str | None:
-    """The day of an item, as 2026-11-16: from its columns, else when its file was changed."""
+    """The day of an item, as 2026-11-16: from its columns, else from its file's time."""
     for name in DATES:
         if day := _day((item.columns or {}).get(name)):
             return day
@@ -143,10 +155,26 @@ def day_of(item: Item) -> str | None:
     return _day(status.st_mtime) if stat.S_ISREG(status.st_mode) else None
 
 
+def item_from_value(value: Any, number: int = 1) -> Item:
+    """The item for a Python value: a text, a path, a row, or anything else that JSON can hold."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, bytes):
+        value = os.fsdecode(value)
+    if isinstance(value, str):
+        item = Item(value, number)
+    else:
+        text = as_text(validate.json_value("the item", value))
+        is_row = isinstance(value, dict)
+        item = Item(text, number, value) if is_row else Item(text, number, other=(value,))
+    _check(item)
+    return item
+
+
 def column_text(item: Item, name: str) -> str:
-    """A column as text: lists joined by commas, nothing where it is missing."""
+    """A column as text: lists joined by commas, "" if it is missing."""
     columns = item.columns or {}
-    value = columns.get(name, columns.get(ALSO_CALLED.get(name, name)))
+    value = columns.get(name, columns.get(ALIASES.get(name, name)))
     if value is None:
         return ""
     if isinstance(value, (list, tuple)):
@@ -154,78 +182,12 @@ def column_text(item: Item, name: str) -> str:
     return as_text(value)
 
 
-def seekable(file: IO[bytes], folder: str | None = None) -> IO[bytes]:
-    """The file itself if it can be read twice; else, for a pipe, an unnamed copy in `folder`.
-
-    Read it again from its present position, which need not be its beginning.
-    """
-    if file.seekable():
-        return file
-    import shutil
-    import tempfile
-
-    copy = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - the caller reads and closes it
-    shutil.copyfileobj(file, copy, BLOCK)
-    copy.seek(0)
-    return copy
-
-
-class ReadOnce:
-    """A source that is read once: the second pass comes from a copy in an unnamed file.
-
-    So both passes see the same items, whatever happens to the files in between, and each is
-    parsed once. A pass that is interrupted leaves nothing behind.
-    """
-
-    def __init__(self, read: Reader) -> None:
-        self._read = read
-        self._copy: IO[bytes] | None = None
-
-    def __call__(self, bad: OnBadItem) -> Iterator[Item]:
-        return self._first_pass(bad) if self._copy is None else self._second_pass(self._copy, bad)
-
-    def close(self) -> None:
-        if self._copy is not None:
-            self._copy.close()
-
-    def _first_pass(self, bad: OnBadItem) -> Iterator[Item]:
-        import tempfile
-
-        copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is read again later
-
-        def copy_bad(place: str, why: str) -> None:
-            copy.write(json.dumps([place, why]).encode() + b"\n")
-            bad(place, why)
-
-        try:
-            for item in self._read(copy_bad):
-                line = [KINDS.index(type(item)), item.text, item.number, item.columns]
-                copy.write(json.dumps(line).encode() + b"\n")
-                yield item
-        except BaseException:
-            copy.close()
-            raise
-        self.close()
-        self._copy = copy
-
-    @staticmethod
-    def _second_pass(copy: IO[bytes], bad: OnBadItem) -> Iterator[Item]:
-        copy.seek(0)
-        for line in copy:
-            kind, *parts = json.loads(line)
-            if isinstance(kind, str):
-                bad(kind, *parts)
-            else:
-                yield KINDS[kind](*parts)
-
-
 def occurrences(
     items: Iterable[Item], repeated: Collection[int] | None = None
 ) -> Iterator[tuple[Item, int]]:
-    """Each item with 1 when it comes for the first time, 2 for the second, and so on.
+    """Each item with 1 for its first occurrence, 2 for the second, and so on.
 
-    `repeated` holds the hash of every item that may come more than once; without it, any
-    may."""
+    `repeated` holds the hashes of all items that may occur more than once; None: any may."""
     seen: dict[bytes, int] = {}
     for item in items:
         if repeated is not None and (not repeated or item_hash(item) not in repeated):
@@ -237,15 +199,15 @@ def occurrences(
 
 
 def item_hash(item: Item) -> int:
-    """A hash that equal items share within this process; different ones rarely do."""
+    """A hash, the same for equal items within this process; different ones rarely share it."""
     identity = _identity(item)
     return hash(item.text if identity is None else (item.text, CANONICAL(identity)))
 
 
 def task_for(item: Item, base: NewTask, occurrence: int = 1) -> NewTask:
-    """The task of an item; `base` gives all but its title, key and data."""
+    """The task for an item; `base` provides all but its title, key and data."""
     return base._replace(
-        title=_title(item.text),
+        title=_title(item.title or item.text),
         key=_key(item, occurrence),
         data={**(base.data or {}), **_data(item)},
     )
@@ -254,15 +216,20 @@ def task_for(item: Item, base: NewTask, occurrence: int = 1) -> NewTask:
 def item_of(task: Task) -> Item:
     """The item that a task was made for."""
     data = task.data if isinstance(task.data, dict) else {}
-    text, number, columns = data.get("item"), data.get("number"), data.get("columns")
-    note = data.get("note")
-    if not isinstance(text, str):
-        raise InvalidInput(f"the task {task.id} has no item in its data, so no command fits it.")
+    text, number, note = text_in_data(data), data.get("number"), data.get("note")
+    columns = data.get("columns")
+    if text is None:
+        raise InvalidInput(
+            f"the task {task.id} has no item in its data, so no command can run for it."
+        )
+    if isinstance(columns, dict) and text != data["item"] == columns.get("path"):
+        columns = {**columns, "path": text}
     return Item(
         text,
         number if isinstance(number, int) else 1,
         columns if isinstance(columns, dict) else None,
         note if isinstance(note, str) else "",
+        (data["value"],) if "value" in data else (),
     )
 
 
@@ -289,8 +256,9 @@ def _check(item: Item) -> None:
     """Refuse an item that cannot become a task."""
     if not item.text:
         raise InvalidInput("the item is empty.")
-    validate.text("the item", item.text)
-    if item.columns is not None or len(item.text) > SURELY_SMALL:
+    may_be_raw = is_name(item.text) and not isinstance(item, MailItem)
+    validate.text("the item", printable_path(item.text) if may_be_raw else item.text)
+    if item.columns is not None or item.other or len(item.text) > ALWAYS_SMALL:
         validate.json_value("the item", _data(item))
 
 
@@ -319,23 +287,28 @@ def _json_row(line: int, text: str) -> Row:
 
 
 def _data(item: Item) -> dict[str, Any]:
-    data: dict[str, Any] = {"item": item.text, "number": item.number}
+    data: dict[str, Any] = {**text_as_data(item.text), "number": item.number}
     if item.columns is not None:
         data["columns"] = dict(item.columns)
+        if item.columns.get("path") == item.text:
+            data["columns"]["path"] = data["item"]
+    if item.other:
+        data["value"] = item.value
     return data
 
 
 def _title(text: str) -> str:
     """The text on one line, cut to the longest title."""
-    longest = validate.LONGEST_TITLE
-    line = " ".join(text[: longest + 1].split()) or repr(text[: longest // 4])
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    text, limit = printable_path(text), validate.MAX_TITLE_LENGTH
+    line = " ".join(text[: limit + 1].split()) or repr(text[: limit // 4])
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _key(item: Item, occurrence: int) -> str:
-    """The text itself if that identifies the item; else, or if it looks marked, with a mark."""
-    if _identity(item) is not None or len(item.text) > validate.LONGEST_KEY - LONGEST_MARK:
-        return f"{item.text[:BEGINNING]} #{occurrence}-{_digest(item).hex()}"
+    """The text itself if it identifies the item; otherwise, or if it looks marked, with a mark."""
+    is_short = len(item.text) <= validate.MAX_KEY_LENGTH - MAX_MARK_LENGTH
+    if _identity(item) is not None or not is_short or not is_utf8(item.text):
+        return f"{printable_path(item.text)[:KEY_PREFIX]} #{occurrence}-{_digest(item).hex()}"
     text = item.text
     if occurrence == 1 and text.strip() and not (" #" in text and MARKED.search(text)):
         return text
@@ -343,7 +316,7 @@ def _key(item: Item, occurrence: int) -> str:
 
 
 def _digest(item: Item) -> bytes:
-    """A hash of the text and the identifying columns; no text has the NUL between them."""
+    """A hash of the text and the identifying columns, separated by a NUL, which no text has."""
     digest = sha256(item.text.encode("utf-8", "surrogatepass"))
     identity = _identity(item)
     if identity is not None:
@@ -353,6 +326,8 @@ def _digest(item: Item) -> bytes:
 
 def _identity(item: Item) -> Mapping[str, Any] | None:
     """The columns that identify an item along with its text."""
+    if item.other:
+        return {"value": item.value}
     if isinstance(item, TaskItem) or item.columns is None:
         return None
     if isinstance(item, MailItem):

@@ -1,12 +1,12 @@
-"""Mails as items: of an mbox file or a Maildir folder, by their headers.
+"""Mails as items: from an mbox file or a Maildir folder, by their headers.
 
 Only the five header fields that become columns are kept, and only the beginning of each. Bodies
 are searched block by block for the next mail and never held, so memory does not grow with the
-mailbox. Headers are written by strangers: what is broken in them is kept as it is, never an error.
+mailbox. Headers come from strangers: malformed ones are kept as they are, never an error.
 
 The standard library decodes words and dates. Its `mailbox` is not used: it splits an mbox at every
-line that begins with `From `, holds whole lines and the places of all mails, and opens whatever
-lies in a Maildir, even a pipe. Its header parser stops at the first line that is not a field.
+line that begins with `From `, holds whole lines and the offsets of all mails, and opens every file
+in a Maildir, even a pipe. Its header parser stops at the first line that is not a field.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import IO, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.charset import decoded
-from hypervisor.inputs.items import MailItem, OnBadItem, checked, printable_path, reporting
+from hypervisor.inputs.item_names import printable_path
+from hypervisor.inputs.items import MailItem, OnBadItem, checked, reporting
 from hypervisor.inputs.sources import open_file
 
 FIELDS = ("date", "from", "to", "subject", "message-id")
@@ -27,20 +28,20 @@ FIELD = re.compile(rb"(%s)[ \t]*:" % "|".join(FIELDS).encode(), re.IGNORECASE)
 # too, so a new mail needs an empty line before it, or a weekday in the line.
 BEGIN = b"From "
 BEGINS = re.compile(rb"From [^\n]{0,400}?[0-9]:[0-9][0-9]")
-SURELY_BEGINS = re.compile(
+CLEARLY_BEGINS = re.compile(
     rb"From [^\n]{0,300}?\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b[^\n]{0,40}? [0-9]{1,2}:[0-9][0-9]"
 )
 QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
-ENOUGH = 512  # bytes of a line that show whether it begins a mail
-LONGEST_PIECE = 1 << 16
-LONGEST_FIELD = 1 << 15
-LONGEST_VALUE = 2_000  # characters of a column
-LONGEST_MESSAGE = 256 << 20
-SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 13, 1 << 20
+MAX_BEGIN_LENGTH = 512  # this many bytes of a line show whether it begins a mail
+MAX_PIECE_LENGTH = 1 << 16
+MAX_FIELD_LENGTH = 1 << 15
+MAX_VALUE_LENGTH = 2_000  # characters of a column
+MAX_MESSAGE_LENGTH = 256 << 20
+MIN_BLOCK, MAX_BLOCK_SIZE = 1 << 13, 1 << 20
 ENCODED = r"=\?[^?\s]{1,80}\?[bBqQ]\?[^?]*\?="
 ENCODED_WORDS = re.compile(rf"{ENCODED}(?:\s+{ENCODED})*")
-UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
-FLAGS = ":2,"  # what follows in the name of a Maildir's file changes when the mail is read
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+FLAGS = ":2,"  # the rest of a Maildir file's name changes when the mail is read
 
 
 Fields = dict[str, bytes]  # the raw values of FIELDS that a header has
@@ -75,7 +76,7 @@ def mailbox_items(paths: Iterable[str], bad: OnBadItem) -> Iterator[MailItem]:
 
 
 def maildir_items(folder: str, bad: OnBadItem) -> Iterator[MailItem]:
-    """The mails in the `new` and `cur` of a Maildir, by the names of their files: by age."""
+    """The mails in `new` and `cur` of a Maildir, by file name, which means by age."""
     for item in checked(_maildir(folder, bad), bad):
         assert isinstance(item, MailItem)
         yield item
@@ -86,10 +87,10 @@ def is_maildir(folder: str) -> bool:
 
 
 def read_message(mailbox: str, where: int | str, message_id: str = "") -> bytes:
-    """One mail as it was sent: of an mbox by its offset, of a Maildir by its path.
+    """One mail as it was sent: in an mbox by its offset, in a Maildir by its path.
 
-    With its message id it is found even if the mailbox has changed since: mails before it were
-    deleted, or it was marked as read and its file was renamed.
+    With its message id it is found even if the mailbox has changed since: earlier mails were
+    deleted, or it was marked as read, which renames its file.
     """
     try:
         if isinstance(where, str):
@@ -115,13 +116,13 @@ def _headers(file: IO[bytes], name: str) -> Iterator[Header]:
 
 def _first_offset(file: IO[bytes], name: str) -> int | None:
     """Where the first mail begins; None in an empty file."""
-    while line := file.readline(LONGEST_PIECE):
+    while line := file.readline(MAX_PIECE_LENGTH):
         if line.strip(b"\r\n"):
             if line.startswith(BEGIN):
                 return file.tell() - len(line)
             raise InvalidInput(
-                f"{printable_path(name) or 'standard input'} is not an mbox: its first line does "
-                "not begin with `From `. Nothing was started; name the right --format."
+                f"{printable_path(name) or 'standard input'} is not an mbox: its first line "
+                f"does not begin with `From `. Nothing was started; choose another --format."
             )
     return None
 
@@ -129,11 +130,11 @@ def _first_offset(file: IO[bytes], name: str) -> int | None:
 def _next_offset(file: IO[bytes], at: int) -> int | None:
     """Where the next mail begins, from `at` on."""
     file.seek(at)
-    data, size = b"", SMALLEST_BLOCK
+    data, size = b"", MIN_BLOCK
     while True:
         block = file.read(size)
         data += block
-        sure = len(data) - ENOUGH if block else len(data)
+        sure = len(data) - MAX_BEGIN_LENGTH if block else len(data)
         line_end = data.find(b"\n" + BEGIN)
         while 0 <= line_end < sure:
             if _begins(data, line_end + 1):
@@ -143,31 +144,31 @@ def _next_offset(file: IO[bytes], at: int) -> int | None:
             return None
         searched = max(0, sure - 3)
         at, data = at + searched, data[searched:]
-        size = min(2 * size, LARGEST_BLOCK)
+        size = min(2 * size, MAX_BLOCK_SIZE)
 
 
 def _begins(data: bytes, at: int) -> bool:
     after_empty = data[max(0, at - 3) : at].endswith((b"\n\n", b"\n\r\n"))
-    return bool((BEGINS if after_empty else SURELY_BEGINS).match(data, at))
+    return bool((BEGINS if after_empty else CLEARLY_BEGINS).match(data, at))
 
 
 def _line(file: IO[bytes]) -> bytes:
     """A line, or its beginning if it is very long."""
-    line = piece = file.readline(LONGEST_PIECE)
+    line = piece = file.readline(MAX_PIECE_LENGTH)
     while piece and not piece.endswith(b"\n"):
-        piece = file.readline(LONGEST_PIECE)
+        piece = file.readline(MAX_PIECE_LENGTH)
     return line
 
 
 def _read_fields(file: IO[bytes]) -> Fields:
-    """The first of each of FIELDS; leaves the file behind the header.
+    """The first value of each of FIELDS; leaves the file positioned after the header.
 
-    A header without end, or one very long line, is skipped piece by piece.
+    A header without end, or a very long line, is skipped piece by piece.
     """
     fields: dict[str, bytearray] = {}
     value = None  # of the field that a folded line belongs to
     while (line := _line(file)).strip(b"\r\n"):
-        if line.startswith(BEGIN) and line.endswith(b"\n") and SURELY_BEGINS.match(line):
+        if line.startswith(BEGIN) and line.endswith(b"\n") and CLEARLY_BEGINS.match(line):
             file.seek(-len(line), os.SEEK_CUR)  # the next mail: this one has no body
             break
         if not line.startswith((b" ", b"\t")):
@@ -175,8 +176,8 @@ def _read_fields(file: IO[bytes]) -> Fields:
             name = field[1].decode().lower() if field else ""
             value = fields.setdefault(name, bytearray()) if field and name not in fields else None
             line = line[field.end() :] if field else line
-        if value is not None and len(value) < LONGEST_FIELD:
-            value += line[:LONGEST_FIELD]
+        if value is not None and len(value) < MAX_FIELD_LENGTH:
+            value += line[:MAX_FIELD_LENGTH]
     return {name: bytes(value) for name, value in fields.items()}
 
 
@@ -189,8 +190,8 @@ def _plain(value: bytes) -> str:
     """A header's value as readable text on one line."""
     text = " ".join(decoded(value, "utf-8").split())  # unfolded
     text = ENCODED_WORDS.sub(lambda words: _decoded_words(words[0]), text)
-    text = " ".join(UNFIT.sub(" ", text).split())
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+    text = " ".join(UNPRINTABLE.sub(" ", text).split())
+    return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 1] + "…"
 
 
 def _decoded_words(words: str) -> str:
@@ -228,7 +229,7 @@ def _maildir(folder: str, bad: OnBadItem) -> Iterator[MailItem]:
     for path in _maildir_paths(folder):
         with reporting(path, bad):
             with open_file(path) as file:
-                if not file.readline(LONGEST_PIECE).startswith(BEGIN):
+                if not file.readline(MAX_PIECE_LENGTH).startswith(BEGIN):
                     file.seek(0)
                 columns = _columns(_read_fields(file))
             where = {"mailbox": folder, "path": path}
@@ -249,7 +250,7 @@ def _maildir_paths(folder: str) -> list[str]:
 
 
 def _maildir_file(mailbox: str, path: str) -> str:
-    """Where the mail is now. Only what lies in the mailbox counts, whatever the path says."""
+    """Where the mail is now; always inside the mailbox, whatever the path says."""
     name = os.path.basename(path)
     part = os.path.basename(os.path.dirname(path))
     known = os.path.join(mailbox, part, name)
@@ -263,7 +264,7 @@ def _maildir_file(mailbox: str, path: str) -> str:
 
 
 def _locate(file: IO[bytes], offset: int, message_id: str, name: str) -> int:
-    """The offset, if the mail is there; else where it has moved to."""
+    """The offset if the mail is still there; otherwise its new offset."""
     if offset >= 0:
         file.seek(offset)
         begins = _line(file).startswith(BEGIN)
@@ -287,13 +288,13 @@ def _message(file: IO[bytes], offset: int) -> bytes:
     end = _next_offset(file, max(file.tell() - 3, start - 1))
     file.seek(start)
     raw = _read_limited(file) if end is None else _read_limited(file, end - start)
-    if raw.endswith((b"\n\n", b"\n\r\n")):  # the empty line behind every mail is not its own
+    if raw.endswith((b"\n\n", b"\n\r\n")):  # the empty line after a mail is not part of it
         raw = raw[:-1].removesuffix(b"\r")
     return QUOTED.sub(rb"\1", raw)
 
 
-def _read_limited(file: IO[bytes], size: int = LONGEST_MESSAGE + 1) -> bytes:
-    raw = file.read(min(size, LONGEST_MESSAGE + 1))
-    if len(raw) > LONGEST_MESSAGE:
-        raise InvalidInput(f"the mail is larger than {LONGEST_MESSAGE >> 20} MB.")
+def _read_limited(file: IO[bytes], size: int = MAX_MESSAGE_LENGTH + 1) -> bytes:
+    raw = file.read(min(size, MAX_MESSAGE_LENGTH + 1))
+    if len(raw) > MAX_MESSAGE_LENGTH:
+        raise InvalidInput(f"the mail is larger than {MAX_MESSAGE_LENGTH >> 20} MB.")
     return raw

@@ -2,7 +2,7 @@
 
 Names inside the run's folder are relative to it. A pattern stands for the files that match it
 now and for missing files that other items name; one that matches too many stands for its whole
-folder. Nothing outside the folder is ever listed.
+folder. Files outside the folder are never listed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 from glob import iglob
 from itertools import islice
 
+from hypervisor.inputs.item_names import printable_path
 from hypervisor.inputs.path_overlap import (
     MAGIC,
     ROOT,
@@ -26,20 +27,20 @@ from hypervisor.inputs.path_overlap import shared as shared_names
 from hypervisor.inputs.template import Item
 
 MARKDOWN = (".md", ".markdown")
-MOST_MATCHES = 2_000
-MOST_LISTED = 1_000  # names of one item
-MOST_PATTERNS, MOST_ABSENT = 3, 15  # of one item: a task has at most a hundred keys
-LARGEST_TEXT = 1 << 20
+MAX_MATCHES = 2_000
+MAX_LISTED = 1_000  # names of one item
+MAX_PATTERNS, MAX_ABSENT = 3, 15  # of one item: a task has at most a hundred keys
+MAX_TEXT_SIZE = 1 << 20
 QUOTED = re.compile(r"`([^`\n]{1,300})`")
 SPACE = re.compile(r"\s")
 LOOKS_LIKE_PATH = re.compile(r"[\w./+@ -]*[/.][\w./+@ -]*\Z")
-MOST_EXAMPLES = 2
+MAX_EXAMPLES = 2
 
 Conflict = tuple[str, int, tuple[str, ...]]  # name, number of items, the first of them
 
 
 class NamedFiles:
-    """Collects the files that items name; then tells which keys keep items apart."""
+    """Collects the files that items name, and finds the exclusive keys that items need."""
 
     def __init__(self, root: str, in_text: bool = False) -> None:
         self.root = os.path.realpath(root)
@@ -60,8 +61,8 @@ class NamedFiles:
         for name in names:
             self._items.setdefault(name, []).append(self._number)
             first_items = self._first_items.setdefault(name, [])
-            if len(first_items) < MOST_EXAMPLES:
-                first_items.append(item.text[:80])
+            if len(first_items) < MAX_EXAMPLES:
+                first_items.append(printable_path(item.text)[:80])
         for pattern in patterns:
             self._patterns.setdefault(pattern, []).append(self._number)
 
@@ -92,7 +93,7 @@ class NamedFiles:
         for name, parts in groups.items():
             items = set().union(*parts)
             sharing |= items
-            conflicts.append((name, len(items), tuple(first_items.get(name, ())[:MOST_EXAMPLES])))
+            conflicts.append((name, len(items), tuple(first_items.get(name, ())[:MAX_EXAMPLES])))
         return sorted(conflicts), len(sharing)
 
     def _all_shared(self) -> set[str]:
@@ -111,7 +112,7 @@ class NamedFiles:
         if pattern not in self._absent_by_pattern:
             matches = matcher(pattern).fullmatch
             names = [name for name in self.absent if matches(name)]
-            too_many = len(names) > MOST_ABSENT
+            too_many = len(names) > MAX_ABSENT
             self._absent_by_pattern[pattern] = [fixed_folder(pattern)] if too_many else names
         return self._absent_by_pattern[pattern]
 
@@ -121,13 +122,13 @@ class NamedFiles:
         patterns: set[str] = set()
         if is_task_file(item):
             names.add(self._relative(os.path.abspath(item.text)))
-        for text in declared(item, "files")[:MOST_LISTED]:
+        for text in declared(item, "files")[:MAX_LISTED]:
             name = self._relative(os.path.join(self.root, text))
             if not MAGIC.search(text) or os.path.lexists(os.path.join(self.root, name)):
                 names.add(name)
                 if not os.path.lexists(os.path.join(self.root, name)):
                     self.absent.add(name)
-            elif name.startswith("/") or len(patterns) >= MOST_PATTERNS:
+            elif name.startswith("/") or len(patterns) >= MAX_PATTERNS:
                 names.add(fixed_folder(name))
             else:
                 names.update(self._matches(name))
@@ -150,12 +151,12 @@ class NamedFiles:
         return real.removeprefix(self.root.rstrip("/") + "/")
 
     def _list_matches(self, pattern: str) -> frozenset[str]:
-        """The files that match a pattern now; its folder, if they are too many or slow to find."""
+        """The files that match a pattern now; its folder if they are too many or slow to find."""
         if pattern.count("**") > 1:
             return frozenset({fixed_folder(pattern)})
         matches = iglob(pattern, root_dir=self.root, recursive=True, include_hidden=True)
-        names = list(islice(matches, MOST_MATCHES + 1))
-        if len(names) > MOST_MATCHES:
+        names = list(islice(matches, MAX_MATCHES + 1))
+        if len(names) > MAX_MATCHES:
             return frozenset({fixed_folder(pattern)})
         return frozenset(self._relative(os.path.join(self.root, name)) for name in names)
 
@@ -163,11 +164,11 @@ class NamedFiles:
         """Paths in backticks that exist below the root."""
         try:
             with open(path, "rb") as file:
-                text = file.read(LARGEST_TEXT).decode("utf-8", "replace")
+                text = file.read(MAX_TEXT_SIZE).decode("utf-8", "replace")
         except OSError:
             return set()
         names: set[str] = set()
-        for quoted in islice(QUOTED.finditer(text), MOST_LISTED):
+        for quoted in islice(QUOTED.finditer(text), MAX_LISTED):
             name = quoted.group(1).strip()
             if LOOKS_LIKE_PATH.match(name) and not name.startswith("/"):
                 inner = self._relative(os.path.join(self.root, name))
@@ -177,30 +178,30 @@ class NamedFiles:
 
 
 def is_task_file(item: Item) -> bool:
-    """A Markdown file whose columns are its fields: only there is the meaning of columns known."""
+    """Whether it is a Markdown file whose columns are its fields."""
     path = (item.columns or {}).get("path")
     return path == item.text and item.text.lower().endswith(MARKDOWN)
 
 
 def declared(item: Item, name: str) -> list[str]:
-    """A list that an item declares. Outside task files it must be a real list, since the columns
-    of a table may have any name."""
+    """A list in a column of an item. Outside task files it must be a real list, since the columns
+    of a table may have any meaning."""
     value = (item.columns or {}).get(name)
     return names_in(value) if isinstance(value, list) or is_task_file(item) else []
 
 
 def names_in(value: object) -> list[str]:
-    """The names in a list, or in one text where commas or semicolons separate them."""
+    """The names in a list, or in a text, separated by commas or semicolons."""
     if isinstance(value, str):
         value = value.replace(";", ",").split(",")
     if not isinstance(value, (list, tuple)):
         return []
-    texts = (str(each).strip() for each in value if isinstance(each, (str, int)))
+    texts = (str(name).strip() for name in value if isinstance(name, (str, int)))
     return [text for text in texts if text]
 
 
 def is_readable(item: Item) -> bool:
-    """False only for an item that must be a file and cannot be read."""
+    """False only for an item that looks like a file and cannot be read."""
     if not item.text.lower().endswith(MARKDOWN):
         return True
     is_path = item.columns is None and not SPACE.search(item.text)

@@ -1,7 +1,7 @@
-"""Which items name the same files, and which keys keep them from running at the same time.
+"""Which items name the same files, and the keys that prevent them from running together.
 
 A name stands for itself and for everything below it, so a folder and a file in it overlap.
-Each name gets the key of the topmost shared name above it or of itself: two items that
+Each name gets the key of the topmost shared name among itself and its parents: two items that
 overlap then always have a key in common, and an item has at most as many keys as names.
 """
 
@@ -11,10 +11,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-MOST_NAMES = 40  # of one item: beyond that, folders stand for the files in them
+from hypervisor.inputs.item_names import is_utf8, printable_path
+
+MAX_NAMES = 40  # of one item; beyond that, folders replace the files in them
 ROOT = "."
 MAGIC = re.compile(r"[*?\[]")
-LONGEST_KEY = 900
+MAX_KEY_LENGTH = 900
 
 
 def above(name: str) -> Iterator[str]:
@@ -29,9 +31,9 @@ def above(name: str) -> Iterator[str]:
 
 
 def outermost(names: Iterable[str]) -> set[str]:
-    """The names that are below no other one, and few enough to be keys."""
+    """The names without those below another one, few enough to be keys."""
     kept = set(names)
-    while len(kept) > MOST_NAMES:
+    while len(kept) > MAX_NAMES:
         deepest = max(map(_depth, kept))
         kept = {parent(name) if _depth(name) == deepest else name for name in kept}
     return {name for name in kept if not any(folder in kept for folder in above(name))}
@@ -51,17 +53,18 @@ def shared(counts: Mapping[str, int]) -> set[str]:
 
 
 def topmost(name: str, among: Collection[str]) -> str | None:
-    """The outermost of these that is the name or a folder above it."""
+    """The outermost of `among` that is the name or one of its parents."""
     return next((path for path in (*above(name), name) if path in among), None)
 
 
 def key(name: str) -> str:
-    """The exclusive key that stands for a file."""
-    if len(name) <= LONGEST_KEY:
+    """The exclusive key for a file."""
+    if len(name) <= MAX_KEY_LENGTH and is_utf8(name):
         return f"file:{name}"
     from hashlib import sha256
 
-    return f"file:{name[:200]} {sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"file:{printable_path(name)[:200]} {digest}"
 
 
 def fixed_folder(pattern: str) -> str:

@@ -1,7 +1,7 @@
-"""Read lines, globs, JSONL and CSV, and make tasks of them.
+"""Reads lines, globs, JSONL and CSV, and makes tasks of them.
 
-The readers go line by line, hold no more than one row, and name the line of an error. With a
-callback for bad lines they report to it and continue; without one the first bad line is an error.
+The readers hold no more than one row, and name the line of an error. With a callback for bad lines
+they report to it and continue; without one the first bad line is an error.
 All tasks are read and checked before any is added. A line or a file path becomes the task's key,
 so adding the same list again adds nothing twice.
 """
@@ -12,11 +12,14 @@ import glob as globbing
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
+from hypervisor.core import times
 from hypervisor.core.errors import InvalidInput
-from hypervisor.core.validate import LONGEST_TEXT
+from hypervisor.core.validate import MAX_TEXT_LENGTH
+from hypervisor.inputs.item_names import printable_path
 from hypervisor.queue.add import check_task
 from hypervisor.queue.task import NewTask
 
@@ -24,14 +27,14 @@ TABLES = ("lines", "jsonl", "csv")
 FORMATS = (*TABLES, "mbox", "maildir", "tasks")
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".mbox": "mbox"}
 LISTS = ("requires", "exclusive", "after")
-FIELDS = frozenset(NewTask._fields) - {"chunk"}  # `chunk` is set where a batch is cut
+FIELDS = frozenset(NewTask._fields) - {"chunk"}  # set when a batch is split into chunks
 BOOLS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-LONGEST_LINE = 16 << 20  # bytes: a file without line breaks must not fill the memory
+MAX_LINE_LENGTH = 16 << 20  # bytes; a file without line breaks must not fill the memory
 BLOCK = 1 << 18
 SMALL_BLOCK = 1 << 14
 LINE_END = re.compile(rb"\r\n|\n|\r")
 
-OnBadLine = Callable[[int, str], None]  # called with the line and what is wrong with it
+OnBadLine = Callable[[int, str], None]  # called with the line and the problem
 
 
 class BadLine(InvalidInput):
@@ -43,27 +46,34 @@ class BadLine(InvalidInput):
 
 
 def guess_format(path: str) -> str:
-    """The format, by the end of a file's name."""
+    """The format, by the extension of a file."""
     return ENDINGS.get(os.path.splitext(path)[1].lower(), "lines")
 
 
 def read_tasks(
-    file: IO[bytes], form: str, base: NewTask, template: str = "{}", null: bool = False
+    file: IO[bytes],
+    form: str,
+    base: NewTask,
+    template: str = "{}",
+    null: bool = False,
+    *,
+    now: int | None = None,
 ) -> list[NewTask]:
-    """All tasks of an open file; `base` has the defaults of a row."""
+    """All tasks of an open file; `base` has the defaults for a row. `17:00` in a row is the next
+    one after `now`."""
     if form not in TABLES:
         raise InvalidInput(
-            f"tasks are added from {', '.join(TABLES)}, not from {form}: name the format, or use "
-            "`hv run --items`."
+            f"cannot add tasks from {form}: use {', '.join(TABLES)}, or `hv run --items`."
         )
+    now = int(time.time() * 1000) if now is None else now
     rows: Iterator[tuple[int, NewTask]]
     if form == "lines":
         rows = ((n, item_task(item, base, template)) for n, item in read_lines(file, null))
     elif form == "jsonl":
-        rows = ((n, _from_json(n, line, base)) for n, line in read_lines(file))
+        rows = ((n, _from_json(n, line, base, now)) for n, line in read_lines(file))
     else:
         rows = (
-            (n, _from_row(n, _cells(n, dict(zip(header, cells, strict=True))), base))
+            (n, _from_row(n, _cells(n, dict(zip(header, cells, strict=True))), base, now))
             for n, header, cells in read_csv(file)
         )
     return list(_checked(rows))
@@ -91,12 +101,16 @@ def _checked(rows: Iterable[tuple[int, NewTask]]) -> Iterator[NewTask]:
 
 
 def read_lines(
-    file: IO[bytes], null: bool = False, bad: OnBadLine | None = None
+    file: IO[bytes], null: bool = False, bad: OnBadLine | None = None, *, names: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """Numbered, non-empty lines (or NUL-ended items, which may contain line breaks)."""
+    """Numbered, non-empty lines (or NUL-ended items, which may contain line breaks).
+
+    `names`: they may name files, whose names need not be UTF-8 (see item_names.py)."""
+    errors = "surrogateescape" if names else "strict"
     for number, raw in enumerate(_nul_ended(file) if null else _raw_lines(file), 1):
+        encoding = "utf-8-sig" if number == 1 and not null else "utf-8"
         try:
-            line = _decoded(number, raw, "utf-8-sig" if number == 1 and not null else "utf-8")
+            line = _decoded(number, raw, encoding, errors)
         except BadLine as error:
             report(error, bad)
             continue
@@ -119,7 +133,7 @@ def read_csv(
     """Each row of CSV: its first line, the header, its cells. A bad header is always an error."""
     import csv
 
-    csv.field_size_limit(LONGEST_TEXT + 1)
+    csv.field_size_limit(MAX_TEXT_LENGTH + 1)
     lines = CsvLines(file)
     reader = csv.reader(lines, strict=True)
     header: list[str] = []
@@ -149,14 +163,22 @@ def _row(lines: CsvLines, header: list[str], cells: list[str]) -> list[str]:
     if not header:
         return _header(lines.first, cells)
     if cells and len(cells) != len(header):
-        raise BadLine(lines.first, "its number of cells differs from the header's.")
+        raise BadLine(lines.first, "it has a different number of cells than the header.")
     return cells
 
 
-def matching_paths(pattern: str) -> Iterator[str]:
-    """The files that match a pattern, sorted; the folders, if the pattern ends with a slash."""
-    paths = sorted(globbing.glob(pattern, recursive=True))
-    return filter(os.path.isdir if pattern.endswith("/") else os.path.isfile, paths)
+def matching_paths(pattern: str, bad: Callable[[str, str], None] | None = None) -> Iterator[str]:
+    """The files that match a pattern, sorted; the folders, if the pattern ends with a slash.
+
+    A link to something that does not exist is reported to `bad`, or refused."""
+    is_wanted = os.path.isdir if pattern.endswith("/") else os.path.isfile
+    for path in sorted(globbing.glob(pattern, recursive=True)):
+        if is_wanted(path):
+            yield path
+        elif os.path.islink(path) and not os.path.exists(path):
+            if bad is None:
+                raise InvalidInput(f"{printable_path(path)} is a broken link. Nothing was changed.")
+            bad(printable_path(path), "it is a broken link.")
 
 
 def open_file(path: str) -> IO[bytes]:
@@ -166,7 +188,7 @@ def open_file(path: str) -> IO[bytes]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise InvalidInput("it is no regular file.")
+        raise InvalidInput("it is not a regular file.")
     return open(descriptor, "rb")
 
 
@@ -178,10 +200,10 @@ def report(error: BadLine, bad: OnBadLine | None) -> None:
 
 
 class CsvLines:
-    """The lines for a csv.reader, with their ends, which within quotes are part of a cell.
+    """The lines for a csv.reader, with their line ends, which are part of a cell inside quotes.
 
     A quote that is never closed would pull all lines up to the next quote into its row. So after
-    an error the reader can go back to the second line of the failed row, within a budget of a few
+    an error the reader goes back to the second line of the failed row, within a budget of a few
     times the bytes read so far: even a hostile file takes linear time.
     """
 
@@ -217,9 +239,9 @@ class CsvLines:
         raw, self._at = self._data[self._at : end], end
         self._second = self._second or end
         number, self.next = self.next, self.next + 1
-        if end - self._row > LONGEST_LINE:
+        if end - self._row > MAX_LINE_LENGTH:
             self._cut = end == len(self._data) and not raw.endswith(b"\n")
-            raise BadLine(self.first, f"too long: at most {LONGEST_LINE:,} bytes.")
+            raise BadLine(self.first, f"too long: at most {MAX_LINE_LENGTH:,} bytes.")
         try:
             return raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
@@ -227,12 +249,12 @@ class CsvLines:
             return raw.decode("utf-8", "replace")
 
     def _line_end(self) -> int:
-        """Where the line ends, even with a bare CR; reads on as far as needed."""
+        """Where the line ends, even with a bare CR; reads more as needed."""
         while True:
             end = LINE_END.search(self._data, self._at)
             if end and (self._all_read or end[0] != b"\r" or end.end() < len(self._data)):
                 return end.end()
-            if self._all_read or len(self._data) - self._row > LONGEST_LINE:
+            if self._all_read or len(self._data) - self._row > MAX_LINE_LENGTH:
                 return len(self._data)
             self._read_on()
 
@@ -257,10 +279,10 @@ class CsvLines:
 
 
 def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines; of one that is too long only as much as it takes to refuse it."""
-    while raw := file.readline(LONGEST_LINE + 1):
+    """Lines; of one that is too long, only as much as is needed to refuse it."""
+    while raw := file.readline(MAX_LINE_LENGTH + 1):
         yield raw
-        if len(raw) > LONGEST_LINE:
+        if len(raw) > MAX_LINE_LENGTH:
             while raw and not raw.endswith(b"\n"):
                 raw = file.readline(BLOCK)
 
@@ -273,7 +295,7 @@ def _nul_ended(file: IO[bytes]) -> Iterator[bytes]:
             if not too_long:
                 yield raw
             too_long = False
-        if not too_long and len(rest) > LONGEST_LINE:
+        if not too_long and len(rest) > MAX_LINE_LENGTH:
             yield rest
             too_long = True
         rest = b"" if too_long else rest
@@ -281,11 +303,11 @@ def _nul_ended(file: IO[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _decoded(number: int, raw: bytes, encoding: str) -> str:
-    if len(raw) > LONGEST_LINE:
-        raise BadLine(number, f"too long: at most {LONGEST_LINE:,} bytes.")
+def _decoded(number: int, raw: bytes, encoding: str, errors: str) -> str:
+    if len(raw) > MAX_LINE_LENGTH:
+        raise BadLine(number, f"too long: at most {MAX_LINE_LENGTH:,} bytes.")
     try:
-        return raw.decode(encoding)
+        return raw.decode(encoding, errors)
     except UnicodeDecodeError:
         raise BadLine(number, "not valid UTF-8.") from None
 
@@ -300,24 +322,24 @@ def _header(line: int, names: list[str]) -> list[str]:
     return names
 
 
-def _from_json(number: int, line: str, base: NewTask) -> NewTask:
+def _from_json(number: int, line: str, base: NewTask, now: int) -> NewTask:
     row = read_json(number, line)
     if isinstance(row, str):
         return item_task(row, base, "{}")
     if not isinstance(row, dict):
         raise BadLine(number, "expected a JSON object or string.")
-    return _from_row(number, row, base)
+    return _from_row(number, row, base, now)
 
 
 def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
-    """Cells as field values: lists are separated by `;`, numbers are numbers, empty is absent."""
+    """Cells as field values: lists are separated by `;`; empty cells are left out."""
     values: dict[str, Any] = {}
     for name, cell in row.items():
         if cell == "":
             continue
         if name in LISTS:
             values[name] = [part.strip() for part in cell.split(";") if part.strip()]
-        elif name in ("retries", "start_at"):
+        elif name == "retries":
             try:
                 values[name] = int(cell)
             except ValueError:
@@ -331,8 +353,26 @@ def _cells(line: int, row: dict[str, str]) -> dict[str, Any]:
     return values
 
 
-def _from_row(line: int, row: dict[str, Any], base: NewTask) -> NewTask:
-    """Known columns are the task's fields; all others become its data."""
+def _with_start(line: int, row: dict[str, Any], now: int) -> dict[str, Any]:
+    """The row with its start time in milliseconds; the column may be named like the option."""
+    if "at" in row:
+        if "start_at" in row:
+            raise BadLine(line, "give at or start_at, not both.")
+        row = {**row, "start_at": row["at"]}
+        del row["at"]
+    start_at = row.get("start_at")
+    if not isinstance(start_at, str):
+        return row
+    try:
+        at = int(start_at) if start_at.strip().isdecimal() else times.moment(start_at, now)
+    except InvalidInput as error:
+        raise BadLine(line, f"{error}.") from None
+    return {**row, "start_at": at}
+
+
+def _from_row(line: int, row: dict[str, Any], base: NewTask, now: int) -> NewTask:
+    """Columns named like a field set that field; all others become the task's data."""
+    row = _with_start(line, row, now)
     known = {name: value for name, value in row.items() if name in FIELDS and value is not None}
     extra = {name: value for name, value in row.items() if name not in FIELDS}
     for name in LISTS:
@@ -341,7 +381,7 @@ def _from_row(line: int, row: dict[str, Any], base: NewTask) -> NewTask:
     if extra:
         data = known.get("data", base.data)
         if data is not None and not isinstance(data, dict):
-            raise BadLine(line, "data must be an object where there are further columns.")
+            raise BadLine(line, "data must be an object if there are other columns.")
         known["data"] = {**(data or {}), **extra}
     if "title" not in known:
         titles = [row[n] for n in ("item", "path", "name", "key") if isinstance(row.get(n), str)]

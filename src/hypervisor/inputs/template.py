@@ -5,7 +5,7 @@ r"""Command templates: words with placeholders, made into the argv of an item.
 | `{}` | the item: `a/b.tar.gz` |
 | `{.}` | without its extension: `a/b.tar` |
 | `{/}` | its base name: `b.tar.gz` |
-| `{//}` | its folder: `a`; `.` where it names none, `/` for the root |
+| `{//}` | its folder: `a`; `.` if it has none, `/` for the root |
 | `{/.}` | its base name without the extension: `b.tar` |
 | `{#}` | its number: `3` |
 | `{name}` | its column of that name, from CSV or JSONL: a letter or `_`, then also digits and `-` |
@@ -18,10 +18,10 @@ Any other brace stays as it is, and so do a placeholder in doubled braces (`{{na
 template languages write it) and `${name}`, which is a shell's. `{{}` gives one plain brace: thus
 `{{}}` gives `{}`, and `{{}name}` gives `{name}`.
 
-In shell mode the words, joined by spaces, are a script, and whatever is put into it is quoted.
-That holds only where the script itself quotes nothing, so a placeholder elsewhere is refused, and
-so is one behind anything that leaves a doubt. It also holds only for this one shell: a script that
-hands the item on to another (`eval`, `ssh`, `sh -c`) has to quote it once more.
+In shell mode the words, joined by spaces, are a script, and inserted values are quoted. That works
+only outside the script's own quotes, so a placeholder inside quotes is refused, and so is one after
+anything unclear. It also works only for this one shell: a script that passes the item to another
+(`eval`, `ssh`, `sh -c`) has to quote it once more.
 """
 
 import posixpath
@@ -31,9 +31,10 @@ from typing import Any, NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.inputs.item_names import is_name, is_utf8
 
-LONGEST_WORD = 131_071  # bytes: with a longer argument Linux starts no program
-SURELY_SHORT = LONGEST_WORD // 4  # characters: as UTF-8 each takes at most four bytes
+MAX_WORD_LENGTH = 131_071  # bytes; Linux does not accept longer arguments
+ALWAYS_SHORT = MAX_WORD_LENGTH // 4  # characters: as UTF-8 each takes at most four bytes
 MARK = "\0"  # stands for a placeholder in a script, which cannot contain it otherwise
 
 NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
@@ -49,13 +50,26 @@ TOKEN = re.compile(
 
 
 class Item(NamedTuple):
-    """What a command is run for: its text, its place in the input from 1, its named columns,
-    and the note of a person who wants it done again."""
+    """An item of a run: its text, its number in the input from 1, its named columns, and a
+    reviewer's note if it is done again."""
 
     text: str
     number: int = 1
     columns: Mapping[str, Any] | None = None
     note: str = ""
+    other: tuple[Any, ...] = ()  # the value, if it is neither text nor columns
+
+    @property
+    def value(self) -> Any:
+        """The argument for a function."""
+        if self.other:
+            return self.other[0]
+        return self.text if self.columns is None else self.columns
+
+    @property
+    def title(self) -> str:
+        """The item as shown to people."""
+        return self.text
 
 
 Value = Callable[[Item], str]
@@ -63,52 +77,52 @@ Piece = str | Value
 
 
 class Template(NamedTuple):
-    """A command, ready to be made for any item."""
+    """A parsed command, ready to render for any item."""
 
     words: tuple[str, ...]
     shell: bool
     names: tuple[str, ...]  # the columns that it needs
-    uses_item: bool  # False: no placeholder is in it, so the item was appended
-    fixed: tuple[str, ...]  # the argv, empty where a word changes with the item
-    changing: tuple[tuple[int, tuple[Piece, ...]], ...]  # those words, each with its place
-    exposed: tuple[Value, ...]  # what begins a word, where a dash makes it an option
+    uses_item: bool  # False: it has no placeholder, so the item was appended
+    fixed: tuple[str, ...]  # the argv, "" for words that change with the item
+    changing: tuple[tuple[int, tuple[Piece, ...]], ...]  # those words, each with its position
+    exposed: tuple[Value, ...]  # values at the start of a word, where a dash makes an option
 
     def render(self, item: Item) -> list[str]:
         """The argv for an item."""
         argv = list(self.fixed)
         for place, pieces in self.changing:
             word = "".join([piece if isinstance(piece, str) else piece(item) for piece in pieces])
-            if len(word) > SURELY_SHORT or not word.isascii() or "\0" in word:
-                _refuse_unfit(word, item)
+            if len(word) > ALWAYS_SHORT or not word.isascii() or "\0" in word:
+                _refuse_invalid(word, item)
             argv[place] = word
         return argv
 
     def check(self, columns: Collection[str] | None) -> None:
-        """Refuse items that lack a column which the command names."""
+        """Refuse items that lack a column of the command."""
         for name in self.names:
             if columns is None or name not in columns:
                 raise _no_column(name, columns)
 
     def risky(self, item: Item) -> bool:
-        """Whether the command could take the item for an option: it begins with a dash."""
+        """Whether the command could mistake the item for an option: it begins with a dash."""
         return any(value(item).startswith("-") for value in self.exposed)
 
 
 def parse(words: Sequence[str], shell: bool = False, append: bool = True) -> Template:
-    """The template of a command, or of a script. Without `append`, one that does not name the
-    item stays as it is."""
+    """The template of a command or script. With `append`, the item is appended if there is no
+    placeholder."""
     if isinstance(words, str):
-        raise InvalidInput("a command is a list of words, not one text.")
+        raise InvalidInput("a command must be a list of words, not a single string.")
     words = tuple(validate.text("the command", word) for word in words)
     if not words or not words[0].strip():
         raise InvalidInput("the command is empty.")
-    if max(map(_size, words)) > LONGEST_WORD:
-        raise InvalidInput(f"a word of the command is too long: at most {LONGEST_WORD:,} bytes.")
+    if max(map(_size, words)) > MAX_WORD_LENGTH:
+        raise InvalidInput(f"a word of the command is too long: at most {MAX_WORD_LENGTH:,} bytes.")
     return _script(words, append) if shell else _command(words, append)
 
 
 def as_text(value: Any) -> str:
-    """A column's value as an argument: texts and numbers as they are, all else as JSON."""
+    """A column's value as an argument: texts and numbers as they are, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -116,11 +130,11 @@ def as_text(value: Any) -> str:
     import json
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if _is_unicode(text) else json.dumps(value, separators=(",", ":"))
+    return text if is_utf8(text) else json.dumps(value, separators=(",", ":"))
 
 
 def quote(text: str) -> str:
-    """The text as one shell word. Quoted always: a bare 2 in `{}>file` would redirect."""
+    """The text as one shell word, always quoted: a bare 2 in `{}>file` would redirect."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
@@ -161,7 +175,7 @@ def _script(words: tuple[str, ...], append: bool) -> Template:
 def _appendable(script: str) -> str:
     script = script.rstrip()
     if script.endswith((";", "&", "|", "(")):
-        raise InvalidInput("the script does not say where the item goes: put {} there.")
+        raise InvalidInput("the script has no placeholder for the item: add {}.")
     return script
 
 
@@ -170,13 +184,13 @@ def _pieces(word: str) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
     end = 0
     for token in TOKEN.finditer(word):
-        pieces += word[end : token.start()], _meaning(token)
+        pieces += word[end : token.start()], _piece(token)
         end = token.end()
     pieces.append(word[end:])
     return tuple(piece for piece in pieces if piece != "")
 
 
-def _meaning(token: re.Match[str]) -> Piece:
+def _piece(token: re.Match[str]) -> Piece:
     if token["name"] is not None:
         return _column(token["name"])
     if token["part"] is not None:
@@ -189,8 +203,8 @@ def _changes(pieces: tuple[Piece, ...]) -> bool:
 
 
 def _names(words: tuple[str, ...]) -> tuple[str, ...]:
-    found = (token["name"] for word in words for token in TOKEN.finditer(word))
-    return tuple(dict.fromkeys(name for name in found if name is not None))
+    names = (token["name"] for word in words for token in TOKEN.finditer(word))
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def _exposed_words(words: list[tuple[Piece, ...]]) -> Iterator[Value]:
@@ -250,40 +264,33 @@ def _quoted(value: Value) -> Value:
 def _no_column(name: str, columns: Collection[str] | None) -> InvalidInput:
     if columns is None:
         return InvalidInput(
-            f"{{{name}}} names a column, and the items have none (those of CSV and JSONL have). "
-            f"For the text itself write {{{{}}{name}}}."
+            f"{{{name}}} names a column, but the items have none (CSV and JSONL items do). For "
+            f"the literal text write {{{{}}{name}}}."
         )
-    there = ", ".join(column[:40] for column in list(columns)[:20]) or "none"
-    return InvalidInput(f"{{{name}}} names a column that is not there. There are: {there}.")
+    known = ", ".join(column[:40] for column in list(columns)[:20])
+    hint = f"choose from {known}" if known else "this item has no columns"
+    return InvalidInput(f"unknown column {{{name}}} ({hint}).")
 
 
-def _refuse_unfit(word: str, item: Item) -> None:
-    """Refuse what no program can be given as one argument."""
+def _refuse_invalid(word: str, item: Item) -> None:
+    """Refuse text that cannot be an argument of a program."""
     if "\0" in word:
         problem = "an argument cannot contain a NUL character"
-    elif not _is_unicode(word):
+    elif not is_name(word):
         problem = "its argument is not valid Unicode text"
-    elif _size(word) > LONGEST_WORD:
-        problem = f"too long for one argument: {_size(word):,} bytes, at most {LONGEST_WORD:,}"
+    elif _size(word) > MAX_WORD_LENGTH:
+        problem = f"too long for one argument: {_size(word):,} bytes, at most {MAX_WORD_LENGTH:,}"
     else:
         return
     raise InvalidInput(f"item {item.number} ({item.text[:40]!r}): {problem}.")
 
 
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _size(text: str) -> int:
-    return len(text.encode())
+    return len(text.encode("utf-8", "surrogateescape"))
 
 
-# What a script consists of, as far as quoting goes, in dash as in bash. What the two might read
-# differently, or what needs a whole parser to find its end, is `unclear`.
+# The parts of a script that matter for quoting, in both dash and bash. What the two might read
+# differently, or what needs a full parser to find its end, is `unclear`.
 LEXEME = re.compile(
     r"""
       (?P<item> \0 )
@@ -314,7 +321,7 @@ LEXEME = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 WHERE = {
-    "escaped": "behind a backslash",
+    "escaped": "after a backslash",
     "quotes": "inside quotes",
     "backticks": "inside backticks",
     "expansion": "inside ${…}",
@@ -324,14 +331,14 @@ WHERE = {
 
 
 def _refuse_unquotable(script: str) -> None:
-    """Refuse a script with an item where the quotes around it would not hold."""
+    """Refuse a script with a placeholder where quoting its value would not work."""
     at, last, before = 0, script.rfind(MARK), "gap"
     while at <= last:
         kind, end = _lexeme(script, at, before)
         if kind == "unclear":
-            raise _unquotable(f"behind {script[at : at + 10].replace(MARK, '{}')!r}")
+            raise _unquotable(f"after {script[at : at + 10].replace(MARK, '{}')!r}")
         if kind == "item" and before == "dollar":
-            raise _unquotable("behind a dollar sign")
+            raise _unquotable("after a dollar sign")
         if kind in WHERE and MARK in script[at:end]:
             raise _unquotable(WHERE[kind])
         at = end
@@ -340,21 +347,21 @@ def _refuse_unquotable(script: str) -> None:
 
 
 def _lexeme(script: str, at: int, before: str) -> tuple[str, int]:
-    """The kind and the end of what begins at a place, given the kind of what is before it."""
-    found = LEXEME.match(script, at)
-    assert found is not None and found.lastgroup is not None
-    kind, end = found.lastgroup, found.end()
+    """The kind and the end of the part that begins at `at`, given the kind before it."""
+    match = LEXEME.match(script, at)
+    assert match is not None and match.lastgroup is not None
+    kind, end = match.lastgroup, match.end()
     if kind == "continued" and before in ("dollar", "opened"):
         return "unclear", end  # it may hide a `$(` or a `<<`
     if kind != "comment" or before in ("gap", "opened"):
         return kind, end
-    # Within a word `#` is a letter; a bracket ends a word or not, depending on its beginning.
+    # Within a word `#` is a letter; whether a bracket ends a word depends on the word's start.
     return ("unclear" if before in ("closed", "arithmetic") else "letter"), at + 1
 
 
 def _unquotable(where: str) -> InvalidInput:
     return InvalidInput(
-        f"the script has a placeholder {where}, where its own quotes would not hold. Leave the "
-        "quotes around it away: every item is put in quotes already. Or begin the script with "
-        'item={}; and write "$item" from there on.'
+        f"the script has a placeholder {where}, where it cannot be quoted safely. Remove the "
+        f"quotes around it, because items are quoted automatically, or begin the script with "
+        'item={}; and write "$item" after that.'
     )

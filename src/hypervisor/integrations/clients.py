@@ -31,7 +31,7 @@ class Client(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where things go for one client, and what is written into its configuration."""
+    """The paths for one client, and what is written into its configuration."""
 
     client: Client
     scope: Scope
@@ -84,7 +84,7 @@ COPILOT = Client(
     ".github/skills",
     shape="copilot",
 )
-CLIENTS = {each.name: each for each in (CLAUDE, CODEX, GEMINI, OPENCODE, QWEN, COPILOT)}
+CLIENTS = {client.name: client for client in (CLAUDE, CODEX, GEMINI, OPENCODE, QWEN, COPILOT)}
 
 
 class Place(NamedTuple):
@@ -108,7 +108,7 @@ def target_for(client: Client, scope: Scope, place: Place, command: tuple[str, .
         config = join(place.project, client.project_config or client.config)
         skills = join(place.project, client.project_skills or client.skills)
     else:
-        config, skills = (_at_home(client, each, place) for each in (client.config, client.skills))
+        config, skills = (_at_home(client, path, place) for path in (client.config, client.skills))
     entry = entry_of(shape, [*command, "mcp"])
     return Target(client, scope, config, join(skills, SERVER, "SKILL.md"), entry)
 

@@ -26,12 +26,12 @@ from hypervisor.integrations.clients import (
     target_for,
 )
 
-LARGEST = 32 << 20
+MAX_SIZE = 32 << 20
 RECORD = {"existed", "backup", "after", "entry"}
 
 
 class Change(NamedTuple):
-    """What a file holds before and after; None: there is none."""
+    """A file's content before and after; None: no file."""
 
     path: str
     before: bytes | None
@@ -50,7 +50,7 @@ class Planned(NamedTuple):
 
 def current_place() -> Place:
     home = os.environ.get("HOME", "")
-    if not os.path.isabs(home):  # not said, or nonsense: the user's own, as the system knows it
+    if not os.path.isabs(home):  # not given, or invalid: the user's own, from the system
         import pwd
 
         home = pwd.getpwuid(os.getuid()).pw_dir
@@ -67,7 +67,7 @@ def plan_install(client: str, scope: Scope, place: Place) -> Planned:
     )
     notes = []
     if scope == PROJECT and os.path.isabs(hv_command(scope)[0]):
-        notes.append("`hv` is not on the PATH, so this works on this machine only")
+        notes.append("`hv` is not on the PATH, so this only works on this machine")
     return Planned(client, scope, _only_changed(changes), tuple(notes), target)
 
 
@@ -87,7 +87,7 @@ def plan_uninstall(client: str, scope: Scope, place: Place) -> Planned:
         try:
             changes.append(Change(path, now, undo(target, now, record, place)))
         except InvalidInput as error:
-            notes.append(f"{path} was left as it is: {error}")
+            notes.append(f"{path} was not changed: {error}")
     return Planned(client, scope, _only_changed(tuple(changes)), tuple(notes), target)
 
 
@@ -99,11 +99,11 @@ def carry_out(planned: Planned, place: Place, removing: bool = False) -> None:
         _save_originals(place, planned.target, planned.changes)
     for change in planned.changes:
         if _read(change.path) != change.before:
-            raise WrongState(f"{change.path} was changed meanwhile. Try again.")
+            raise WrongState(f"{change.path} has changed since. Try again.")
         if change.after is None:
             _remove(change.path, place)
         else:
-            _write(change.path, change.after, shared=planned.scope == PROJECT)
+            write_file(change.path, change.after, shared=planned.scope == PROJECT)
     if removing and not planned.notes:
         _forget(place, planned.target)
 
@@ -127,9 +127,9 @@ def hv_command(scope: Scope) -> tuple[str, ...]:
     may have another PATH than this shell."""
     from shutil import which
 
-    found = which("hv")
-    if found is not None:
-        return ("hv",) if scope == PROJECT else (os.path.abspath(found),)
+    path = which("hv")
+    if path is not None:
+        return ("hv",) if scope == PROJECT else (os.path.abspath(path),)
     beside = os.path.join(os.path.dirname(sys.executable), "hv")
     if os.access(beside, os.X_OK):
         return (beside,)
@@ -139,7 +139,7 @@ def hv_command(scope: Scope) -> tuple[str, ...]:
 def _target(client: str, scope: Scope, place: Place) -> Target:
     known = CLIENTS.get(client)
     if known is None:
-        raise NotFound(f"no client is called {client[:40]!r}: there are {', '.join(CLIENTS)}.")
+        raise NotFound(f"unknown client {client[:40]!r}; use one of {', '.join(CLIENTS)}.")
     target = target_for(known, scope, place, hv_command(scope))
     _stay_inside(target, place)
     commented = target.config + "c"  # opencode reads either
@@ -156,12 +156,12 @@ def _with_entry(target: Target, config: bytes | None) -> bytes:
         return put(text, client.path, target.entry).encode()
     except UnicodeEncodeError:
         raise InvalidInput(
-            f"{target.entry['command']!r} is not valid UTF-8, so no file can name it. "
-            "Nothing was changed."
+            f"{target.entry['command']!r} is not valid UTF-8, so it cannot be written to a file. "
+            f"Nothing was changed."
         ) from None
     except InvalidInput as error:
         raise InvalidInput(
-            f"{target.config} was left as it is: {error}. Add this yourself: "
+            f"{target.config} was not changed: {error}. Add this yourself: "
             f"{config_edit.entry_line(client.kind, client.path, target.entry)}"
         ) from None
 
@@ -172,11 +172,11 @@ def _without_entry(
     client, text = target.client, _text(config)
     is_json = client.kind == "json"
     ours = record["entry"] if record is not None else target.entry
-    found = _entry(client, config)
-    if found is None:
+    entry = _entry(client, config)
+    if entry is None:
         return config
-    if found != ours:
-        raise InvalidInput(f"the entry {'.'.join(client.path)} is not as it was written")
+    if entry != ours:
+        raise InvalidInput(f"the entry {'.'.join(client.path)} was changed since it was written")
     before = _before(place, target, target.config, record) if record is not None else None
     entry_before = _entry(client, before)
     if entry_before is not None:
@@ -193,7 +193,7 @@ def _without_entry(
 
 def _without_skill(target: Target, now: bytes, *_: Any) -> bytes | None:
     if now != skill():
-        raise InvalidInput("it is not as it was written")
+        raise InvalidInput("it was changed since it was written")
     return None
 
 
@@ -230,39 +230,39 @@ def _stay_inside(target: Target, place: Place) -> None:
         folder = os.path.realpath(os.path.dirname(path))
         if os.path.commonpath((root, folder)) != root:
             raise InvalidInput(
-                f"{os.path.dirname(path)} leads out of the project, to {folder}. "
-                "Nothing was changed; replace the link with a folder."
+                f"{os.path.dirname(path)} is a link to {folder}, outside the project. Nothing "
+                f"was changed; replace the link with a folder."
             )
 
 
 def _read(path: str) -> bytes | None:
-    """The content, None if there is no file. Refused: what is no plain file of our own."""
+    """The content, None if the file does not exist. Refuses anything but a regular file of ours."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISLNK(status.st_mode):
-        raise InvalidInput(f"{path} is a link to {os.readlink(path)}. It was left as it is.")
+        raise InvalidInput(f"{path} is a link to {os.readlink(path)}. It was not changed.")
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidInput(f"{path} is no regular file. It was left as it is.")
+        raise InvalidInput(f"{path} is not a regular file. It was not changed.")
     if status.st_uid != os.getuid():
-        raise InvalidInput(f"{path} belongs to another user. It was left as it is.")
+        raise InvalidInput(f"{path} belongs to another user. It was not changed.")
     if not status.st_mode & 0o200:
-        raise InvalidInput(f"{path} is write-protected. It was left as it is.")
-    if status.st_size > LARGEST:
-        raise InvalidInput(f"{path} is larger than {LARGEST >> 20} MB. It was left as it is.")
+        raise InvalidInput(f"{path} is write-protected. It was not changed.")
+    if status.st_size > MAX_SIZE:
+        raise InvalidInput(f"{path} is larger than {MAX_SIZE >> 20} MB. It was not changed.")
     with open(path, "rb") as file:
         return file.read()
 
 
-def _write(path: str, data: bytes, shared: bool = False) -> None:
+def write_file(path: str, data: bytes, shared: bool = False) -> None:
     folder = os.path.dirname(path)
     new = f"{path}.{os.getpid()}.hv-new"
     try:
         os.makedirs(folder, mode=0o755 if shared else 0o700, exist_ok=True)
         mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
         with suppress(FileNotFoundError):
-            os.unlink(new)  # left by one of the same number who was killed
+            os.unlink(new)  # left by a killed process with the same pid
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -273,7 +273,7 @@ def _write(path: str, data: bytes, shared: bool = False) -> None:
         os.rename(new, path)
     except OSError as error:
         raise InvalidInput(
-            f"{path} cannot be written ({error.strerror}). It was left as it is."
+            f"{path} cannot be written ({error.strerror}). It was not changed."
         ) from None
 
 
@@ -292,7 +292,7 @@ def _remove(path: str, place: Place) -> None:
         folder = os.path.dirname(folder)
 
 
-# What was there before
+# Original files
 
 
 def _save_originals(place: Place, target: Target, changes: tuple[Change, ...]) -> None:
@@ -306,20 +306,20 @@ def _save_originals(place: Place, target: Target, changes: tuple[Change, ...]) -
         if old is None or change.before is None or old["after"] != _digest(change.before):
             old = {"existed": change.before is not None, "backup": name}
             if change.before is not None:
-                _write(os.path.join(folder, name), change.before)
+                write_file(os.path.join(folder, name), change.before)
         records[change.path] = {**old, "after": _digest(change.after), "entry": target.entry}
-    _write(os.path.join(folder, "record.json"), json.dumps(records, indent=1).encode())
+    write_file(os.path.join(folder, "record.json"), json.dumps(records, indent=1).encode())
 
 
 def _records(place: Place, target: Target) -> dict[str, dict[str, Any]]:
-    """What was written down at the last install; without what is no use any more."""
+    """What the last install recorded, without entries that are no longer useful."""
     folder = _folder(place, target)
     try:
         with open(os.path.join(folder, "record.json"), "rb") as file:
-            found = json.load(file)
+            stored = json.load(file)
     except (OSError, ValueError):
         return {}
-    records = found.items() if isinstance(found, dict) else ()
+    records = stored.items() if isinstance(stored, dict) else ()
     return {path: record for path, record in records if _is_whole(folder, record)}
 
 

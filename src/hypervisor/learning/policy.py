@@ -1,11 +1,11 @@
 """How many workers a type of task gets under the strategy `adaptive`.
 
-What so many workers cost is the time they take for one attempt after another, and a toll:
-parallel at all has to save 15 % of the time, and twice as many have to do 4 % more. It
-settles on the number that costs least. Until it is sure it looks where it would pay to know
-more: what may be gained in the attempts to come, against what may be lost while it looks.
-Steps are small, so that no look can cost much, and a look lasts until it has told something.
-Later it looks again whether more pay by now: often where that costs nothing, as with a lock.
+The cost of a number of workers is the time per attempt, times a toll: running in parallel must
+save at least 15 % of the time, and twice as many workers must do 4 % more. The policy settles on
+the number with the lowest cost. Until it is confident it tries other numbers where that may pay:
+it weighs the possible gain in the next attempts against the possible loss during the trial. Steps
+are small, so that no trial can cost much, and a trial lasts until it has a result. Later it checks
+again whether more workers pay by now, often if that costs nothing, as with a lock.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from typing import NamedTuple
 from hypervisor.learning.evidence import MANY, is_in_doubt
 from hypervisor.learning.posterior import Posterior, Range
 
-WORTH = 0.15  # of the time saved: for less, one after the other is as good and disturbs nobody
-EACH = 0.06  # the power of the number of workers in the toll
-HORIZON = 30  # attempts in which what was learned pays
-LOOK = 2.0  # attempts that a look takes, for each worker
-SURPLUS = 1.0  # attempts that a look must bring, at least
-BEYOND = 0.5  # of what a look tells about the numbers behind that one
-TOLD = 2  # samples until a look has told something
-SAME = 1.03  # what costs so little more is as good
-HALF = 0.5  # known half as well as the best is known well enough
-NEARLY = 0.15  # of what the best look below is worth: then rather further down, which tells more
-BELOW = 4  # times fewer than were seen it looks at, at most
+MIN_SAVING = 0.15  # of the time; for less, one at a time is as good
+TOLL_POWER = 0.06  # the power of the number of workers in the toll
+HORIZON = 30  # attempts in which a trial has to pay off
+LOOK_COST = 2.0  # attempts that a trial takes, per worker
+SURPLUS = 1.0  # attempts that a trial must gain
+BEYOND = 0.5  # the share of a trial's value that comes from numbers beyond the one tried
+MIN_OBSERVED = 2  # samples until a level counts as observed
+TIE = 1.03  # a number that costs up to this factor more is as good
+HALF = 0.5  # a level known half as well as the best is known well enough
+LOW_ENOUGH = 0.15  # of the best value below: then the lowest number, which shows more
+MAX_STEP_DOWN = 4  # the smallest number tried is this many times smaller than any observed
 FEW = 2.0
-AGAIN = 2  # attempts, then it looks again whether more pay by now …
-LASTING = 1 / 15  # … or so many of all that it has seen of this world: what lasted, lasts …
-SHARE = 0.05  # … and later where looking may cost more than this share of the time
-REACH = 4  # times as many it looks at again, at most
+RECHECK_AFTER = 2  # attempts until it checks whether more workers pay by now, …
+RECHECK_SHARE = 1 / 15  # … or this share of all attempts under these conditions, …
+MAX_RECHECK_COST = 0.05  # … and later if the check may cost more than this share of the time
+MAX_RECHECK_FACTOR = 4  # a check tries at most this many times as many
 EARLY = 20  # samples
-LEFT = 0.9  # of a sample
-HINDERED = 1.4
-SURE = 0.85
-WELL = 2.5
+MIN_WEIGHT = 0.9  # of a level, in samples
+SLOWED_DOWN = 1.4
+CONFIDENT = 0.85
+WELL_KNOWN = 2.5
 STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 class Choice(NamedTuple):
-    """So many workers, and why; `settled` unless that is to learn something. `best` is what it
-    thinks best by now."""
+    """The chosen number of workers, and why; `settled` unless it is chosen to learn something.
+    `best` is the best number so far."""
 
     workers: int
     settled: bool
@@ -50,54 +50,51 @@ class Choice(NamedTuple):
 
 
 def choose(posterior: Posterior, limit: int, first: int = 0, now: int = 0) -> Choice:
-    """How many workers the next attempts shall have, of at most `limit`; `first` (half of
-    them) while nothing is known. The number there is `now` stays until it has told something."""
+    """How many workers the next attempts get, at most `limit`; `first` (half of them) while
+    nothing is known. The current number `now` stays until it has been observed long enough."""
     if limit <= 1:
-        return Choice(1, True, "one is the limit")
+        return Choice(1, True, "the limit is one")
     if not posterior.levels:
         return _unseen(posterior, limit, first or (limit + 1) // 2, now)
     return _Chooser(posterior, limit, now).choice()
 
 
 def favourite(posterior: Posterior, limit: int, now: int = 0) -> int:
-    """The number that costs least; the one there is `now`, if it is as good."""
+    """The number with the lowest cost; the current one, `now`, if it is as good."""
     steps = levels(limit)
     best = min(steps, key=lambda n: posterior.time(n) * toll(n))
     if min(now, best) <= 1 or now not in steps:
         return best
     return (
-        now if posterior.time(now) * toll(now) <= SAME * posterior.time(best) * toll(best) else best
+        now if posterior.time(now) * toll(now) <= TIE * posterior.time(best) * toll(best) else best
     )
 
 
 def toll(n: int) -> float:
-    return 1.0 if n == 1 else float(n**EACH) / (1 - WORTH)
+    return 1.0 if n == 1 else float(n**TOLL_POWER) / (1 - MIN_SAVING)
 
 
 def levels(limit: int) -> list[int]:
-    """The numbers of workers that are thought of, up to a limit."""
+    """The numbers of workers to consider, up to a limit."""
     return [n for n in STEPS if n < limit] + [limit]
 
 
 def explained(posterior: Posterior, chosen: int, limit: int) -> str:
-    """Why so many, in a sentence with its figures."""
+    """Why this number, in a sentence with its figures."""
     steps = levels(limit)
     if chosen > 1:
-        said = f"{chosen} at once save {_range(posterior.benefit(chosen))} of the time"
+        text = f"{chosen} at once save {_range(posterior.benefit(chosen))} of the time"
         more = [n for n in steps if n > chosen]
-        return f"{said}; more would do hardly more" if more else said
+        return f"{text}; more workers would add little" if more else text
     top = min(steps, key=lambda n: (posterior.time(n), n))
     saved = posterior.benefit(top if top > 1 else min(2, limit))
     if saved.mean <= 0.02:
-        return f"one after the other: nothing is gained in parallel ({_range(saved)})"
-    return (
-        f"one after the other: {top} at once would save {_range(saved)} of the time, "
-        "which is not worth it"
-    )
+        return f"one at a time: running in parallel saves nothing ({_range(saved)})"
+    return f"one at a time: {top} at once would save only {_range(saved)} of the time"
 
 
 class _Chooser:
-    """One choice, rule by rule: the first that has something to say decides."""
+    """One choice, rule by rule: the first that applies decides."""
 
     def __init__(self, posterior: Posterior, limit: int, now: int) -> None:
         self.posterior, self.limit, self.now = posterior, limit, now
@@ -106,7 +103,8 @@ class _Chooser:
         self.costs = {n: [toll(n) * time for time in posterior.times(n)] for n in self.steps}
         seen = [n for n, level in posterior.levels.items() if level.weight > HALF]
         most, fewest = max(seen, default=1), min(seen, default=1)
-        self.near = [n for n in self.steps if fewest / BELOW <= n <= max(most + 2, 1.5 * most)]
+        low, high = fewest / MAX_STEP_DOWN, max(most + 2, 1.5 * most)
+        self.near = [n for n in self.steps if low <= n <= high]
 
     def choice(self) -> Choice:
         return (
@@ -124,27 +122,27 @@ class _Chooser:
         is_odd = is_in_doubt(evidence)
         if not 0 < self.now <= self.limit:
             return None
-        if self._is_at(self.now) and evidence.run >= TOLD and not is_odd:
+        if self._is_at(self.now) and evidence.run >= MIN_OBSERVED and not is_odd:
             return None
-        why = "what was seen last is not as it was" if is_odd else "not seen for long enough"
+        why = "recent results differ from earlier ones" if is_odd else "not observed long enough"
         return self._to_learn(self.now, f"{self.now} at once: {why}")
 
     def _second(self) -> Choice | None:
-        """One number alone says nothing: with more the difference shows, and where there is none
+        """One number alone is not enough: a second one shows the difference, and if there is none,
         nothing is lost."""
         evidence = self.posterior.evidence
-        seen = [n for n in self.posterior.levels if self.posterior.weight(n) >= LEFT]
+        seen = [n for n in self.posterior.levels if self.posterior.weight(n) >= MIN_WEIGHT]
         more = self.near[-1] if self.near else 0
         if len(seen) != 1 or evidence.samples - evidence.changed > EARLY or seen[0] >= more:
             return None
-        return self._to_learn(more, f"only {seen[0]} at once were seen so far")
+        return self._to_learn(more, f"only {seen[0]} at once tried so far")
 
     def _look(self) -> Choice | None:
-        """What seems best first; then where it pays most, more workers before fewer."""
-        if self.best in self.near and self.posterior.weight(self.best) < LEFT:
+        """Try the seemingly best number first; then where it pays most, more workers first."""
+        if self.best in self.near and self.posterior.weight(self.best) < MIN_WEIGHT:
             if favourite(self.posterior, self.limit, self.now) == self.best:
-                return None  # it goes there anyway
-            return self._to_learn(self.best, f"{self.best} seem best and were hardly seen")
+                return None  # it is chosen anyway
+            return self._to_learn(self.best, f"{self.best} look best but were hardly tried")
         known = max(HALF * self.posterior.weight(self.best), FEW)
         other = [n for n in self.near if n != self.best and self.posterior.weight(n) <= known]
         worth = {n: self._worth(n) for n in other}
@@ -153,18 +151,18 @@ class _Chooser:
         if not n or worth[n] <= SURPLUS * self.posterior.mean(self.costs[self.best]):
             return None
         if n < self.best:
-            n = min(m for m in other if worth[m] >= NEARLY * worth[n])
+            n = min(m for m in other if worth[m] >= LOW_ENOUGH * worth[n])
         chance = self._chance(n, self.best)
         better = "do notably more than" if n > self.best else "do nearly as much as"
         return self._to_learn(n, f"{n} may {better} {self.best} ({_percent(chance)} likely)")
 
     def _chance(self, n: int, other: int) -> float:
-        """How likely n cost less than the other."""
+        """The probability that n costs less than `other`."""
         both = zip(self.costs[n], self.costs[other], strict=True)
         return self.posterior.mean(float(here < there) for here, there in both)
 
     def _worth(self, n: int) -> float:
-        """What a look at n may bring in the attempts to come, less what it may cost."""
+        """The possible gain of a trial of n in the next attempts, minus its possible cost."""
         best, there = self.costs[self.best], self.costs[n]
         behind = [m for m in self.steps if (m <= n if n < self.best else m >= n)]
         far = map(min, *(self.costs[m] for m in behind)) if len(behind) > 1 else iter(there)
@@ -173,46 +171,46 @@ class _Chooser:
             for b, t, f in zip(best, there, far, strict=True)
         )
         loss = self.posterior.mean(max(t - b, 0.0) for b, t in zip(best, there, strict=True))
-        return HORIZON * gain - LOOK * (n + 1) * loss
+        return HORIZON * gain - LOOK_COST * (n + 1) * loss
 
     def _explore_few(self) -> Choice | None:
-        """Many hinder each other, and what few would do is only concluded from that."""
+        """Many slow each other down, and the effect of few is only inferred from that."""
         few = self.posterior.weight(1) + self.posterior.weight(2)
-        if self.best <= 2 or few >= LEFT or self.posterior.weight(self.best) < WELL:
+        if self.best <= 2 or few >= MIN_WEIGHT or self.posterior.weight(self.best) < WELL_KNOWN:
             return None
-        if self.posterior.chance(lambda p: p.ratio(self.best) > HINDERED) <= SURE:
+        if self.posterior.chance(lambda p: p.ratio(self.best) > SLOWED_DOWN) <= CONFIDENT:
             return None
-        n = next((each for each in self.near if each >= 2), self.best)
-        said = f"{self.best} hinder each other, fewer were hardly seen"
-        return self._to_learn(n, said) if n < self.best else None
+        n = next((step for step in self.near if step >= 2), self.best)
+        why = f"{self.best} slow each other down and fewer were hardly tried"
+        return self._to_learn(n, why) if n < self.best else None
 
     def _explore_next(self) -> Choice | None:
-        """The best is further than one step from what was seen, and not sure."""
+        """The best is more than one step from the numbers observed, and not certain."""
         if not self.near or self.best <= self.near[-1]:
             return None
-        if self._chance(self.best, self.near[-1]) > SURE:
+        if self._chance(self.best, self.near[-1]) > CONFIDENT:
             return None
         return self._to_learn(self.near[-1], f"on the way to {self.best}, step by step")
 
     def _again(self) -> Choice | None:
-        """The world may have changed: after a while look whether more pay by now. At as many as
-        the look is worth: that a lock is gone shows best among four, who cost nothing there."""
+        """Conditions may have changed: after some time, check whether more workers pay now. With
+        as many as the check is worth: four show best that a lock is gone, at no cost."""
         home = favourite(self.posterior, self.limit, self.now)
         evidence = self.posterior.evidence
         lasted = evidence.samples - evidence.changed
-        if not self._is_at(home) or evidence.run < max(AGAIN, LASTING * lasted):
+        if not self._is_at(home) or evidence.run < max(RECHECK_AFTER, RECHECK_SHARE * lasted):
             return None
-        above = [n for n in self.near if home < n <= REACH * home]
-        cheap = [n for n in above if self._price(n, home) <= SHARE * evidence.run]
+        above = [n for n in self.near if home < n <= MAX_RECHECK_FACTOR * home]
+        cheap = [n for n in above if self._price(n, home) <= MAX_RECHECK_COST * evidence.run]
         if not cheap:
             return None
-        return self._to_learn(cheap[-1], f"whether {cheap[-1]} do more than {home} by now")
+        return self._to_learn(cheap[-1], f"whether {cheap[-1]} now do more than {home}")
 
     def _price(self, n: int, home: int) -> float:
-        """What a look at n may cost, in attempts as they are at home."""
+        """The possible cost of a trial of n, in attempts at the usual number."""
         here, there = self.posterior.times(home), self.posterior.times(n)
         slower = self.posterior.mean(max(t - h, 0.0) for h, t in zip(here, there, strict=True))
-        return LOOK * (n + 1) * slower / self.posterior.time(home)
+        return LOOK_COST * (n + 1) * slower / self.posterior.time(home)
 
     def _settled(self) -> Choice:
         n = favourite(self.posterior, self.limit, self.now)
@@ -227,12 +225,13 @@ class _Chooser:
 
 
 def _unseen(posterior: Posterior, limit: int, first: int, now: int) -> Choice:
-    """No sample yet, or none of the world as it is: what somebody claimed, or the first guess."""
+    """No sample yet, or none since conditions changed: use the user's estimate, or the first
+    guess."""
     if not posterior.is_claimed:
         n = min(now or first, limit)
-        return Choice(n, False, "nothing is known yet", n)
+        return Choice(n, False, "nothing known yet", n)
     best = favourite(posterior, limit)
-    return Choice(best, False, f"as was claimed: {explained(posterior, best, limit)}", best)
+    return Choice(best, False, f"as you said: {explained(posterior, best, limit)}", best)
 
 
 def _range(saved: Range) -> str:

@@ -1,20 +1,20 @@
-"""What parallelism is worth for a type of task, told from how long attempts took.
+"""The value of parallelism for a type of task, estimated from how long attempts took.
 
-An attempt that runs beside others takes longer than alone, by a ratio that depends
+An attempt that runs alongside others takes longer than alone, by a ratio that depends
 on how many run at once:
 
     ratio(n) = max(1 + a·(n − 1) + b·n·(n − 1), n / c)
 
-`a` is what they wait for each other, `b` what they cost each other (both as in the
-Universal Scalability Law), `c` how many can be served at once: cores, a lock, a quota.
-The throughput of n is n / ratio(n) times that of one.
+`a` is contention, `b` coherency cost (both as in the Universal Scalability Law), `c` how
+many can be served at once: cores, a lock, a quota. The throughput of n is n / ratio(n) times
+that of one.
 
-What is believed is a weight for each point of a grid of (a, b, c). How long one takes
-alone follows for each point from the levels that were seen, so it does not matter whether
-the level 1 ever was; how much durations vary is integrated out. No point of a grid is the
-truth, and neither is a law: what it says of a level may be off by a few percent, however many
-samples there are. And whatever a point says, n workers cannot be faster than the CPU seconds
-of an attempt divided by the cores. Old samples fade.
+The posterior is a weight for each point of a grid of (a, b, c). For each point, the time of
+one attempt alone follows from the levels observed, so level 1 need not be among them; the
+variation of durations is integrated out. Neither a point of a grid nor a law is exact: the
+prediction for a level may be off by a few percent, however many samples there are. And at
+any point, n workers cannot be faster than the CPU seconds of an attempt divided by the
+cores. Old samples fade.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import exp, inf, log
 from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypervisor.learning.evidence import (
     FORGOTTEN,
     LAW,
-    MOST_AT_ONCE,
+    MAX_CONCURRENT,
     SPREAD,
     SPREAD_WEIGHT,
     Evidence,
@@ -39,23 +39,27 @@ from hypervisor.learning.evidence import (
 WAITS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.8, 1.0)
 COSTS = (0.0, 0.004, 0.015, 0.05, 0.15, 0.4)
 SERVED = (1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0, inf)
-WORD = 0.9  # what a claim weighs when another sample comes: it is tried, not just believed
-DOUBT = 0.08  # how far off what is claimed may be, at least
-BUSIEST = 0.93  # of the CPU time that it should have needed, an attempt may get by with
+CLAIM_DECAY = 0.9  # the weight of a claim after each sample: it is tested, not just believed
+CLAIM_TOLERANCE = 0.08  # how far off a claim may be
+MIN_CPU_SHARE = 0.93  # an attempt may use this little of its expected CPU time
 UNLIKELY = 1e-4
 
 
 class Claim(NamedTuple):
-    """What somebody said: the share of time that `at` workers save. It counts as a few samples,
-    and for less with each real one: who begins as claimed may never see anything else."""
+    """The user's estimate: the share of time that `at` workers save. It counts as a few samples,
+    and for less with each real one: otherwise nothing else might ever be tried."""
 
     benefit: float
     at: int = 4
     weight: float = 4.0
 
 
+def claim_from(prior: Mapping[str, Any] | None) -> Claim | None:
+    return None if prior is None else Claim(float(prior["benefit"]))
+
+
 class Range(NamedTuple):
-    """An estimate and the interval in which the truth is with 90 %."""
+    """An estimate and its 90 % interval."""
 
     mean: float
     low: float
@@ -73,7 +77,7 @@ class Point(NamedTuple):
 
 
 def posterior(evidence: Evidence, claimed: Claim | None = None) -> Posterior:
-    """What follows from the evidence, and from what somebody claimed."""
+    """The posterior from the evidence and the user's estimate."""
     levels = evidence.levels
     total = sum(level.weight for level in levels.values())
     within = sum(level.squares for level in levels.values())
@@ -81,20 +85,20 @@ def posterior(evidence: Evidence, claimed: Claim | None = None) -> Posterior:
     least = SPREAD_WEIGHT * SPREAD**2 + within
     alone, between = _fitted(levels)
     logs = [
-        point.log_prior - trust * log(least + each)
-        for point, each in zip(grid(), between, strict=True)
+        point.log_prior - trust * log(least + value)
+        for point, value in zip(grid(), between, strict=True)
     ]
-    trusted = WORD**evidence.samples if claimed else 0.0
+    trusted = CLAIM_DECAY**evidence.samples if claimed else 0.0
     if claimed is not None and trusted > FORGOTTEN:
         pairs = zip(logs, grid(), strict=True)
-        logs = [each + trusted * _agreement(point, claimed) for each, point in pairs]
+        logs = [value + trusted * _agreement(point, claimed) for value, point in pairs]
     top = max(logs)
-    weights = [exp(each - top) for each in logs]
+    weights = [exp(value - top) for value in logs]
     return Posterior(weights, alone, evidence, trusted > FORGOTTEN)
 
 
 class Posterior:
-    """A weight for each point of the grid, and what they say together."""
+    """A weight for each point of the grid, and their combined predictions."""
 
     def __init__(
         self,
@@ -106,12 +110,12 @@ class Posterior:
         self._kept = [index for index, w in enumerate(weights) if w > UNLIKELY]
         total = sum(weights[index] for index in self._kept)
         self.evidence = evidence
-        self.is_claimed = is_claimed  # somebody's word is part of it
+        self.is_claimed = is_claimed  # includes the user's estimate
         self.weights = [weights[index] / total for index in self._kept]
         self._alone = [exp(alone[index]) for index in self._kept]
         self.levels = evidence.levels
         known = [level.cores for level in self.levels.values() if level.weight >= 1]
-        self._least = BUSIEST * min(known, default=0.0)
+        self._least = MIN_CPU_SHARE * min(known, default=0.0)
         self._times: dict[int, list[float]] = {}
 
     def times(self, n: int) -> list[float]:
@@ -120,11 +124,11 @@ class Posterior:
             every, least = shares(n), self._least
             pairs = zip(self._kept, self._alone, strict=True)
             times = [seconds * every[index] for index, seconds in pairs]
-            self._times[n] = [each if each > least else least for each in times]
+            self._times[n] = [duration if duration > least else least for duration in times]
         return self._times[n]
 
     def time(self, n: int) -> float:
-        """The same by the best guess."""
+        """The mean of these times."""
         return self.mean(self.times(n))
 
     def mean(self, values: Iterable[float]) -> float:
@@ -132,16 +136,16 @@ class Posterior:
         return total
 
     def weight(self, n: int) -> float:
-        """How many samples there are of a number, as far as they have not faded."""
+        """The samples of a number of workers, by their faded weights."""
         level = self.levels.get(n)
         return 0.0 if level is None else level.weight
 
     def expected(self, n: int) -> float:
-        """How many times as much n workers do as one, by the best guess."""
+        """The mean throughput of n workers, as a multiple of one worker's."""
         return self.mean(a / b for a, b in zip(self.times(1), self.times(n), strict=True))
 
     def throughput(self, n: int) -> Range:
-        """How many times as much n workers do as one."""
+        """The throughput of n workers, as a multiple of one worker's."""
         both = zip(self.times(1), self.times(n), strict=True)
         return _range((a / b, w) for (a, b), w in zip(both, self.weights, strict=True))
 
@@ -156,7 +160,7 @@ class Posterior:
 
 @lru_cache(maxsize=1)
 def grid() -> tuple[Point, ...]:
-    """All that is thought possible, the simple before the odd."""
+    """All points, with a higher prior for simple ones."""
     return tuple(
         Point(wait, cost, served, _prior(wait, cost, served))
         for wait in WAITS
@@ -171,17 +175,17 @@ def _prior(wait: float, cost: float, served: float) -> float:
 
 
 def _range(parts: Iterable[tuple[float, float]]) -> Range:
-    found = sorted(parts)
-    mean = sum(value * w for value, w in found)
-    return Range(mean, _quantile(found, 0.05), _quantile(found, 0.95))
+    values = sorted(parts)
+    mean = sum(value * w for value, w in values)
+    return Range(mean, _quantile(values, 0.05), _quantile(values, 0.95))
 
 
-def _quantile(found: list[tuple[float, float]], share: float) -> float:
-    """Half the weight of a value is below it, and between two values lies a straight line: the
+def _quantile(values: list[tuple[float, float]], share: float) -> float:
+    """Half the weight of a value counts as below it, with linear interpolation between values: the
     truth is not on the grid."""
-    last, before = found[0][0], 0.0
+    last, before = values[0][0], 0.0
     reached = 0.0
-    for value, w in found:
+    for value, w in values:
         middle = reached + 0.5 * w
         if middle >= share:
             return last + (value - last) * (share - before) / (middle - before)
@@ -191,9 +195,9 @@ def _quantile(found: list[tuple[float, float]], share: float) -> float:
 
 
 def _fitted(levels: Mapping[int, Level]) -> tuple[list[float], list[float]]:
-    """For each point, how long one takes alone (its log), and how far the levels' means are
-    then from where it has them: the weighted variance of what is left, times the weight. A level
-    cannot weigh more than the law is right."""
+    """For each point, the log time of an attempt alone, and how far the means of the levels are
+    from its predictions: the weighted variance of the residuals, times the weight. The accuracy of
+    the law limits the weight of a level."""
     off = LAW**2 / variance(levels)
     weights = {n: level.weight / (1 + level.weight * off) for n, level in levels.items()}
     total = sum(weights.values())
@@ -206,17 +210,17 @@ def _fitted(levels: Mapping[int, Level]) -> tuple[list[float], list[float]]:
     return first, [max(total * (b - a * a), 0.0) for a, b in zip(first, second, strict=True)]
 
 
-@lru_cache(maxsize=MOST_AT_ONCE)
+@lru_cache(maxsize=MAX_CONCURRENT)
 def shares(n: int) -> tuple[float, ...]:
     """For each point, the time for one attempt after another among n, as a multiple of alone."""
     return tuple(point.ratio(n) / n for point in grid())
 
 
-@lru_cache(maxsize=MOST_AT_ONCE)
+@lru_cache(maxsize=MAX_CONCURRENT)
 def log_ratios(n: int) -> tuple[float, ...]:
     return tuple(log(point.ratio(n)) for point in grid())
 
 
 def _agreement(point: Point, claimed: Claim) -> float:
     off = (1 - point.ratio(claimed.at) / claimed.at) - claimed.benefit
-    return -0.5 * (claimed.weight + 1) * log(1 + (off / DOUBT) ** 2 / claimed.weight)
+    return -0.5 * (claimed.weight + 1) * log(1 + (off / CLAIM_TOLERANCE) ** 2 / claimed.weight)

@@ -1,16 +1,18 @@
-"""What is learned about a type of task on a host: one record, made from samples of attempts."""
+"""The record of a type of task on a host, made from samples of attempts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.learning.evidence import Evidence, Level, add_attempt
-from hypervisor.learning.posterior import Posterior
 from hypervisor.queue.task import Json
 
-PLAIN = "run"  # the type of tasks that were given none
-LONGEST = 60
+if TYPE_CHECKING:
+    from hypervisor.learning.posterior import Posterior
+
+PLAIN = "run"  # the type of tasks without one
+MAX_LENGTH = 60
 RECENT = 64
 BUSY = 0.5  # of the time on a CPU makes work CPU-bound
 MANY = 0.2
@@ -18,23 +20,22 @@ BIG = 64 << 10  # kilobytes
 
 
 class Sample(NamedTuple):
-    """One ended attempt, as the learner sees it. Unknown figures are None."""
+    """One ended attempt. Unknown figures are None."""
 
     seconds: float
     at_once: float
     outcome: str  # "done", "failed", …
     cpu_seconds: float | None = None
     peak_kb: int | None = None
-    queued: float = 0.0  # seconds that it waited to be begun
+    queued: float = 0.0  # seconds that it waited to start
     tokens: int = 0
     cost_micros: int | None = None
-    limited: bool = False  # an agent that met its provider's limit
+    limited: bool = False  # an agent that hit a rate limit
     at_first: int = 0  # how many ran when it began
 
 
 class Record(NamedTuple):
-    """All that is kept of a type: the evidence of what parallelism is worth, and the last
-    samples as they were."""
+    """The stored record of a type: the evidence about parallelism, and the last samples."""
 
     type: str
     agent: str = ""
@@ -51,34 +52,34 @@ class Quantiles(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What runs the tasks of a batch, as far as that tells kinds of work apart."""
+    """The program or skill that runs the tasks of a batch, to distinguish kinds of work."""
 
     program: str = ""  # the command line or function
     skill: str = ""
 
     @classmethod
     def of_batch(cls, spec: Json) -> Work:
-        """By the spec of the batch as the store keeps it."""
+        """From the stored spec of the batch."""
         command, function = spec.get("command") or (), spec.get("function") or ""
         return cls(" ".join(command) or function, spec.get("skill") or "")
 
 
 def kind_of(task_type: str, work: Work, agent: str = "") -> str:
-    """What is learned together: a type, told apart by the skill and the agent. Tasks that were
-    given no type are told apart by what runs them."""
+    """The kind of work that is learned together: a type, by skill and agent. Tasks without a type
+    are distinguished by their program."""
     kind = task_type
     if work.skill:
         kind = f"skill {work.skill}"
         if task_type not in (PLAIN, work.skill):
             kind = f"{kind}: {task_type}"
     elif kind == PLAIN and not agent:
-        kind = f"{PLAIN}: {work.program}"[:LONGEST]
+        kind = f"{PLAIN}: {work.program}"[:MAX_LENGTH]
     return f"{kind} ({agent})" if agent else kind
 
 
 def add_to_record(record: Record, sample: Sample, cores: int = 0) -> Record:
-    """The record with one more sample, from a host with so many cores (0: unknown). How long a
-    failure took says nothing about the work."""
+    """The record with one more sample, from a host with that many cores (0: unknown). The duration
+    of a failure does not count."""
     done = sample.outcome == "done"
     evidence = record.evidence
     if done:
@@ -106,21 +107,21 @@ def quantiles(values: Sequence[float]) -> Quantiles | None:
 
 
 def cpu_alone(record: Record) -> float | None:
-    """The share of its time that an attempt is on a CPU, with as few others as was ever seen:
-    those that wait for the CPU too hide what it needs."""
+    """The share of its time that an attempt uses a CPU, among those with the fewest others at
+    once: others that compete for the CPU would hide its need."""
     known = [s for s in record.recent if s.cpu_seconds is not None and s.seconds > 0]
     if not known:
         return None
-    fewest = min(round(each.at_once) for each in known)
+    fewest = min(round(sample.at_once) for sample in known)
     few = [s for s in known if round(s.at_once) == fewest]
     return min(sum(s.cpu_seconds or 0 for s in few) / sum(s.seconds for s in few), 1.0)
 
 
 def bottleneck(record: Record, posterior: Posterior) -> str:
-    """What keeps more workers from doing more: cpu, memory, lock, quota; "wait" if nothing does
-    and attempts mostly wait; "" while that cannot be told."""
+    """Why more workers would not do more: cpu, memory, lock, quota; "wait" if there is no such
+    reason and attempts mostly wait; "" if unknown."""
     recent = record.recent
-    if recent and sum(each.limited for each in recent) > MANY * len(recent):
+    if recent and sum(sample.limited for sample in recent) > MANY * len(recent):
         return "quota"
     share = cpu_alone(record)
     if share is None or record.evidence.samples < 5:
@@ -139,22 +140,22 @@ def bottleneck(record: Record, posterior: Posterior) -> str:
 
 
 def record_data(record: Record) -> dict[str, Any]:
-    """The record as it is kept."""
-    known = record.evidence
+    """The record as it is stored."""
+    evidence = record.evidence
     return {
         "type": record.type,
         "agent": record.agent,
         "skill": record.skill,
         "done": record.done,
         "failed": record.failed,
-        "levels": {str(n): [round(x, 6) for x in level] for n, level in known.old.items()},
-        "fresh": [[n, round(value, 6), cores] for n, value, cores in known.fresh],
-        "samples": known.samples,
-        "changes": known.changes,
-        "changed": known.changed,
-        "level": known.level,
-        "run": known.run,
-        "recent": [list(each) for each in record.recent],
+        "levels": {str(n): [round(x, 6) for x in level] for n, level in evidence.old.items()},
+        "fresh": [[n, round(value, 6), cores] for n, value, cores in evidence.fresh],
+        "samples": evidence.samples,
+        "changes": evidence.changes,
+        "changed": evidence.changed,
+        "level": evidence.level,
+        "run": evidence.run,
+        "recent": [list(sample) for sample in record.recent],
     }
 
 

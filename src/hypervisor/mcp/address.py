@@ -12,8 +12,8 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 
+from hypervisor import __version__
 from hypervisor.core.places import digest, private_folder
-from hypervisor.core.version import VERSION
 from hypervisor.resources.host import LocalHost
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -23,7 +23,7 @@ QUEUE = 128  # connections that the kernel keeps until they are accepted
 def address_of(store: str, environment: Mapping[str, str]) -> str:
     """The path of the socket. `store` is a resolved path or a URL."""
     where = store if "://" in store else os.path.realpath(store)
-    parts = [where, LocalHost().boot(), VERSION, PACKAGE, str(_newest(PACKAGE))]
+    parts = [where, LocalHost().boot(), __version__, PACKAGE, str(_newest(PACKAGE))]
     if "://" in store:  # these have a say in what it means
         parts += sorted(f"{k}={v}" for k, v in environment.items() if is_database_variable(k))
     return os.path.join(private_folder("mcp"), f"{digest(*parts)}.sock")
@@ -46,7 +46,7 @@ def _newest(folder: str) -> int:
 
 
 def connect(address: str) -> socket.socket | None:
-    """A connection to the server; None if there is none."""
+    """A connection to the server, or None."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(address)

@@ -1,4 +1,4 @@
-"""What tools answer. Fields that have nothing to say are left out: context is expensive."""
+"""The answers of the tools, without empty fields: context is expensive."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, TypeVar, cast
 
 from typing_extensions import TypedDict
 
-from hypervisor.queue.lease import Lease, Settled
+from hypervisor.queue.lease import Lease, SettledResult
 from hypervisor.queue.task import Task
 
 Answer = TypeVar("Answer")
-LONGEST_WORK = 200_000  # characters of what a worker has to do
-LONGEST_BODY = 20_000  # characters that one field may bring into an agent's context
+MAX_WORK_LENGTH = 200_000  # characters of the body of a claimed task
+MAX_BODY_LENGTH = 20_000  # characters of any other field
 
 
 class Claimed(TypedDict, total=False):
@@ -37,27 +37,29 @@ class Ended(TypedDict, total=False):
     task: str
     state: str
     repeated: bool
-    tasks: list[Claimed]
-    note: str
 
 
-class Noted(TypedDict):
+class Completed(Ended, Claim, total=False):
+    """The completed task, with the next claim if requested."""
+
+
+class NoteAnswer(TypedDict):
     task: str
     count: int
 
 
-class Beaten(TypedDict):
+class HeartbeatAnswer(TypedDict):
     alive: list[str]
     lost: list[str]
 
 
 def without_empty(**fields: Any) -> dict[str, Any]:
-    """The fields that say something."""
+    """The fields that are not empty."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], (), {})}
 
 
 def filled(kind: Callable[..., Answer], **fields: Any) -> Answer:
-    """An answer with the fields that say something; the SDK checks it against its schema."""
+    """An answer without empty fields; the SDK checks it against its schema."""
     return cast("Answer", without_empty(**fields))
 
 
@@ -68,7 +70,7 @@ def claimed(lease: Lease) -> Claimed:
         token=lease.token,
         id=task.id,
         title=task.title,
-        body=cut(task.body, LONGEST_WORK),
+        body=cut(task.body, MAX_WORK_LENGTH),
         type=task.type,
         priority=task.priority,
         branch=task.branch,
@@ -77,31 +79,31 @@ def claimed(lease: Lease) -> Claimed:
     )
 
 
-def ended(settled: Settled) -> Ended:
+def ended(settled: SettledResult) -> Ended:
     return Ended(task=settled.task, state=settled.state, repeated=settled.repeated)
 
 
-def cut(text: str, most: int = LONGEST_BODY) -> str:
+def cut(text: str, most: int = MAX_BODY_LENGTH) -> str:
     if len(text) <= most:
         return text
-    return f"{text[:most]}… ({len(text) - most:,} characters more: `hv show --json` has all)"
+    return f"{text[:most]}… ({len(text) - most:,} more characters; for all: `hv show --json`)"
 
 
-def bounded(value: Any, most: int = LONGEST_BODY) -> Any:
+def bounded(value: Any, most: int = MAX_BODY_LENGTH) -> Any:
     """A JSON value, or the beginning of its text if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return value if len(text) <= most else cut(text, most)
 
 
-def brief(task: Task) -> dict[str, Any]:
-    """A task in a list."""
+def brief(task: Task, batch: str) -> dict[str, Any]:
+    """A task in a list, with the name of its batch."""
     return {
         "id": task.id,
         "title": task.title[:200],
         "state": task.state,
         "type": task.type,
         "priority": task.priority,
-        "batch": task.batch,
+        "batch": batch,
         "branch": task.branch,
         "assignee": task.assignee,
         "reason": (task.reason or "")[:300],

@@ -1,10 +1,9 @@
 """What the tools of one client share: the open store, and the claims they answer for.
 
-Over stdio the claims belong to the client's `hv mcp`: the server keeps them alive and
-gives them back when that ends. A claim that was handed to us (HV_TOKEN), or
-is made in the name of a keeper (HV_KEEPER_PID), belongs to that process; we end
-it only when told to. Over HTTP a claim belongs to no process: each call that
-names it renews its lease.
+Over stdio the claims belong to the client's `hv mcp`: the server keeps them alive and gives them
+back when that ends. A claim that was handed to us (HV_TOKEN), or is made in the name of a keeper
+(HV_KEEPER_PID), belongs to that process; we end it only on request. Over HTTP a claim belongs to no
+process: each call that names it renews its lease.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.core.errors import HypervisorError, InvalidInput, LeaseLost, WrongState
 from hypervisor.queue.claim import (
+    CompleteAndClaim,
     Done,
-    Turn,
     claim,
     complete,
     complete_and_claim,
@@ -30,15 +29,17 @@ from hypervisor.queue.lease import Lease, parse_token
 from hypervisor.queue.sql import claims as claims_sql
 from hypervisor.queue.sql import event_log, queries, settlement
 from hypervisor.runs.supervise import supervise
-from hypervisor.skills.folders import Place, places
+
+if TYPE_CHECKING:
+    from hypervisor.skills.folders import Place
 
 SECOND_LOOK = 1.0
 BEAT = 60.0  # seconds between heartbeats: many fit into a lease
 DEFAULT_CALLER = "agent"
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED = 10_000
 
 
-class Given(NamedTuple):
+class ClientSetup(NamedTuple):
     """What the process that started us wants: see HV_TOKEN and its like in docs/mcp.md."""
 
     token: str = ""
@@ -49,28 +50,28 @@ class Given(NamedTuple):
     hide: str = ""  # marks of secrets that must not be kept
 
 
-NOTHING_GIVEN = Given()
+NOTHING_GIVEN = ClientSetup()
 
 
-class Ask(NamedTuple):
+class ClaimCall(NamedTuple):
     """Who asked for tasks, and for which."""
 
     worker: dict[str, Any]
     wanted: dict[str, Any]
 
 
-def given_by(environment: Mapping[str, str]) -> Given:
+def given_by(environment: Mapping[str, str]) -> ClientSetup:
     keeper = environment.get("HV_KEEPER_PID", "")
     pull = environment.get("HV_PULL", "")
     if any(text and not text.isdecimal() for text in (keeper, pull)):
         raise InvalidInput("HV_KEEPER_PID and HV_PULL must be numbers.")
     can = environment.get("HV_CAPABILITIES", "")
-    return Given(
+    return ClientSetup(
         environment.get("HV_TOKEN", ""),
         (environment.get("HV_KEEPER_NAME") or "keeper", int(keeper)) if keeper else None,
         environment.get("HV_BATCH", ""),
         int(pull) if pull else None,
-        tuple(each.strip() for each in can.split(",") if each.strip()),
+        tuple(word.strip() for word in can.split(",") if word.strip()),
         environment.get("HV_HIDE", ""),
     )
 
@@ -79,12 +80,12 @@ class ClaimRegistry:
     """One client's claims. All methods may be called from any thread.
 
     `pid` is the process that claims belong to, 0 for none. `folder` and `environment` are the
-    client's. `report` is told of every change, as what `restore` takes."""
+    client's. `report` gets every change, in the form that `restore` takes."""
 
     def __init__(
         self,
         hv: Context,
-        given: Given = NOTHING_GIVEN,
+        given: ClientSetup = NOTHING_GIVEN,
         pid: int | None = None,
         *,
         folder: str = "",
@@ -98,7 +99,7 @@ class ClaimRegistry:
         self._report = report
         self._second_look: threading.Timer | None = None
         self._held: set[str] = set()
-        self._asked_for: dict[str, Ask] = {}  # by the token of what it got
+        self._asked_for: dict[str, ClaimCall] = {}  # by the token of what it got
         self._claiming = threading.Lock()  # what is claimed is held before we close
         self._closed = threading.Event()
 
@@ -108,6 +109,8 @@ class ClaimRegistry:
 
     def skill_places(self) -> tuple[Place, ...]:
         """Where the client's skills are."""
+        from hypervisor.skills.folders import places
+
         return places(self._environment, self._folder)
 
     def restore(self, claims: dict[str, Any]) -> None:
@@ -115,7 +118,7 @@ class ClaimRegistry:
         it never heard of go back."""
         with self._claiming:
             self.handed_out = claims["handed_out"]
-            self._asked_for = {token: Ask(*ask) for token, ask in claims["asked"].items()}
+            self._asked_for = {token: ClaimCall(*ask) for token, ask in claims["asked"].items()}
             self._held = set(self._asked_for)
         if self.given.keeper or self.renews:
             return
@@ -126,12 +129,12 @@ class ClaimRegistry:
             ours = worker.pid == self.pid and self.hv.probe.is_gone(worker) is False
             if ours and (holder.task, holder.attempt) not in known:
                 self.hv.store.write(
-                    settlement.reclaim, holder, "its client never heard of it", now, False
+                    settlement.reclaim, holder, "its client never received it", now, False
                 )
 
     @property
     def renews(self) -> bool:
-        """Nobody else keeps the claims alive that are made here."""
+        """No other process keeps the claims alive that are made here."""
         return not self.pid
 
     @property
@@ -143,20 +146,20 @@ class ClaimRegistry:
         """The claim that a call is about: the one it names, else the one we were handed."""
         token = named or self.given.token
         if not token:
-            raise InvalidInput("which claim? Give the token that claim_next_task returned.")
-        parse_token(token)  # the id of a task is no right to act for it
+            raise InvalidInput("no token given: pass the token that claim_next_task returned.")
+        parse_token(token)  # the id of a task gives no right to act for it
         if self.renews:
             heartbeat(self.hv, [token])
         return token
 
     def claimed(self, named: str = "") -> str:
-        """The claim that somebody works under who need not name any; "" if there is none."""
+        """The claim of a caller that need not name one; "" if none."""
         held = self.held()
         token = named or self.given.token or (held[0] if len(held) == 1 else "")
         return self.token(token) if token else ""
 
     def branch(self, named: str = "") -> str | None:
-        """The branch of that claim's task, which all that comes of it inherits."""
+        """The branch of that claim's task, which its results inherit."""
         token = self.claimed(named)
         return self.hv.store.read(queries.task, parse_token(token).task).branch if token else None
 
@@ -173,7 +176,7 @@ class ClaimRegistry:
             many = self._allowed(limit)
             if not many:
                 return ()
-            ask = Ask(self._identity(caller), self._asked(wanted))
+            ask = ClaimCall(self._identity(caller), self._asked(wanted))
             leases = claim(self.hv, limit=many, lease=lease, **ask.worker, **ask.wanted)
             self._hold(leases, ask)
             return leases
@@ -183,12 +186,12 @@ class ClaimRegistry:
         be like it. We do not if another server, or this one before a restart, made it."""
         return bool(self.given.token) or token in self._asked_for
 
-    def complete_and_claim(self, token: str, result: Any) -> Turn:
+    def complete_and_claim(self, token: str, result: Any) -> CompleteAndClaim:
         """Finish one and take the next like it in one step."""
         with self._claiming:
             ask = self._asked_for.get(token)
             if ask is None or not self._allowed(1):
-                return Turn((complete(self.hv, token, result, proposals=True),), ())
+                return CompleteAndClaim((complete(self.hv, token, result, proposals=True),), ())
             turn = complete_and_claim(
                 self.hv, [Done(token, result, proposals=True)], **ask.worker, **ask.wanted
             )
@@ -197,11 +200,11 @@ class ClaimRegistry:
                 return turn
         for lease in turn.leases:  # the answer is an error: the caller would not learn of them
             with suppress(LeaseLost):
-                release(self.hv, lease.token, "claimed beside a stale token")
+                release(self.hv, lease.token, "claimed together with a stale token")
         raise LeaseLost(token, why)
 
     def give_back(self, leases: Sequence[Lease], why: str = "the call was cancelled") -> None:
-        """What was claimed for somebody who will not hear of it."""
+        """Release claims whose caller will not receive the answer."""
         for lease in leases if not self.given.token else ():
             with suppress(HypervisorError):
                 release(self.hv, lease.token, why)
@@ -210,7 +213,7 @@ class ClaimRegistry:
                 self._drop(lease.token)
 
     def drop(self, token: str) -> None:
-        """The claim has ended: nothing is to be kept alive any more."""
+        """The claim has ended: stop its heartbeats."""
         with self._claiming:
             self._drop(token)
 
@@ -226,20 +229,20 @@ class ClaimRegistry:
                     self.drop(lost)
 
     def report_refusals(self, total: int) -> None:
-        """Somebody shows many tokens that do not hold: it may be an attempt to guess one."""
-        said = f"refused {total} tokens that do not hold; a client may be guessing"
+        """A client sent many invalid tokens, which may be an attempt to guess one."""
+        message = f"refused {total} invalid tokens; a client may be guessing"
         with suppress(HypervisorError):
             self.hv.store.write_unsynced(
                 event_log.note,
                 "refused",
-                {"count": total, "said": said},
+                {"count": total, "said": message},
                 self.hv.actor,
                 self.hv.now(),
             )
 
     def look_after(self) -> None:
-        """Make sure that somebody runs what was just stored, without keeping the caller waiting.
-        We look twice: a supervisor may have been about to end."""
+        """Make sure that a supervisor runs the new tasks, without keeping the caller waiting. We
+        check twice: a supervisor may have been about to exit."""
         self._ensure_supervisor()
         self._second_look = threading.Timer(SECOND_LOOK, self._ensure_supervisor)
         self._second_look.start()
@@ -256,7 +259,7 @@ class ClaimRegistry:
             self._held.clear()
         for token in own:
             with suppress(HypervisorError):
-                release(self.hv, token, "its agent is gone")
+                release(self.hv, token, "its agent has exited")
         if self._second_look is not None:
             self._second_look.join()
 
@@ -270,7 +273,7 @@ class ClaimRegistry:
 
     def _allowed(self, limit: int) -> int:
         if self._closed.is_set():
-            raise WrongState("this server is ending. Nothing was claimed.")
+            raise WrongState("the server is shutting down. Nothing was claimed.")
         left = limit if self.given.pull is None else self.given.pull - self.handed_out
         return max(min(limit, left), 0)
 
@@ -279,10 +282,10 @@ class ClaimRegistry:
         if self._asked_for.pop(token, None):
             self._changed()
 
-    def _hold(self, leases: Sequence[Lease], ask: Ask) -> None:
+    def _hold(self, leases: Sequence[Lease], ask: ClaimCall) -> None:
         self.handed_out += len(leases)
         self._asked_for.update((lease.token, ask) for lease in leases)
-        while len(self._asked_for) > MOST_REMEMBERED:  # of agents that never came back
+        while len(self._asked_for) > MAX_REMEMBERED:  # of agents that never came back
             del self._asked_for[next(iter(self._asked_for))]
         if not self.renews:
             self._held.update(lease.token for lease in leases)
@@ -299,10 +302,10 @@ class ClaimRegistry:
 
     def _asked(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """What may be claimed; a server that was started for a batch claims from it alone."""
-        found = {name: value for name, value in wanted.items() if value}
+        given = {name: value for name, value in wanted.items() if value}
         if self.given.batch:
-            found["batch"] = self.given.batch
-        can = (*found.get("capabilities", ()), *self.given.capabilities)
+            given["batch"] = self.given.batch
+        can = (*given.get("capabilities", ()), *self.given.capabilities)
         if self.hv.is_equipped:
             can = (*can, *self.hv.settings.capabilities)
-        return {**found, "capabilities": can}
+        return {**given, "capabilities": can}

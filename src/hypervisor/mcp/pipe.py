@@ -19,27 +19,27 @@ from contextlib import suppress
 from typing import Any
 
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK, EXIT_UNEXPECTED
-from hypervisor.core.store_path import meant, store_path
+from hypervisor.core.store_path import named_store, store_path
 from hypervisor.mcp.address import address_of, connect, is_database_variable, listen
 
 CONTROL = b"#"  # begins a line of the server that is for us, not for the client
 SERVE = "from hypervisor.entry_points import serve; serve()"
-LONGEST_LINE = 64 << 20
-MOST_WAITING = 1 << 20  # bytes to pass on: until they are gone no more is read
+MAX_LINE_LENGTH = 64 << 20
+MAX_WAITING = 1 << 20  # bytes to pass on: until they are gone no more is read
 PIECE = 1 << 16
-SAFE_WRITE = 4096  # so much can be written without waiting once poll() says so
+SAFE_WRITE = 4096  # this much can be written without waiting once poll() says so
 GRACE = 2.0  # seconds for what is under way at the end, until the server gives claims back
 PATIENCE = 2 * GRACE  # seconds without any sign of a client that has left its answers unread
-MOST_FAILURES, PAUSE = 20, 0.02
-MOST_STARTS, STARTS_WITHIN = 5, 60.0  # a server that dies more often than this is given up
+MAX_FAILURES, PAUSE = 20, 0.02
+MAX_STARTS, STARTS_WITHIN = 5, 60.0  # a server that dies more often than this is given up
 BIGGEST_LOG = 10 << 20
 SERVER_ERROR, INVALID_REQUEST = -32000, -32600
 LOST = (
-    "the MCP server ended while it worked on this call, which may or may not have taken effect: "
-    "look before you repeat it. Claims are kept."
+    "the MCP server exited during this call, which may or may not have taken effect: check "
+    "before you repeat it. Claims are kept."
 )
-TOO_LONG = f"this message is longer than {LONGEST_LINE >> 20} MB. Nothing was done."
-GIVEN_UP = "the MCP server keeps ending; its log says why: {}"
+TOO_LONG = f"this message is longer than {MAX_LINE_LENGTH >> 20} MB. Nothing was done."
+GIVEN_UP = "the MCP server keeps exiting; see its log: {}"
 NO_CLAIMS = {"handed_out": 0, "asked": {}}
 # What the server's own process needs; all else comes from each client.
 ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LOGNAME", "USER")
@@ -109,7 +109,7 @@ class Requests:
         return True
 
     def hand_over(self) -> tuple[list[bytes], list[bytes]]:
-        """What a new server is sent, and what the client is told instead of an answer."""
+        """What a new server is sent, and what the client gets instead of an answer."""
         again = list(self._handshake) if self._answered_handshake else []
         self._unwanted = self._answered_handshake
         errors = []
@@ -153,7 +153,7 @@ class Pipe:
         self._too_long = False  # the rest of a line is being skipped
         self._client_left = False
         self._all_sent = 0.0  # when the server had all that the client asked before it left
-        self._has_ended = False  # the server was told that there will be no more
+        self._has_ended = False  # the server knows that there will be no more
         self._starts: list[float] = []
         self._failures = 0  # connections in a row that ended before the server knew us
         self._refusal: tuple[str, int] | None = None
@@ -165,7 +165,7 @@ class Pipe:
         try:
             return self._run()
         except OSError as error:
-            sys.stderr.write(f"hv: no MCP server could be started: {error}\n")
+            sys.stderr.write(f"hv: cannot start an MCP server: {error}\n")
             return EXIT_UNEXPECTED
 
     def _run(self) -> int:
@@ -186,13 +186,13 @@ class Pipe:
         return EXIT_OK
 
     def _is_needed(self) -> bool:
-        """Whether anybody waits for answers, or a server has to give claims back."""
+        """Whether the client waits for answers, or a server has to give claims back."""
         waiting = self._requests.open and not self._has_ended
         claims = self._hello["claims"] or NO_CLAIMS
         return bool(not self._client_left or waiting or claims["asked"])
 
     def _connect(self) -> None:
-        """Reach the server, started by us if there is none."""
+        """Connect to the server, and start one if necessary."""
         while (connection := connect(self._address)) is None:
             listening = listen(self._address)
             if listening is not None:
@@ -208,10 +208,10 @@ class Pipe:
     def _step(self) -> bool:
         """Wait for something to pass on, and pass it on. True: the client is gone."""
         waiting = self._greeting or (self._to_server if self._ready else b"")
-        reads = 0 if len(self._to_client) > MOST_WAITING else select.POLLIN
+        reads = 0 if len(self._to_client) > MAX_WAITING else select.POLLIN
         events = {self._server.fileno(): reads | (select.POLLOUT if waiting else 0)}
         if not self._client_left:
-            full = len(self._to_server) > MOST_WAITING
+            full = len(self._to_server) > MAX_WAITING
             events[self._source] = 0 if full else select.POLLIN
         if self._to_client:
             events[self._target] = select.POLLOUT
@@ -243,14 +243,14 @@ class Pipe:
                 continue
             self._requests.asked(line)
             self._to_server += line + b"\n"
-        if len(self._from_client) > LONGEST_LINE:
+        if len(self._from_client) > MAX_LINE_LENGTH:
             if not self._too_long:
                 self._to_client += _error(None, INVALID_REQUEST, TOO_LONG)
             self._from_client, self._too_long = Lines(), True
         self._client_left = not piece
 
     def _end_requests(self) -> None:
-        """Let the server know that there will be no more, once it has answered them all."""
+        """Tell the server that no more requests will come, once it has answered them all."""
         if not (self._client_left and self._ready) or self._to_server or self._has_ended:
             return
         self._all_sent = self._all_sent or time.monotonic()
@@ -291,7 +291,7 @@ class Pipe:
             self._refusal = (order["refused"], code)
 
     def _write(self) -> bool:
-        """False if nobody reads what we write."""
+        """False if the client has stopped reading."""
         try:
             del self._to_client[: os.write(self._target, self._to_client[:SAFE_WRITE])]
         except OSError:
@@ -299,12 +299,12 @@ class Pipe:
         return True
 
     def _recover(self) -> bool:
-        """Go on with another server; False if that is of no use."""
+        """Continue with another server; False if that is of no use."""
         self._server.close()
         self._failures = 0 if self._ready else self._failures + 1
         time.sleep(PAUSE * (1 + self._failures))  # a socket may outlive its process for a moment
         self._starts = [at for at in self._starts if at > time.monotonic() - STARTS_WITHIN]
-        if len(self._starts) >= MOST_STARTS or self._failures >= MOST_FAILURES:
+        if len(self._starts) >= MAX_STARTS or self._failures >= MAX_FAILURES:
             why = GIVEN_UP.format(log_of(self._store, self._address))
             self._to_client += b"".join(self._requests.give_up(why))
             self._flush()
@@ -319,7 +319,7 @@ class Pipe:
         return True
 
     def _flush(self) -> None:
-        """Write what is left, if somebody reads it."""
+        """Write what is left, if the client still reads."""
         until = time.monotonic() + GRACE
         poll = select.poll()
         poll.register(self._target, select.POLLOUT)
@@ -328,7 +328,7 @@ class Pipe:
                 return
 
     def _leave(self) -> None:
-        """We were told to end: wait until the claims are given back."""
+        """We were asked to stop: wait until the claims are released."""
         with suppress(OSError, AttributeError):  # there may be no connection yet
             self._server.settimeout(PATIENCE)
             self._server.shutdown(socket.SHUT_WR)
@@ -340,7 +340,7 @@ class Pipe:
 
 def pipe_to(profile: str, store: str | None) -> Pipe:
     """A pipe to the server of the store that is meant."""
-    named = meant(store, os.environ)
+    named = named_store(store, os.environ)
     return Pipe(profile, named if "://" in named else store_path(named, create=True))
 
 
@@ -364,7 +364,7 @@ def start_server(store: str, listening: socket.socket) -> None:
 
 
 def log_of(store: str, address: str) -> str:
-    """Beside the store; beside the socket, where there is no folder for it yet."""
+    """Next to the store; next to the socket if the store has no folder yet."""
     folder = os.path.dirname(store)
     if "://" in store or not os.access(folder, os.W_OK):
         return f"{address.removesuffix('.sock')}.log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -14,32 +14,32 @@ from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 
 from hypervisor.core.errors import HypervisorError
-from hypervisor.hive.recall import recall
 from hypervisor.mcp.answers import without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tools.hive import shown
 from hypervisor.mcp.tools.tasks import whole
-from hypervisor.queue import look
+from hypervisor.queue import queries
 from hypervisor.queue.context import Context
-from hypervisor.queue.sql import queries
-from hypervisor.runs import run
-from hypervisor.skills import skills
+from hypervisor.queue.sql.queries import end_of_log
+
+if TYPE_CHECKING:
+    from hypervisor.skills.skills import SkillView
 
 Answer = TypeVar("Answer")
 JSON, TEXT = "application/json", "text/plain"
-MOST_BATCHES = 100
-MOST_OUTPUT = 200_000
-LOOK = 0.25  # seconds between looks for those who follow a resource
+MAX_BATCHES = 100
+MAX_OUTPUT = 200_000
+LOOK = 0.25  # seconds between checks while there are subscribers
 SUMMARY = "hypervisor://batches/{batch}/summary"
 TASK = "hypervisor://tasks/{task}"
 OUTPUT = "hypervisor://tasks/{task}/output"
 FINDINGS = "hypervisor://branches/{branch}/findings"
-MOST_FINDINGS = 50
+MAX_FINDINGS = 50
 
 
 class Followed(InMemorySubscriptionBus):
-    """Tells those who follow a resource that it has changed: a hint. Who must miss nothing
-    waits with a cursor."""
+    """Notifies subscribers that a resource has changed, as a hint: to miss nothing, wait with a
+    cursor."""
 
     def __init__(self, hv: Context) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Followed(InMemorySubscriptionBus):
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         if not self._listeners:
             with suppress(HypervisorError):
-                self._last = queries.end_of_log(self._hv.store)
+                self._last = end_of_log(self._hv.store)
         return super().subscribe(listener)
 
     @asynccontextmanager
@@ -62,12 +62,12 @@ class Followed(InMemorySubscriptionBus):
         while True:
             await anyio.sleep(LOOK)
             if not self._listeners:
-                continue  # nobody looks: nothing has to be read
+                continue  # no one is watching: nothing has to be read
             with suppress(HypervisorError):  # the store may be back at the next look
-                events = await anyio.to_thread.run_sync(look.events, self._hv, self._last)
+                events = await anyio.to_thread.run_sync(queries.events, self._hv, self._last)
                 self._last = events[-1].seq if events else self._last
-                changed = {SUMMARY.format(batch=each.batch) for each in events if each.batch}
-                changed |= {TASK.format(task=each.task) for each in events if each.task}
+                changed = {SUMMARY.format(batch=event.batch) for event in events if event.batch}
+                changed |= {TASK.format(task=event.task) for event in events if event.task}
                 for uri in sorted(changed):
                     await self.publish(ResourceUpdated(uri))
 
@@ -79,46 +79,52 @@ def add_resources(server: MCPServer[Any], registry: ClaimRegistry) -> None:
     @server.resource("hypervisor://batches", name="batches", mime_type=JSON)
     def batches() -> str:
         """The newest batches."""
-        found = _told(lambda: look.batches(hv, MOST_BATCHES))
-        return json.dumps([{"batch": each.name, "id": each.id} for each in found])
+        newest = _answered(lambda: queries.batches(hv, MAX_BATCHES))
+        return json.dumps([{"batch": batch.name, "id": batch.id} for batch in newest])
 
     @server.resource("hypervisor://skills", name="skills", mime_type=JSON)
-    def kept_runs() -> str:
+    def list_skills() -> str:
         """The skills of this project, its user and Hypervisor; `hv run SKILL PATH` runs one."""
-        known = _told(lambda: skills.skills(hv, registry.skill_places()))
+        from hypervisor.skills.skills import skills
+
+        known = _answered(lambda: skills(hv, registry.skill_places()))
         usable = [_skill(skill) for skill in known if not skill.problem]
         return json.dumps(usable, ensure_ascii=False)
 
     @server.resource(SUMMARY, name="batch summary", mime_type=JSON)
     def summary(batch: str) -> str:
-        """What came of a batch, by its id or name."""
-        found = _told(lambda: run.summary(hv, batch, tasks=False))
-        return json.dumps({**found._asdict(), "tasks": None, "chunks": len(found.chunks)})
+        """The summary of a batch, by its id or name."""
+        from hypervisor.batches import summary as summaries
+
+        totals = _answered(lambda: summaries.summary(hv, batch, tasks=False))
+        return json.dumps({**totals._asdict(), "tasks": None, "chunks": len(totals.chunks)})
 
     @server.resource(TASK, name="task", mime_type=JSON)
     def task(task: str) -> str:
         """A task with its result and receipts."""
-        found = whole(_told(lambda: look.show(hv, task)))
-        return json.dumps(without_empty(**found), ensure_ascii=False)
+        fields = whole(_answered(lambda: queries.show(hv, task)))
+        return json.dumps(without_empty(**fields), ensure_ascii=False)
 
     @server.resource(FINDINGS, name="findings", mime_type=JSON)
     def findings(branch: str) -> str:
-        """The newest that a branch knows."""
-        found = _told(lambda: recall(hv, branch=branch, limit=MOST_FINDINGS))
-        return json.dumps([shown(known) for known in found], ensure_ascii=False)
+        """The newest findings of a branch."""
+        from hypervisor.hive.recall import recall
+
+        newest = _answered(lambda: recall(hv, branch=branch, limit=MAX_FINDINGS))
+        return json.dumps([shown(known) for known in newest], ensure_ascii=False)
 
     @server.resource(OUTPUT, name="task output", mime_type=TEXT)
     def output(task: str) -> str:
-        """The end of what its last attempt printed."""
-        return _told(lambda: _tail(hv, task)).decode("utf-8", "replace")
+        """The end of the output of its last attempt."""
+        return _answered(lambda: _tail(hv, task)).decode("utf-8", "replace")
 
 
-def _skill(each: skills.SkillView) -> dict[str, Any]:
-    record = each.record
+def _skill(view: SkillView) -> dict[str, Any]:
+    record = view.record
     return without_empty(
-        skill=each.name,
-        description=each.description,
-        origin=each.kind,
+        skill=view.name,
+        description=view.description,
+        origin=view.kind,
         runs=record.runs,
         tasks=record.tasks,
         success=record.success,
@@ -126,14 +132,16 @@ def _skill(each: skills.SkillView) -> dict[str, Any]:
 
 
 def _tail(hv: Context, task: str) -> bytes:
-    found = hv.resolve(task)
-    number = run.latest_output(hv, found)
-    size = hv.outputs.size(found, number) or 0
-    return run.output(hv, found, number, max(size - MOST_OUTPUT, 0), MOST_OUTPUT)
+    from hypervisor.runs import results
+
+    task_id = hv.resolve(task)
+    number = results.latest_output(hv, task_id)
+    size = hv.outputs.size(task_id, number) or 0
+    return results.output(hv, task_id, number, max(size - MAX_OUTPUT, 0), MAX_OUTPUT)
 
 
-def _told(ask: Callable[[], Answer]) -> Answer:
+def _answered(read: Callable[[], Answer]) -> Answer:
     try:
-        return ask()
+        return read()
     except HypervisorError as error:
         raise ResourceError(str(error)) from error

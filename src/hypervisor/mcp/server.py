@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hypervisor.agents.secrets import Hider
+from hypervisor import __version__
+from hypervisor.agents.secrets import TokenHider
 from hypervisor.core.errors import InvalidInput
-from hypervisor.core.version import VERSION
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.profiles import ALL, NAME, PROFILES, SUPERVISOR, TITLE, WORKER, instructions
 from hypervisor.mcp.prompts import add_prompts
-from hypervisor.mcp.refusals import Refusals
 from hypervisor.mcp.resources import Followed, add_resources
 from hypervisor.mcp.tool import Offer, ToolServer
 from hypervisor.mcp.tools.batches import BatchTools
 from hypervisor.mcp.tools.checkpoints import CheckpointTools
 from hypervisor.mcp.tools.events import EventTools
 from hypervisor.mcp.tools.hive import HiveTools
+from hypervisor.mcp.tools.merges import MergeTools
 from hypervisor.mcp.tools.tasks import TaskTools
 from hypervisor.mcp.tools.worker import WorkerTools
+from hypervisor.serving.refusals import Refusals
 
 
 def build(profile: str, registry: ClaimRegistry) -> ToolServer:
@@ -34,7 +35,7 @@ def build(profile: str, registry: ClaimRegistry) -> ToolServer:
     server = ToolServer(
         NAME,
         title=TITLE,
-        version=VERSION,
+        version=__version__,
         instructions=instructions(profile),
         log_level="WARNING",
         subscriptions=followed,
@@ -42,7 +43,7 @@ def build(profile: str, registry: ClaimRegistry) -> ToolServer:
     )
     server.registry = registry
     server.offer(offers_of(profile, registry))
-    server.hider = Hider(registry.given.hide)
+    server.hider = TokenHider(registry.given.hide)
     server.refusals = Refusals(registry.report_refusals)
     if profile != WORKER:
         add_prompts(server)
@@ -61,6 +62,7 @@ def offers_of(profile: str, registry: ClaimRegistry) -> tuple[Offer, ...]:
         *BatchTools(registry).offers(),
         *EventTools(registry).offers(),
         *CheckpointTools(registry).offers(),
+        *MergeTools(registry).offers(),
         *hive.offers(),
         *hive.reports(),
     )

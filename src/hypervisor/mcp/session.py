@@ -1,4 +1,4 @@
-"""One client of the shared server: what it said of itself, its claims, its talk with the SDK."""
+"""One client of the shared server: its description, its claims, its conversation with the SDK."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from mcp.shared.message import SessionMessage
 from hypervisor.core.errors import HypervisorError
 from hypervisor.mcp import claims
 from hypervisor.mcp.claims import ClaimRegistry, given_by
-from hypervisor.mcp.lazy_store import LazyStore
 from hypervisor.mcp.pipe import CONTROL, GRACE
 from hypervisor.mcp.server import build
 from hypervisor.mcp.tool import ToolServer
-from hypervisor.mcp.unreadable import complaint
 from hypervisor.queue.context import Context
 
 if TYPE_CHECKING:
@@ -98,6 +96,8 @@ class Readable(ObjectReceiveStream[SessionMessage | Exception]):
         self._source, self._target = source, target
 
     async def receive(self) -> SessionMessage | Exception:
+        from hypervisor.mcp.unreadable import complaint
+
         while isinstance(message := await self._source.receive(), Exception):
             if answer := complaint(message):
                 await self._target.send(SessionMessage(answer))
@@ -141,13 +141,15 @@ class Session:
                 await asyncio.sleep(0)  # written by then
 
     async def _read_hello(self) -> Hello | None:
-        """None from whoever only looks whether there is a server."""
+        """None from a client that only checks whether a server is running."""
         with anyio.move_on_after(HELLO_TIME):
             async for line in self._incoming:
                 return Hello(**json.loads(line))
         return None
 
     def _open(self, hello: Hello) -> ClaimRegistry:
+        from hypervisor.mcp.lazy_store import LazyStore
+
         own = {k: v for k, v in hello.environment.items() if k not in FOR_US_ALONE}
         given = given_by(hello.environment)
         hv = self._connect(hello.store, create=False, bare=True, environment=own)
@@ -168,7 +170,7 @@ class Session:
             except BaseException:
                 hv.close()
                 raise
-        with suppress(HypervisorError):  # ready before the first spawn, which shall be quick
+        with suppress(HypervisorError):  # ready before the first spawn, which should be quick
             _ = hv.settings, hv.launcher
         return registry
 
@@ -182,8 +184,8 @@ class Session:
             group.cancel_scope.cancel()
 
     async def _close_at_end(self, registry: ClaimRegistry) -> None:
-        """A client that is gone may leave a call that takes long: its claims are free all the
-        same."""
+        """A client that is gone may leave a call that takes long: its claims are released
+        anyway."""
         await self._incoming.ended.wait()
         await anyio.sleep(GRACE)
         await anyio.to_thread.run_sync(registry.close)

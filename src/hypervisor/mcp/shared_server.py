@@ -1,8 +1,8 @@
 """The MCP server that all clients of a store on this host share.
 
-Until a client comes, nothing of the SDK is loaded: whoever expects clients can start a server
-early, at little cost. It ends when it has been without clients for a while. If it is killed, its
-clients go on with another, and keep their claims.
+The SDK is loaded when the first client connects, so starting a server early costs little. It exits
+after a while without clients. If it is killed, its clients continue with another one and keep their
+claims.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import socket
 import stat
 import struct
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 IDLE = 30.0  # seconds without clients
 LOOK = 0.5
-QUIET_TIME = 1.5  # seconds for calls under way when we are told to end
+QUIET_TIME = 1.5  # seconds for pending calls at shutdown
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def run(connect: Connect) -> None:
         return
     os.chdir("/")  # no folder of a client is kept busy
     server = SharedServer(listening, connect)
+    signal.signal(signal.SIGTERM, _exit)  # until it serves
     try:
         if select.select([listening], [], [], IDLE)[0]:
             server.serve()
@@ -47,8 +49,13 @@ def run(connect: Connect) -> None:
         server.leave()
 
 
+def _exit(*_: object) -> None:
+    """So that the socket is removed."""
+    sys.exit(0)
+
+
 def _inherited() -> socket.socket | None:
-    """The socket that whoever started us listens on already."""
+    """The socket on which the process that started us already listens."""
     return socket.socket(fileno=0) if stat.S_ISSOCK(os.fstat(0).st_mode) else None
 
 
@@ -87,11 +94,11 @@ class SharedServer:
 
         import anyio
 
-        from hypervisor.mcp.pipe import LONGEST_LINE
+        from hypervisor.mcp.pipe import MAX_LINE_LENGTH
 
         self._last_left = time.monotonic()
         await asyncio.start_unix_server(
-            self._serve_client, sock=self._listening, limit=2 * LONGEST_LINE
+            self._serve_client, sock=self._listening, limit=2 * MAX_LINE_LENGTH
         )
         async with anyio.create_task_group() as group:
             group.start_soon(self._until_signal)
@@ -108,7 +115,7 @@ class SharedServer:
         session = Session(reader, writer, self._connect, pid)
         try:
             if uid != os.getuid():
-                logger.warning("refused a connection of user %d", uid)
+                logger.warning("refused a connection from user %d", uid)
                 return
             self._sessions.add(session)
             await session.run()
@@ -120,7 +127,7 @@ class SharedServer:
             writer.close()
 
     async def _until_signal(self) -> None:
-        """End when told to. Our clients go on with another server, so no claim is given back."""
+        """Stop on request. Our clients continue with another server, so no claim is released."""
         import anyio
 
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -132,6 +139,7 @@ class SharedServer:
                 self._end()
 
     def _end(self) -> None:
-        """At once: a client that has come just now keeps its claims and goes on with another."""
+        """At once: a client that has just connected keeps its claims and continues with another
+        server."""
         self.leave()
         os._exit(0)

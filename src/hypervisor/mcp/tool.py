@@ -18,9 +18,10 @@ from mcp.server.mcpserver.tools import Tool, ToolManager
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import ValidationError
 
-from hypervisor.agents.secrets import Hider
+from hypervisor.agents.secrets import TokenHider
 from hypervisor.core.errors import HypervisorError, LeaseLost
-from hypervisor.mcp.refusals import Refusals
+from hypervisor.mcp.parameters import DESCRIPTIONS
+from hypervisor.serving.refusals import Refusals
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.context import Context as CallContext
@@ -34,12 +35,12 @@ CLAIMS = ("token", "tokens")  # arguments that name one
 # called again.
 CLAIMING = "claim_next_task"
 LOST = "lost"  # in an answer: those of these tokens that do not hold
-MOST_COMPLAINTS = 3
-LONGEST_COMPLAINT = 500
-# What a person is told to type, and what an agent calls for the same.
+MAX_PROBLEMS = 3
+MAX_PROBLEM_LENGTH = 500
+# Commands for people, and the tools that do the same for agents.
 INSTEAD = {
     "`hv ls`": "list_tasks",
-    "`hv stats --batches`": "get_index_stats with include_projects",
+    "`hv batches`": "get_index_stats with include_projects",
     "`hv run`": "spawn_parallel_tasks several times",
 }
 EMPTY: tuple[object, ...] = (None, "", [], {}, False)
@@ -88,6 +89,9 @@ def _make(offer: Offer) -> Tool:
         function, description=" ".join((function.__doc__ or "").split()), annotations=offer.hints
     )
     tool.parameters = slim(tool.parameters)
+    for name, schema in tool.parameters.get("properties", {}).items():
+        if "description" not in schema:
+            schema["description"] = DESCRIPTIONS[name]
     assert tool.fn_metadata.output_schema is not None, f"{tool.name} has no output schema"
     tool.fn_metadata.output_schema = slim(tool.fn_metadata.output_schema)
     return tool
@@ -101,24 +105,24 @@ def slim(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _slim(part: Any, defs: dict[str, Any]) -> Any:
     if isinstance(part, list):
-        return [_slim(each, defs) for each in part]
+        return [_slim(member, defs) for member in part]
     if not isinstance(part, dict):
         return part
     if "$ref" in part:
         return _slim(defs[part["$ref"].rpartition("/")[2]], defs)
-    found = {
-        name: {key: _slim(each, defs) for key, each in value.items()}
+    slim = {
+        name: {key: _slim(member, defs) for key, member in value.items()}
         if name == "properties"
         else _slim(value, defs)
         for name, value in part.items()
         if not (name in ("title", "$defs") or (name == "default" and value in EMPTY))
     }
-    choices = [each for each in found.get("anyOf", ()) if each != {"type": "null"}]
+    choices = [member for member in slim.get("anyOf", ()) if member != {"type": "null"}]
     if len(choices) == 1:
-        return {**choices[0], **{k: v for k, v in found.items() if k != "anyOf"}}
-    if found.get("additionalProperties") is True:
-        del found["additionalProperties"]
-    return found
+        return {**choices[0], **{k: v for k, v in slim.items() if k != "anyOf"}}
+    if slim.get("additionalProperties") is True:
+        del slim["additionalProperties"]
+    return slim
 
 
 class Tools(ToolManager):
@@ -138,11 +142,11 @@ class Tools(ToolManager):
 
 
 class ToolServer(MCPServer[Any]):
-    """Answers as small as they can be, and errors that help. What an agent tells us is kept: the
-    secrets that it was given are taken out first."""
+    """Answers as small as they can be, and errors that help. An agent's text is stored, so the
+    secrets it was given are removed first."""
 
     registry: ClaimRegistry  # of the client that is served
-    hider = Hider()
+    hider = TokenHider()
     refusals = Refusals()
     running = 0  # calls
     repeatable: tuple[str, ...] = ()  # tools that may be called again if no answer came
@@ -159,7 +163,7 @@ class ToolServer(MCPServer[Any]):
     async def run_streams(
         self, source: ReadStream[SessionMessage | Exception], target: WriteStream[SessionMessage]
     ) -> None:
-        """Serve whoever is at the other end."""
+        """Serve the connected client."""
         inner = self._lowlevel_server
         await inner.run(source, target, inner.create_initialization_options())
 
@@ -169,7 +173,7 @@ class ToolServer(MCPServer[Any]):
         tool = self._tool_manager.get_tool(name)
         if tool is None:
             near = ", ".join(sorted(each.name for each in self._tool_manager.list_tools()))
-            raise ToolError(f"there is no tool {name[:60]!r} here. There are: {near}.")
+            raise ToolError(f"unknown tool {name[:60]!r}. Available: {near}.")
         given = {
             key: value if key in CLAIMS else self.hider.clean_value(value)
             for key, value in arguments.items()
@@ -201,7 +205,7 @@ def _refuse_unknown(tool: Tool, given: dict[str, Any]) -> None:
     known = tool.parameters.get("properties", {})
     if unknown := [repr(name[:60]) for name in given if name not in known]:
         raise ToolError(
-            f"{tool.name} has no argument {' or '.join(unknown[:MOST_COMPLAINTS])}. It takes: "
+            f"{tool.name} has no argument {' or '.join(unknown[:MAX_PROBLEMS])}. It takes: "
             f"{', '.join(known) or 'none'}. Nothing was changed."
         )
 
@@ -215,8 +219,8 @@ def _reworded(error: ToolError, tool: Tool) -> ToolError:
         return ToolError(f"{_complaints(cause)}. {tool.name} takes: {names}. Nothing was changed.")
     if isinstance(error, UnexpectedToolError):
         return UnexpectedToolError(
-            f"{tool.name} failed unexpectedly; the server's own log says why. Look with get_task "
-            "what was changed before you try again."
+            f"{tool.name} failed unexpectedly; see the server's log. Check with get_task what "
+            f"was changed before you try again."
         )
     return ToolError(str(cause or error))
 
@@ -229,14 +233,14 @@ def in_short(error: HypervisorError) -> str:
         text = text.replace("claim again.", "stop working on this task and call claim_next_task.")
     for command, tool in INSTEAD.items():
         text = text.replace(command, tool)
-    return text if len(text) <= LONGEST_COMPLAINT else f"{text[:LONGEST_COMPLAINT]}…"
+    return text if len(text) <= MAX_PROBLEM_LENGTH else f"{text[:MAX_PROBLEM_LENGTH]}…"
 
 
 def _complaints(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False, include_context=False)
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
     parts = [
-        f"{'.'.join(map(str, each['loc']))[:60]}: {each['msg'].lower()}"
-        for each in found[:MOST_COMPLAINTS]
+        f"{'.'.join(map(str, problem['loc']))[:60]}: {problem['msg'].lower()}"
+        for problem in errors[:MAX_PROBLEMS]
     ]
-    more = f" and {len(found) - MOST_COMPLAINTS} more" if len(found) > MOST_COMPLAINTS else ""
-    return ("; ".join(parts) + more)[:LONGEST_COMPLAINT]
+    more = f" and {len(errors) - MAX_PROBLEMS} more" if len(errors) > MAX_PROBLEMS else ""
+    return ("; ".join(parts) + more)[:MAX_PROBLEM_LENGTH]

@@ -1,5 +1,5 @@
-"""The answer to a line that the SDK cannot read. It would drop it without a word, and a client
-that waits for its answer would wait for ever."""
+"""Answers lines that the SDK cannot read: it would drop them silently, and the client would wait
+forever."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from typing import Any
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
-NOT_JSON = "this line is no JSON. Nothing was done."
-HALF = "half a character (a lone surrogate) is in this request: ask without it. Nothing was done."
-NO_REQUEST = "this is no JSON-RPC 2.0 request. Nothing was done."
-TOO_MUCH = "this request is nested too deeply, or has a number that is too long. Nothing was done."
+NOT_JSON = "not valid JSON. Nothing was done."
+HALF = "the request contains a lone surrogate, which is not valid Unicode. Nothing was done."
+NO_REQUEST = "not a JSON-RPC 2.0 request. Nothing was done."
+TOO_MUCH = "the request is nested too deeply, or has a number that is too long. Nothing was done."
 
 
 def complaint(error: Exception) -> JSONRPCError | None:
-    """What is said of it; None where nobody waits for an answer."""
+    """The error to answer; None if no answer is expected."""
     if not isinstance(error, ValidationError):
-        return _told(None, PARSE_ERROR, NOT_JSON)
-    found = error.errors(include_url=False, include_context=False)
-    line = next((each["input"] for each in found if each["type"] == "json_invalid"), None)
+        return _error(None, PARSE_ERROR, NOT_JSON)
+    problems = error.errors(include_url=False, include_context=False)
+    line = next((item["input"] for item in problems if item["type"] == "json_invalid"), None)
     if line is None:
-        return _of_message(_message_in(found), NO_REQUEST)
+        return _of_message(_message_in(problems), NO_REQUEST)
     if not line.strip():
         return None
     try:
         message = json.loads(line)  # takes more than the SDK does
     except RecursionError:
-        return _told(None, INVALID_REQUEST, TOO_MUCH)
+        return _error(None, INVALID_REQUEST, TOO_MUCH)
     except ValueError:
-        return _told(None, PARSE_ERROR, NOT_JSON)
+        return _error(None, PARSE_ERROR, NOT_JSON)
     return _of_message(message, TOO_MUCH if _is_unicode(message) else HALF)
 
 
-def _message_in(found: list[Any]) -> Any:
-    """The whole message: what a field is missing in, or what is not even an object."""
-    whole = [each["input"] for each in found if each["type"] in ("missing", "model_type")]
-    return next((each for each in whole if isinstance(each, dict)), whole[0] if whole else None)
+def _message_in(problems: list[Any]) -> Any:
+    """The whole message, from the problems that pydantic reports about it."""
+    inputs = [item["input"] for item in problems if item["type"] in ("missing", "model_type")]
+    return next((item for item in inputs if isinstance(item, dict)), inputs[0] if inputs else None)
 
 
-def _of_message(message: Any, said: str) -> JSONRPCError | None:
+def _of_message(message: Any, text: str) -> JSONRPCError | None:
     if not isinstance(message, dict):
-        return _told(None, INVALID_REQUEST, NO_REQUEST)
+        return _error(None, INVALID_REQUEST, NO_REQUEST)
     if "method" in message and "id" not in message:
-        return None  # it is told, and wants no answer
+        return None  # a notification, which expects no answer
     if "method" not in message and ("result" in message or "error" in message):
         return None  # it is an answer itself
-    return _told(message.get("id"), INVALID_REQUEST, said)
+    return _error(message.get("id"), INVALID_REQUEST, text)
 
 
-def _told(number: Any, code: int, said: str) -> JSONRPCError:
-    known = type(number) in (int, str) and _is_unicode(number)
-    what = ErrorData(code=code, message=said)
-    return JSONRPCError(jsonrpc="2.0", id=number if known else None, error=what)
+def _error(number: Any, code: int, text: str) -> JSONRPCError:
+    is_usable = type(number) in (int, str) and _is_unicode(number)
+    data = ErrorData(code=code, message=text)
+    return JSONRPCError(jsonrpc="2.0", id=number if is_usable else None, error=data)
 
 
 def _is_unicode(value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Delivers notices: to a command, a webhook, or anything apprise knows.
+"""Delivers notices: to a command, a webhook, or anything that apprise supports.
 
-An address may hold a secret, so it is kept in a file of its own beside the store,
-readable by its owner only, and appears in no message, argument or log.
+An address may hold a secret, so it is kept in a separate file next to the store, readable by its
+owner only, and appears in no message, argument or log.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hypervisor.core.places import STORE, STORE_SECRETS
 from hypervisor.notifications.notice import Notice, Rule
 
 FOLDER = "notify"
-PATIENCE = 60.0  # seconds that a command may take
-WEB_PATIENCE = 15.0
-LONGEST_VALUE = 4_000
-SHORTEST_SECRET = 4
+COMMAND_TIMEOUT = 60.0  # seconds that a command may take
+WEB_TIMEOUT = 15.0
+MAX_VALUE_LENGTH = 4_000
+MIN_SECRET_LENGTH = 4
 
 
-class Courier:
+class NoticeSender:
     def __init__(self, data: str) -> None:
         self._folder = os.path.join(data, FOLDER)
 
@@ -49,7 +49,7 @@ class Courier:
     # Delivery
 
     def deliver(self, rule: Rule, notice: Notice, show_output: bool = False) -> str | None:
-        """Why it did not arrive, None if it did."""
+        """Deliver a notice. Returns why it did not arrive, None if it did."""
         if rule.command:
             return _run(rule, notice, show_output)
         try:
@@ -64,7 +64,7 @@ class Courier:
         path = self._path(rule)
         with open(path, encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise InvalidInput(f"others can read {path}: chmod 600 it")
+                raise InvalidInput(f"other users can read {path}; run: chmod 600 {path}")
             return file.read().strip()
 
     def _path(self, rule: str) -> str:
@@ -72,7 +72,7 @@ class Courier:
 
 
 def _run(rule: Rule, notice: Notice, show_output: bool) -> str | None:
-    """The event is on its standard input and in its environment, never on a command line."""
+    """The event is passed on standard input and in the environment, never in the arguments."""
     import subprocess
 
     out = None if show_output else subprocess.DEVNULL
@@ -87,18 +87,18 @@ def _run(rule: Rule, notice: Notice, show_output: bool) -> str | None:
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        return f"the command could not be started: {getattr(error, 'strerror', None) or error}"
+        return f"cannot start the command: {getattr(error, 'strerror', None) or error}"
     try:
-        process.communicate(_json(notice), timeout=PATIENCE)
+        process.communicate(_json(notice), timeout=COMMAND_TIMEOUT)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return f"the command took more than {PATIENCE:.0f} s and was ended"
+        return f"the command took more than {COMMAND_TIMEOUT:.0f} s and was stopped"
     code = process.returncode
     if code < 0:
-        return f"the command was ended by signal {-code}"
-    return f"the command ended with {code}" if code else None
+        return f"the command was killed by signal {-code}"
+    return f"the command exited with {code}" if code else None
 
 
 def _environment(notice: Notice) -> dict[str, str]:
@@ -120,7 +120,7 @@ def _environment(notice: Notice) -> dict[str, str]:
 
 def _value(value: Any) -> str:
     text = "" if value is None else str(value)
-    return text.replace("\0", "").encode("utf-8", "replace").decode()[:LONGEST_VALUE]
+    return text.replace("\0", "").encode("utf-8", "replace").decode()[:MAX_VALUE_LENGTH]
 
 
 def _json(notice: Notice) -> bytes:
@@ -128,7 +128,7 @@ def _json(notice: Notice) -> bytes:
 
 
 def _post(address: str, notice: Notice) -> str | None:
-    """One POST with the event as JSON. A redirect is no answer: it might lead elsewhere."""
+    """One POST with the event as JSON. Redirects are not followed: they might lead elsewhere."""
     import http.client
     import re
     from urllib.error import HTTPError, URLError
@@ -146,26 +146,25 @@ def _post(address: str, notice: Notice) -> str | None:
     }
     try:
         request = Request(address, _json(notice), headers, method="POST")
-        with build_opener(NoRedirects).open(request, timeout=WEB_PATIENCE):
+        with build_opener(NoRedirects).open(request, timeout=WEB_TIMEOUT):
             return None
     except HTTPError as error:
         return f"the receiver answered HTTP {error.code}"
     except URLError as error:
-        return f"the receiver cannot be reached: {_without(str(error.reason), address)}"
+        return f"the receiver cannot be reached: {_redacted(str(error.reason), address)}"
     except TimeoutError:
-        return "the receiver took too long"
+        return "the receiver timed out"
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"the receiver cannot be reached: {_without(str(error), address)}"
+        return f"the receiver cannot be reached: {_redacted(str(error), address)}"
 
 
 def _through_apprise(address: str, notice: Notice) -> str | None:
     try:
         import apprise
     except ImportError:
-        return (
-            "apprise is not installed: pip install apprise "
-            "(in a checkout: sh scripts/venv.sh notify)"
-        )
+        from hypervisor.core.extras import install_command
+
+        return f"apprise is not installed: {install_command('notify')}"
     import logging
 
     logging.getLogger("apprise").addHandler(logging.NullHandler())
@@ -185,14 +184,14 @@ def _through_apprise(address: str, notice: Notice) -> str | None:
     if arrived:
         return None
     last = lines[-1] if lines else ""
-    return f"apprise could not deliver it. {_without(last, address)}".strip()
+    return f"apprise could not deliver it. {_redacted(last, address)}".strip()
 
 
-def _without(text: str, address: str) -> str:
-    """The text with every part of the address taken out that could be a secret."""
+def _redacted(text: str, address: str) -> str:
+    """The text without the parts of the address that could be secret."""
     import re
 
-    parts = {part for part in re.split(r"[/:@?&=#,;+]+", address) if len(part) >= SHORTEST_SECRET}
+    parts = {part for part in re.split(r"[/:@?&=#,;+]+", address) if len(part) >= MIN_SECRET_LENGTH}
     for part in sorted(parts | {address}, key=len, reverse=True):
         text = text.replace(part, "…")
     return text[:300]

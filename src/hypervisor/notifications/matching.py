@@ -1,9 +1,11 @@
-"""Making notices of the events that rules ask for."""
+"""Making notices for the events that rules ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
+from hypervisor.core.errors import NotFound
 from hypervisor.notifications.notice import (
     CHECKPOINT,
     FINISHED,
@@ -23,15 +25,15 @@ from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Task
 
 PAGE = 500
-FORGETFUL = 5_000  # so many events without a notice may have to be looked at again after a crash
+MAX_UNSAVED = 5_000  # events without a notice that may have to be read again after a crash
 
 
-Passed = dict[tuple[str, int], int]  # by a rule's name and age: the last event looked at
+Passed = dict[tuple[str, int], int]  # by a rule's name and creation time: the last event read
 
 
 def collect(hv: Context, passed: Passed | None = None, pages: int | None = None) -> Passed:
-    """File a notice for every event that a rule asks for. Returns how far it looked; given back
-    as `passed`, that saves looking again. A rule that is new begins where it says."""
+    """Add a notice for every event that a rule asks for. Returns the last event read by rule;
+    passed back as `passed`, that saves reading it again. A new rule has its own start."""
     rules = hv.store.read(notices.rules)
     if not rules:
         return {}
@@ -42,10 +44,10 @@ def collect(hv: Context, passed: Passed | None = None, pages: int | None = None)
         if not events:
             break
         last = events[-1].seq
-        found = _notices(hv, rules, events)
-        if found or last - kept > FORGETFUL:
-            write = hv.store.write if found else hv.store.write_unsynced
-            write(notices.file, found, rules, last)
+        new_notices = _notices(hv, rules, events)
+        if new_notices or last - kept > MAX_UNSAVED:
+            write = hv.store.write if new_notices else hv.store.write_unsynced
+            write(notices.file, new_notices, rules, last)
             kept = last
         pages = None if pages is None else pages - 1
     return {_key(rule): last for rule in rules}
@@ -56,8 +58,8 @@ def _key(rule: Rule) -> tuple[str, int]:
 
 
 def _notices(hv: Context, rules: list[Rule], events: list[Event]) -> list[Notice]:
-    found = [*_of_events(hv, rules, events), *_of_endings(hv, rules, events)]
-    return sorted(found, key=lambda notice: notice.number)
+    made = [*_of_events(hv, rules, events), *_of_endings(hv, rules, events)]
+    return sorted(made, key=lambda notice: notice.number)
 
 
 def _of_events(hv: Context, rules: list[Rule], events: list[Event]) -> Iterable[Notice]:
@@ -73,8 +75,8 @@ def _of_events(hv: Context, rules: list[Rule], events: list[Event]) -> Iterable[
 
 
 def _of_endings(hv: Context, rules: list[Rule], events: list[Event]) -> Iterable[Notice]:
-    """A batch or a chunk may have come to its end with the last of these events about it."""
-    last = {each.batch: each for each in events if each.batch and each.state in SETTLED}
+    """The last of these events about a batch may have finished the batch or a chunk."""
+    last = {event.batch: event for event in events if event.batch and event.state in SETTLED}
     names = _Names(hv)
     for batch, event in last.items():
         for rule in rules:
@@ -94,7 +96,9 @@ def _of_chunks(hv: Context, rule: Rule, event: Event, name: str) -> Iterable[Not
 
 
 def _is_run(hv: Context, batch: str) -> bool:
-    return hv.store.read(queries.batch, batch).spec is not None
+    with suppress(NotFound):  # deleted since
+        return hv.store.read(queries.batch, batch).spec is not None
+    return False
 
 
 def _tasks(hv: Context, ids: set[str]) -> Mapping[str, Task]:
@@ -109,5 +113,8 @@ class _Names(dict[str, str]):
         self._hv = hv
 
     def __missing__(self, batch: str) -> str:
-        self[batch] = name = self._hv.store.read(queries.batch, batch).name
+        name = batch  # of one that was deleted since, only the id is left
+        with suppress(NotFound):
+            name = self._hv.store.read(queries.batch, batch).name
+        self[batch] = name
         return name

@@ -1,7 +1,7 @@
 """Rules say which events to notify about; a notice is one such message.
 
-Pure: which word an event answers to, whether a rule asks for it, what the
-message says, and how long to wait after a receiver did not take it.
+Pure: the name of an event in rules, whether a rule asks for it, the text of
+the message, and how long to wait after a failed delivery.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.queue import lifecycle
+from hypervisor.queue.lifecycle import state_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,20 +23,21 @@ WORDS = {
     "done": "a task is done",
     "failed": "a task failed",
     "blocked": "a worker is blocked and needs help",
-    CHECKPOINT: "a chunk waits for a person's decision",
+    lifecycle.REVIEW: "a task is in review: its work cannot be merged without a person",
+    CHECKPOINT: "a chunk is waiting for a decision",
     "budget": "a budget is nearly or fully used up",
     "brake": "an agent's account is rate-limited",
-    FINISHED: "nothing of a batch is left to run",
+    FINISHED: "a batch has finished",
 }
-OF_TASKS = (lifecycle.DONE, lifecycle.FAILED, lifecycle.BLOCKED)
-# After an event that leaves a task so, its batch or chunk may have come to its end.
+OF_TASKS = (lifecycle.DONE, lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW)
+# When a task enters one of these states, its batch or chunk may have finished.
 SETTLED = (*lifecycle.TERMINAL, lifecycle.BLOCKED, lifecycle.REVIEW)
 
-MOST_TRIES = 10
+MAX_TRIES = 10
 FIRST_WAIT = 1_000
-LONGEST_WAIT = 600_000
-LONGEST_SAID = 1_000
-MOST_DATA = 8_000
+MAX_WAIT = 600_000
+MAX_SUMMARY_LENGTH = 1_000
+MAX_DATA = 8_000
 
 
 class NoticeState(StrEnum):
@@ -45,7 +47,8 @@ class NoticeState(StrEnum):
 
 
 class Rule(NamedTuple):
-    """Who is told of what. Without a command there is an address, kept outside the store."""
+    """Which events go to which receiver. Without a command there is an address, kept outside the
+    store."""
 
     name: str
     on: tuple[str, ...]
@@ -53,16 +56,16 @@ class Rule(NamedTuple):
     type: str = ""
     command: tuple[str, ...] = ()
     cwd: str = ""
-    tries: int = MOST_TRIES
-    seen: int = 0  # the number of the last event that was looked at for it
+    tries: int = MAX_TRIES
+    seen: int = 0  # the number of the last event that was read for it
     failures: int = 0  # in a row
-    due_at: int = 0  # not to be tried before
+    due_at: int = 0  # no delivery before then
     created_at: int = 0
 
 
 class Notice(NamedTuple):
-    """One message for one rule. `mark` tells apart what is no event of its own: each finish of
-    a batch is told once."""
+    """One message for one rule. `mark` identifies notices without an event of their own, so that
+    each finish of a batch is reported once."""
 
     rule: str
     number: int  # of the event that it is about
@@ -76,14 +79,14 @@ class Notice(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """A batch with nothing left to be worked on; `mark` is another one the next time."""
+    """A batch with nothing left to do; `mark` differs each time that happens."""
 
     mark: str
     states: dict[str, int]
 
 
 def word_of(event: Event) -> str | None:
-    """What an event is called in rules, None if no rule can ask for it."""
+    """The name of an event in rules, None if no rule can ask for it."""
     if event.task and event.state in OF_TASKS:
         return event.state
     if event.kind in ("budget", "brake"):
@@ -107,7 +110,9 @@ def of_event(rule: Rule, word: str, event: Event, task: Task | None, batch: str)
     why = str(fields.get("said") or fields.get("reason") or "")
     subject = task.title if task is not None else ""
     text = ": ".join(part for part in (word if subject else "", subject, why) if part) or word
-    more = {
+    if word == lifecycle.REVIEW:
+        text = f"{subject} is waiting for your decision (hv show {event.task}): {why}"
+    details = {
         "kind": event.kind,
         "task": event.task,
         "title": subject,
@@ -115,16 +120,18 @@ def of_event(rule: Rule, word: str, event: Event, task: Task | None, batch: str)
         "attempt": event.attempt,
         "state": event.state,
         "actor": event.actor,
-        "data": event.data if len(str(event.data)) <= MOST_DATA else None,
+        "data": event.data if len(str(event.data)) <= MAX_DATA else None,
     }
-    return _notice(rule, word, event, text=text, batch=batch, more=more)
+    return _notice(rule, word, event, text=text, batch=batch, more=details)
 
 
 def of_ending(rule: Rule, event: Event, ending: Ending, batch: str) -> Notice:
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(ending.states.items()))
+    counts = ", ".join(
+        f"{count} {state_name(state)}" for state, count in sorted(ending.states.items())
+    )
     text = f"batch {batch} finished: {counts}"
-    more = {"states": ending.states}
-    return _notice(rule, FINISHED, event, text=text, batch=batch, more=more, mark=ending.mark)
+    details = {"states": ending.states}
+    return _notice(rule, FINISHED, event, text=text, batch=batch, more=details, mark=ending.mark)
 
 
 def of_checkpoint(
@@ -133,27 +140,27 @@ def of_checkpoint(
     """`chunk` is the number and the name of the chunk that has ended."""
     number, name = chunk
     label = f"chunk {number}" if name == str(number) else f"chunk {number} ({name})"
-    text = f"{label} of batch {batch} waits for your decision: hv review {batch}"
-    more = {"chunk": number, "states": ending.states}
-    return _notice(rule, CHECKPOINT, event, text=text, batch=batch, more=more, mark=ending.mark)
+    text = f"{label} of batch {batch} is waiting for your decision: hv review {batch}"
+    details = {"chunk": number, "states": ending.states}
+    return _notice(rule, CHECKPOINT, event, text=text, batch=batch, more=details, mark=ending.mark)
 
 
 def trial(rule: Rule, at: int) -> Notice:
-    """What is sent to see whether anything arrives."""
-    said = f"this is a test of the rule {rule.name}"
-    data = {"what": "test", "said": said, "rule": rule.name, "number": 0, "at": at}
+    """A test message."""
+    text = f"this is a test of the rule {rule.name}"
+    data = {"what": "test", "said": text, "rule": rule.name, "number": 0, "at": at}
     return Notice(rule.name, 0, "test", "", at, {**data, "batch": "", "task": ""})
 
 
 def wait_after(failures: int) -> int:
-    """How long to leave a receiver alone that has failed so often in a row, in milliseconds."""
-    return min(FIRST_WAIT << min(failures - 1, 30), LONGEST_WAIT)
+    """Milliseconds to wait after this many failed deliveries in a row."""
+    return min(FIRST_WAIT << min(failures - 1, 30), MAX_WAIT)
 
 
 def is_due(due_at: int, now: int) -> bool:
-    """Whether it may be tried. A time further off than any wait is from before a clock was put
+    """Whether it may be tried. A time further away than any wait means that the clock was set
     back."""
-    return due_at <= now or due_at > now + LONGEST_WAIT
+    return due_at <= now or due_at > now + MAX_WAIT
 
 
 def _notice(
@@ -168,7 +175,7 @@ def _notice(
 ) -> Notice:
     data = {
         "what": word,
-        "said": text[:LONGEST_SAID],
+        "said": text[:MAX_SUMMARY_LENGTH],
         "rule": rule.name,
         "number": event.seq,
         "at": event.at,

@@ -1,35 +1,31 @@
 """Notifications: rules, the notices that follow from events, and their delivery.
 
-An event that a rule asks for becomes a notice in the store, and stays there until
-its receiver has taken it or it has been tried too often. So whoever dies on the
-way, the next one goes on: everything is delivered at least once, and for each
-rule in the order of the events.
+An event that a rule asks for becomes a notice in the store, and stays there until it is delivered
+or has been tried too often. After a crash the next process continues: everything is delivered at
+least once, and for each rule in the order of the events.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.notifications.matching import collect
-from hypervisor.notifications.notice import MOST_TRIES, WORDS, Notice, NoticeState, Rule, trial
+from hypervisor.notifications.notice import MAX_TRIES, WORDS, Notice, NoticeState, Rule, trial
 from hypervisor.notifications.sql import notices
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.sql import queries
 
-if TYPE_CHECKING:
-    pass
-
-LEASE = 120_000  # another host takes over after so long without a word
-LONGEST_ADDRESS = 4_000
-MOST_WORDS = 200
+LEASE = 120_000  # after this long without a sign of life, another host takes over
+MAX_ADDRESS_LENGTH = 4_000
+MAX_WORDS = 200
 
 
 class RuleStatus(NamedTuple):
-    """A rule, and how its notices are doing."""
+    """A rule, and the state of its notices."""
 
     rule: Rule
     batch: str  # its name
@@ -39,12 +35,12 @@ class RuleStatus(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """What came of notices that were due."""
+    """The outcome of due notices."""
 
     sent: int = 0
     missed: int = 0
     given_up: int = 0
-    waiting: int = 0  # not due yet, or another host's
+    waiting: int = 0  # not due yet, or for another host
 
 
 def add_rule(
@@ -56,16 +52,16 @@ def add_rule(
     *,
     batch: str | None = None,
     type: str = "",
-    tries: int = MOST_TRIES,
+    tries: int = MAX_TRIES,
     now: int | None = None,
 ) -> Rule:
-    """Send notifications of new events to a command or an address."""
+    """Send notifications about new events to a command or a URL."""
     _check_name(name)
     if bool(command) == bool(address):
-        raise InvalidInput("a rule needs a command or an address, one of the two.")
+        raise InvalidInput("a rule needs either a command or an address.")
     words = tuple(validate.text("the command", word) for word in command)
-    if len(words) > MOST_WORDS:
-        raise InvalidInput(f"the command has {len(words)} words, at most {MOST_WORDS}.")
+    if len(words) > MAX_WORDS:
+        raise InvalidInput(f"the command has {len(words)} words, at most {MAX_WORDS}.")
     rule = Rule(
         name,
         _words(on),
@@ -90,12 +86,12 @@ def _keep_address(hv: Context, name: str, address: str, now: int) -> None:
     except OSError as error:
         hv.store.write(notices.remove_rule, name, hv.actor, now)
         raise WrongState(
-            f"the address cannot be kept ({error.strerror}). Nothing was changed."
+            f"the address cannot be saved ({error.strerror}). Nothing was changed."
         ) from None
 
 
 def remove_rule(hv: Context, name: str, now: int | None = None) -> None:
-    """Remove a rule, with its address and what was still to be delivered."""
+    """Remove a rule with its address and its undelivered notices."""
     if not hv.store.write(
         notices.remove_rule, validate.text("the rule", name), hv.actor, hv.at(now)
     ):
@@ -104,7 +100,7 @@ def remove_rule(hv: Context, name: str, now: int | None = None) -> None:
 
 
 def rules(hv: Context) -> tuple[RuleStatus, ...]:
-    """List the rules with how many notices wait and how many could not be delivered."""
+    """List the rules with the number of waiting and undeliverable notices."""
     waiting = hv.store.read(notices.waiting)
     failed = [
         notice.rule for notice in hv.store.read(notices.listed, NoticeState.FAILED, "", 10_000)
@@ -123,7 +119,7 @@ def rules(hv: Context) -> tuple[RuleStatus, ...]:
 
 
 def try_rule(hv: Context, name: str, now: int | None = None) -> None:
-    """Send a test message by a rule, at once, and say whether it arrived."""
+    """Send a test message with a rule now; fails if it does not arrive."""
     rule = _rule(hv, name)
     why = hv.courier.deliver(rule, trial(rule, hv.now() if now is None else now), show_output=True)
     if why is not None:
@@ -137,49 +133,49 @@ def dead_letters(hv: Context, rule: str | None = None, limit: int = 100) -> tupl
 
 
 def retry_notices(hv: Context, rule: str | None = None) -> int:
-    """Try dead letters again, of one rule or of all."""
-    return hv.store.write(notices.again, _named(hv, rule))
+    """Retry the dead letters of one rule or of all."""
+    return hv.store.write(notices.retry, _named(hv, rule))
 
 
 def drop_notices(hv: Context, rule: str | None = None) -> int:
-    """Forget dead letters, of one rule or of all."""
+    """Delete the dead letters of one rule or of all."""
     return hv.store.write(notices.drop, _named(hv, rule))
 
 
 def send_notices(hv: Context) -> Delivered:
-    """Deliver now what is due, for every rule; for when no supervisor does."""
+    """Deliver all due notices now, for when no supervisor is running."""
     handle = hv.launcher.acquire_notifier_lock()
     if handle is None:
-        raise WrongState("another process delivers notices here already. Nothing was changed.")
+        raise WrongState("another process is already delivering notices here. Nothing was changed.")
     try:
         collect(hv)
-        done = [deliver(hv, rule) for rule in hv.store.read(notices.rules)]
-        left = sum(count for count, _ in hv.store.read(notices.waiting).values())
+        results = [deliver(hv, rule) for rule in hv.store.read(notices.rules)]
+        waiting = sum(count for count, _ in hv.store.read(notices.waiting).values())
         return Delivered(
-            sum(delivered.sent for delivered in done),
-            sum(delivered.missed for delivered in done),
-            sum(delivered.given_up for delivered in done),
-            left,
+            sum(delivered.sent for delivered in results),
+            sum(delivered.missed for delivered in results),
+            sum(delivered.given_up for delivered in results),
+            waiting,
         )
     finally:
         os.close(handle)
 
 
 def reachable(hv: Context) -> list[Rule]:
-    """The rules whose receivers this host knows how to reach."""
+    """The rules whose receivers this host can reach."""
     return [rule for rule in hv.store.read(notices.rules) if hv.courier.can_reach(rule)]
 
 
 def deliver(
-    hv: Context, rule: Rule, goes_on: Callable[[], bool] = lambda: True, now: int | None = None
+    hv: Context, rule: Rule, is_running: Callable[[], bool] = lambda: True, now: int | None = None
 ) -> Delivered:
     """Deliver the notices of a rule in order, until none is due or one does not arrive."""
     sent = 0
     courier = hv.courier
-    who = hv.probe.boot()
-    while goes_on() and courier.can_reach(rule):
+    holder = hv.probe.boot()
+    while is_running() and courier.can_reach(rule):
         notice = hv.store.write_unsynced(
-            notices.take, rule.name, who, hv.at(now) + LEASE, hv.at(now)
+            notices.take, rule.name, holder, hv.at(now) + LEASE, hv.at(now)
         )
         if notice is None:
             break
@@ -206,25 +202,25 @@ def _named(hv: Context, name: str | None) -> str:
 
 
 def _unknown(name: str) -> NotFound:
-    return NotFound(f"no rule is called {name[:60]!r}. `hv notify ls` lists them.")
+    return NotFound(f"no rule named {name[:60]!r}. `hv notify ls` lists all rules.")
 
 
 def _check_name(name: str) -> None:
-    """It becomes the name of a file, too."""
+    """The name is also used as a file name."""
     validate.name("the rule", name)
     if len(name) > 60 or not name.replace("-", "").replace("_", "").isalnum():
-        raise InvalidInput("a rule's name has letters, digits, - and _ only, at most 60.")
+        raise InvalidInput("a rule's name may only contain letters, digits, - and _, at most 60.")
 
 
 def _words(on: Sequence[str]) -> tuple[str, ...]:
     wrong = next((word for word in on if word not in WORDS), None)
     if wrong is not None or not on:
-        what = f"no event is called {wrong[:40]!r}" if wrong is not None else "no event is named"
-        raise InvalidInput(f"{what}: there are {', '.join(WORDS)}.")
+        problem = f"unknown event {wrong[:40]!r}" if wrong is not None else "no event given"
+        raise InvalidInput(f"{problem}; use one of {', '.join(WORDS)}.")
     return tuple(word for word in WORDS if word in on)
 
 
 def _check_address(text: str) -> None:
     """Never quoted in a message: it may hold a secret."""
-    if len(text) > LONGEST_ADDRESS or not text.isprintable() or "://" not in text or " " in text:
-        raise InvalidInput("the address must be one URL, as in https://… or mailto://…")
+    if len(text) > MAX_ADDRESS_LENGTH or not text.isprintable() or "://" not in text or " " in text:
+        raise InvalidInput("the address must be a URL, such as https://… or mailto://…")

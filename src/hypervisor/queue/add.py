@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Unpack
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, StoreError, StoreUnavailable
+from hypervisor.core.times import LATEST, time_ms
 from hypervisor.queue.context import Context
-from hypervisor.queue.priority import check_priority
+from hypervisor.queue.lane import check_priority
 from hypervisor.queue.sql import insert
-from hypervisor.queue.task import Added, NewTask
+from hypervisor.queue.task import Added, NewTask, TaskFields
+from hypervisor.store.clock import MAX_DELAY
 from hypervisor.store.database import Answer, Conflict
 
 SLICE = 10_000
-MOST_CHUNKS = 1_000_000
-MOST_NEEDS = 10_000  # a last task may wait for all others of a large batch
-LATEST = 253_402_300_799_000  # the end of the year 9999
+MAX_CHUNKS = 1_000_000
+MAX_NEEDS = 10_000  # a last task may wait for all others of a large batch
+_FIELDS_OF_SEVERAL = (
+    "{} is a field of one task that is given by its title. Nothing was added; put it into each "
+    "NewTask."
+)
 
 
 def add(
-    hv: Context, tasks: Sequence[NewTask], batch: str | None = None, now: int | None = None
+    hv: Context,
+    tasks: str | NewTask | Iterable[str | NewTask],
+    batch: str | None = None,
+    now: int | None = None,
+    *,
+    retry_delay: int | None = None,
+    **fields: Unpack[TaskFields],
 ) -> Added:
-    """Add tasks; a task whose key already exists in the batch is reported and not added."""
-    checked = [checked_task(index, task) for index, task in enumerate(tasks, 1)]
+    """Add tasks; a task whose key already exists in the batch is reported and not added.
+
+    A text is the title of a task; `fields` are those of a single task that is given by its title.
+    `retry_delay` of the batch is the time before the first retry of a task, in milliseconds.
+    """
+    if fields:
+        if not isinstance(tasks, str):
+            raise InvalidInput(_FIELDS_OF_SEVERAL.format(next(iter(fields))))
+        tasks = NewTask(tasks, **fields)
+    all_tasks = [tasks] if isinstance(tasks, (str, NewTask)) else tasks
+    checked = [checked_task(index, task) for index, task in enumerate(all_tasks, 1)]
     if batch is not None:
         validate.label("the batch's name", batch)
-    # Links between the tasks of a call need one transaction. A long list without
-    # links goes in slices, so that other writers are not kept waiting.
+    if retry_delay is not None:
+        _check_retry_delay(batch, retry_delay)
+    # Dependencies between the tasks of a call need one transaction. Without any, a
+    # long list is added in slices, so that other writers do not have to wait.
     size = len(checked) if any(task.after for task in checked) else SLICE
     added: list[Added] = []
     for start in range(0, len(checked), max(size, 1)):
         try:
-            added.append(insert_tasks(hv, checked[start : start + size], batch, now))
+            part = checked[start : start + size]
+            added.append(insert_tasks(hv, part, batch, now, retry_delay=retry_delay))
         except StoreError as error:
             if not start:
                 raise
-            raise _in_part(error, start, len(checked)) from error
+            raise _partly_added(error, start, len(checked)) from error
     return Added(
         tuple(task_id for part in added for task_id in part.ids),
         tuple(duplicate for part in added for duplicate in part.duplicates),
@@ -44,37 +68,50 @@ def add(
 
 
 def insert_tasks(
-    hv: Context, tasks: Sequence[NewTask], batch: str | None, now: int | None = None
+    hv: Context,
+    tasks: Sequence[NewTask],
+    batch: str | None,
+    now: int | None = None,
+    *,
+    retry_delay: int | None = None,
 ) -> Added:
     """Add checked tasks to the batch of that name (None: to none), all or nothing."""
     return with_fresh_ids(
-        lambda at: hv.store.write(insert.add, tasks, batch, hv.actor, at), hv.at(now)
+        lambda at: hv.store.write(insert.add, tasks, batch, hv.actor, at, retry_delay=retry_delay),
+        hv.at(now),
     )
 
 
+def _check_retry_delay(batch: str | None, delay: int) -> None:
+    validate.number("the retry delay", delay, 0, MAX_DELAY)
+    if batch is None:
+        raise InvalidInput("a retry delay needs a batch. Nothing was added; name a batch.")
+
+
 def with_fresh_ids(write: Callable[[int], Answer], now: int) -> Answer:
-    """Another process may draw the same ids in the same millisecond: then it is the next one."""
-    for later in range(20):
+    """Write with the ids of this millisecond, or of a later one if another process has them."""
+    for offset in range(20):
         with suppress(Conflict):
-            return write(now + later)
-    raise StoreUnavailable("no free ids could be found; nothing was added. Try again.")
+            return write(now + offset)
+    raise StoreUnavailable("cannot find a free id. Nothing was added; try again.")
 
 
-def _in_part(error: StoreError, done: int, of: int) -> StoreError:
-    """An error of a later slice: those before it stay."""
-    told = str(error).replace("Nothing was changed", "The rest was not added")
+def _partly_added(error: StoreError, added: int, total: int) -> StoreError:
+    """The error of a later slice, with how much was added before."""
+    message = str(error).replace("Nothing was changed", "The rest was not added")
     return type(error)(
-        f"{told} The first {done:,} of {of:,} tasks are in the store: to go on, leave them out, "
-        "or give all of them a key, so that none is added twice."
+        f"{message} The first {added:,} of {total:,} tasks were added. To add the rest, leave "
+        f"these out, or give every task a key so that none is added twice."
     )
 
 
 def check_task(task: NewTask) -> NewTask:
     """The task with every field checked and normalised."""
     if task.key is not None:
-        validate.text("the key", task.key, validate.LONGEST_KEY, empty=False)
-    if task.start_at is not None:
-        validate.number("the start time", task.start_at, 0, LATEST)
+        validate.text("the key", task.key, validate.MAX_KEY_LENGTH, empty=False)
+    start_at = task.start_at
+    if start_at is not None:
+        start_at = validate.number("the start time", time_ms(start_at), 0, LATEST)
     if not isinstance(task.inbox, bool):
         raise InvalidInput("inbox must be true or false.")
     return task._replace(
@@ -86,16 +123,17 @@ def check_task(task: NewTask) -> NewTask:
         assignee=validate.name("the assignee", task.assignee, empty=True),
         requires=validate.names("requires", task.requires),
         exclusive=validate.keys("exclusive keys", task.exclusive),
-        after=validate.keys("after", task.after, MOST_NEEDS),
+        after=validate.keys("after", task.after, MAX_NEEDS),
+        start_at=start_at,
         retries=validate.number("retries", task.retries, 0, 1_000),
         data=validate.json_value("data", task.data),
-        chunk=validate.number("the chunk", task.chunk, 0, MOST_CHUNKS),
+        chunk=validate.number("the chunk", task.chunk, 0, MAX_CHUNKS),
     )
 
 
-class AlikeTasks:
-    """Checks tasks of which most have all but title, key, data and chunk in common: what was the
-    same in the one before is not looked at again."""
+class SimilarTaskChecker:
+    """Checks tasks that mostly differ in title, key, data and chunk only: other fields are not
+    checked again if they equal those of the task before."""
 
     def __init__(self) -> None:
         self._given = self._checked = NewTask("")
@@ -108,15 +146,17 @@ class AlikeTasks:
             self._given, self._checked = task, check_task(task)
             return self._checked
         if task.key is not None:
-            validate.text("the key", task.key, validate.LONGEST_KEY, empty=False)
+            validate.text("the key", task.key, validate.MAX_KEY_LENGTH, empty=False)
         title, data = validate.title(task.title), validate.json_value("data", task.data)
-        alike, more = checked[1:4], checked[5:12]
-        return NewTask._make((title, *alike, task.key, *more, data, checked.inbox, task.chunk))
+        before_key, after_key = checked[1:4], checked[5:12]
+        return NewTask._make(
+            (title, *before_key, task.key, *after_key, data, checked.inbox, task.chunk)
+        )
 
 
-def checked_task(index: int, task: NewTask) -> NewTask:
-    """The task as it may be stored; else says which of many is wrong."""
+def checked_task(index: int, task: str | NewTask) -> NewTask:
+    """The checked task; an error names its number."""
     try:
-        return check_task(task)
+        return check_task(NewTask(task) if isinstance(task, str) else task)
     except InvalidInput as error:
         raise InvalidInput(f"task {index}: {error} Nothing was added.") from None

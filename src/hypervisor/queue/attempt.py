@@ -1,4 +1,4 @@
-"""How an attempt ended, whether it was a command or a function."""
+"""How an attempt at a command or function ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypervisor.queue.task import Json
 
 
 class Ended(NamedTuple):
-    """CPU is in seconds, the peak of memory in bytes; a function has a result or an error."""
+    """CPU time is in seconds, peak memory in bytes; a function has a result or an error."""
 
     exit_code: int | None
     signal: int | None
@@ -22,14 +22,14 @@ class Ended(NamedTuple):
         return self.exit_code == 0 and self.error is None
 
     def reason(self) -> str | None:
-        """Why it failed, in one sentence; None if it did not."""
+        """Why it failed, in one sentence; None if it succeeded."""
         if self.ok:
             return None
         if self.error is not None:
             return self.error
         if self.signal is not None:
             return f"killed by {signal_name(self.signal)}"
-        return "ended unseen" if self.exit_code is None else f"exit code {self.exit_code}"
+        return "exit code unknown" if self.exit_code is None else f"exit code {self.exit_code}"
 
 
 def signal_name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""What every operation works with: the open store, this host, and who is asking."""
+"""The context of every operation: the open store, this host and the caller."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ from hypervisor.core.errors import NotFound
 from hypervisor.queue.sql import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from hypervisor.agents.config import AgentSettings
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.programs import LocalAgents
-    from hypervisor.agents.session import AgentSession
     from hypervisor.batches.files import BatchFiles
+    from hypervisor.core.places import Places
     from hypervisor.inputs.task_files.files import TaskFiles
-    from hypervisor.notifications.delivery import Courier
+    from hypervisor.notifications.delivery import NoticeSender
+    from hypervisor.queue.agent_session import AgentSession
     from hypervisor.queue.lease import Worker
+    from hypervisor.queue.task import NewTask
     from hypervisor.resources.host import LocalHost
     from hypervisor.runs.config import Settings
     from hypervisor.runs.outputs.files import Outputs
     from hypervisor.runs.processes.launcher import LocalLauncher
+    from hypervisor.runs.spec import RunSpec
     from hypervisor.runs.supervisor import Supervisor
+    from hypervisor.runs.worker import WorkerContext
+    from hypervisor.runs.workspaces import Workspaces
     from hypervisor.store.database import Database
 
 
 class NoStore:
-    """Stands where a store would be made; whoever asks it anything is told that there is none."""
+    """Stands in for a store that does not exist yet; every use raises NotFound."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -36,25 +42,34 @@ class NoStore:
         """There is nothing to close."""
 
     def __getattr__(self, name: str) -> Any:
-        raise NotFound(f"there is no store at {self.where}. `hv run` or `hv add` makes one.")
+        raise NotFound(f"no store at {self.where}. Create one with `hv add` or `hv run`.")
 
 
 class Context:
     """An open store. Operations take it first, so they double as methods of `Hypervisor`.
 
-    The rooms above bring their own parts, named here. `app.Parts` makes each when it is first
-    used: most commands need none."""
+    The attributes below belong to the rooms above. `app.Parts` makes each on first use: most
+    commands need none."""
 
+    places: Places
     settings: Settings
+    agent_settings: AgentSettings
     outputs: Outputs
     launcher: LocalLauncher
     task_files: TaskFiles
+    write_back: Callable[..., int]  # into the files of tasks: batches.write_back
     batch_files: BatchFiles
     homes: AgentHomes
     agent_programs: LocalAgents
+    assign_agents: Callable[
+        [Context, RunSpec, Iterable[NewTask]], tuple[RunSpec, Iterable[NewTask]]
+    ]
     clean_up_agent: Callable[[Worker, AgentSession], None]  # that died with its worker
-    courier: Courier
+    courier: NoticeSender
     secret: Callable[[str], tuple[str, str]]  # path and content, by file name
+    make_workspaces: Callable[[WorkerContext], Workspaces]  # for the attempts of a worker
+    # when a batch is submitted, with its items
+    prepare_workspaces: Callable[[RunSpec, Iterable[str]], RunSpec]
     make_supervisor: Callable[[int | None], Supervisor]  # by how long it stays idle, in ms
 
     def __init__(
@@ -81,21 +96,29 @@ class Context:
         return self.store.now()
 
     def at(self, now: int | None) -> int:
-        """The time that is passed in, else the time by that clock."""
+        """`now` if it is given, otherwise the store's time."""
         return self.store.now() if now is None else now
 
+    def tasks_changed(
+        self, tasks: Sequence[str], *, spec: RunSpec | None = None, ended: bool = False
+    ) -> None:
+        """Update the files of these tasks. `spec`: that of their batch, if known; `ended`: an
+        attempt has just ended, so the edits in its result are due."""
+        if self.is_equipped:
+            self.write_back(self, tasks, spec, edits=ended)
+
     def resolve(self, task: str) -> str:
-        """The whole id of the task that an id or a unique beginning of one means."""
+        """The full id of the task with this id, or with a unique part of it."""
         return self.store.read(queries.resolve, task)
 
     @property
     def has_store(self) -> bool:
-        """False for a look at this host before anything was ever run."""
+        """False if the store does not exist yet."""
         return not isinstance(self.store, NoStore)
 
     @property
     def is_equipped(self) -> bool:
-        """False for a context that was made for the store alone."""
+        """Whether it has the parts of all rooms, not only a store."""
         return self.parts is not None
 
     def close(self) -> None:
@@ -103,10 +126,15 @@ class Context:
 
 
 def batch_id(hv: Context, text: str | None) -> str | None:
-    """The id of the batch that is meant, None for any. A batch keeps its id for ever: a
-    worker that asks for it a thousand times looks once."""
+    """The id of a batch, None for any."""
     if text is None:
         return None
-    if text not in hv.batch_ids:
-        hv.batch_ids[text] = hv.store.read(queries.batch, validate.text("the batch", text)).id
-    return hv.batch_ids[text]
+    return hv.store.read(queries.batch, validate.text("the batch", text)).id
+
+
+def remembered_batch_id(hv: Context, text: str | None) -> str | None:
+    """The same for a worker that asks a thousand times: it looks again once there was nothing to
+    claim, as the batch may have been deleted and made again."""
+    if text is not None and text not in hv.batch_ids:
+        hv.batch_ids[text] = batch_id(hv, text) or ""
+    return None if text is None else hv.batch_ids[text]

@@ -1,4 +1,4 @@
-"""Checking the installation and the store, with what to do about each finding."""
+"""Checking the installation and the store, with a fix for each problem."""
 
 import os
 import shutil
@@ -8,13 +8,13 @@ from typing import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.rescue import sweep
-from hypervisor.queue.sql import receipts
+from hypervisor.queue.sql import counts, receipts
 
 LOW_DISK = 500_000_000
 
 
 class Check(NamedTuple):
-    """One finding; `fix` says what to do when it is not ok."""
+    """The result of a check; `fix` says what to do if it is not ok."""
 
     name: str
     ok: bool
@@ -23,7 +23,7 @@ class Check(NamedTuple):
 
 
 def doctor(hv: Context) -> tuple[Check, ...]:
-    """Check store, versions, permissions, disk, receipts and stuck claims."""
+    """Check the store, versions, permissions, disk space, receipts and stuck claims."""
     facts = hv.store.facts()
     checks = [
         Check("python", sys.version_info >= (3, 11), sys.version.split()[0], "use 3.11 or newer"),
@@ -33,23 +33,23 @@ def doctor(hv: Context) -> tuple[Check, ...]:
             "integrity",
             facts["integrity"] == "ok",
             str(facts["integrity"]),
-            "stop all workers and restore a copy of the store",
+            "stop all workers and restore a backup of the store",
         ),
     ]
     if os.path.exists(facts["where"]):
         checks += _files(facts["where"])
-    return (*checks, _receipts(hv), _claims(hv))
+    return (*checks, _receipts(hv), _counts(hv), _claims(hv))
 
 
 def _files(path: str) -> list[Check]:
     folder = os.path.dirname(os.path.abspath(path))
-    shut = any(not os.stat(each).st_mode & 0o077 for each in (folder, path))
+    private = any(not os.stat(name).st_mode & 0o077 for name in (folder, path))
     free = shutil.disk_usage(folder).free
     return [
         Check(
             "permissions",
-            shut,
-            "only you can look in" if shut else "others can look in",
+            private,
+            "only you can read it" if private else "other users can read it",
             f"chmod 600 '{path}'",
         ),
         Check("writable", os.access(path, os.W_OK), path, "check the owner of the file"),
@@ -61,18 +61,27 @@ def _receipts(hv: Context) -> Check:
     reports = hv.store.read(receipts.check, None)
     broken = [f"{report.chain}: {report.problem}" for report in reports if report.problem]
     lines = sum(report.receipts for report in reports)
-    all_hold = f"{pluralize(lines, 'receipt')} in {pluralize(len(reports), 'chain')}: all hold"
+    all_valid = f"{pluralize(lines, 'receipt')} in {pluralize(len(reports), 'chain')}: all valid"
     return Check(
-        "receipts", not broken, "; ".join(broken) or all_hold, "`hv receipt verify` names them"
+        "receipts", not broken, "; ".join(broken) or all_valid, "`hv receipt verify` names them"
     )
+
+
+def _counts(hv: Context) -> Check:
+    """Corrects them, too: a process of an older version may have changed tasks without counting."""
+    wrong = hv.store.read(counts.corrections)
+    if wrong:
+        hv.store.write(counts.change, wrong)
+    corrected = f"{pluralize(len(wrong), 'count')} of tasks corrected"
+    return Check("counts", True, corrected if wrong else "as many tasks as counted")
 
 
 def _claims(hv: Context) -> Check:
     overdue = sweep(hv).overdue
-    found = f"{len(overdue)} past their lease with a living worker: " + ", ".join(overdue[:5])
+    stuck = f"{len(overdue)} past their lease, worker still alive: " + ", ".join(overdue[:5])
     return Check(
         "claims",
         not overdue,
-        found if overdue else "none is stuck",
-        "`hv release --force TASK` takes one back",
+        stuck if overdue else "none is stuck",
+        "`hv release --force TASK` ends the claim",
     )

@@ -1,4 +1,4 @@
-"""The event log: one numbered line for everything that changed."""
+"""The event log: one numbered line for every change."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class Event(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """How far somebody who reads the events has come: `number` is the last one seen."""
+    """The position of a reader in the event log: `number` is the last event read."""
 
     name: str
     number: int

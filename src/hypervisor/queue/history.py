@@ -1,4 +1,4 @@
-"""What the ledger tells for pre-flight, for the report of a batch, and to the learner."""
+"""Past attempts, for preflight, the report of a batch and the learner."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Totals(NamedTuple):
     cpu_ms: int
     peak_kb: int
     begun: int  # the first of them
-    ended: int  # the last of them; by now, if it runs
+    ended: int  # the last of them; now, if it is running
 
 
 class Experience(NamedTuple):
-    """What earlier attempts took on average: milliseconds, and bytes of output."""
+    """Averages of earlier attempts: duration in milliseconds, and bytes of output."""
 
     attempts: int
     milliseconds: int | None
@@ -40,7 +40,7 @@ class Experience(NamedTuple):
 
 
 class EndedAttempt(NamedTuple):
-    """What one ended attempt took; the last three figures are an agent's."""
+    """The usage of an attempt that has ended; the last three fields are for agents."""
 
     task: str
     number: int
@@ -53,4 +53,4 @@ class EndedAttempt(NamedTuple):
     agent: str
     tokens: int = 0
     cost_micros: int | None = None
-    limited: bool = False  # it met the limit of its provider
+    limited: bool = False  # it hit a rate limit of its provider

@@ -1,10 +1,26 @@
-"""Lanes: what a claim can filter by is what decides a task's lane.
+"""Lanes and priorities: which tasks a caller may claim, and who goes first.
 
-All ready tasks of one lane are equally claimable for a given caller, so a
-claim looks only at the head of each lane that has ready tasks.
+A task's lane consists of everything that a claim can filter by. A caller can
+claim either all ready tasks of a lane or none, so a claim looks only at the
+head of each lane that has ready tasks.
+
+The order is one integer per task, smaller first, never recomputed. A level of priority is worth a
+fixed head start, so waiting makes up for a lower priority: a low task outranks a medium one that
+was added a week later, and nothing starves.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, cast, get_args
+
+from hypervisor.core.errors import InvalidInput
+from hypervisor.core.ids import ENTROPY_BITS
+
+Priority = Literal["critical", "high", "medium", "low"]
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
+DEFAULT_PRIORITY: Priority = "medium"
+_WEEK = 7 * 24 * 3600 * 1000
+HEAD_START = {"critical": 0, "high": 4 * _WEEK, "medium": 5 * _WEEK, "low": 6 * _WEEK}
 
 
 class Lane(NamedTuple):
@@ -15,19 +31,20 @@ class Lane(NamedTuple):
     requires: tuple[str, ...]
     assignee: str
     keyed: bool
-    paused: bool = False  # nobody may claim from it for now; not part of its identity
+    paused: bool = False  # not part of its identity
+    merges: bool = False  # whether its batch does; not part of its identity
 
     @property
     def id(self) -> int:
-        """A number made from the content, so that every process finds the same one."""
-        from hashlib import blake2b  # only adding needs it; it takes its time to load
+        """A number made from the content, the same in every process."""
+        from hashlib import blake2b  # slow to import, and only adding needs it
 
         text = "\0".join((*self[:4], "\1".join(self.requires), self.assignee, str(int(self.keyed))))
         return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big") >> 1
 
 
 class ClaimFilter(NamedTuple):
-    """Which tasks a caller wants and is able to do."""
+    """Which tasks a caller wants and can do."""
 
     batch: str | None = None
     types: tuple[str, ...] = ()
@@ -40,7 +57,7 @@ class ClaimFilter(NamedTuple):
 def may_claim(lane: Lane, wanted: ClaimFilter, caller: str) -> bool:
     """Whether `caller` may take tasks of this lane.
 
-    A task with an assignee is only for that assignee; asking for one by name
+    A task with an assignee is only for that assignee; a claim for an assignee
     leaves the unassigned tasks to others.
     """
     return (
@@ -56,3 +73,15 @@ def may_claim(lane: Lane, wanted: ClaimFilter, caller: str) -> bool:
             else lane.assignee == wanted.assignee
         )
     )
+
+
+def check_priority(text: object) -> Priority:
+    if not isinstance(text, str) or text not in HEAD_START:
+        shown = str(text)[:60]
+        raise InvalidInput(f"priority {shown!r} is unknown: use one of {', '.join(PRIORITIES)}.")
+    return cast(Priority, text)
+
+
+def rank(number: int, priority: str) -> int:
+    """The claim order of the task whose id encodes `number`."""
+    return number + (HEAD_START[priority] << ENTROPY_BITS)

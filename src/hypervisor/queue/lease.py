@@ -1,10 +1,10 @@
-"""Claims: the worker that holds one, the lease it gets, the token it shows.
+"""Claims: the worker that holds one, its lease and its token.
 
-A token names task, attempt and a nonce that nobody can guess. Every later call carries it; once the
-attempt has ended, the same token changes nothing any more.
+A token consists of task, attempt and a nonce that cannot be guessed. Every later call carries it;
+once the attempt has ended, the token changes nothing.
 """
 
-from _operator import _compare_digest  # that of hmac, which would load OpenSSL
+from _operator import _compare_digest  # hmac would load OpenSSL
 from typing import Literal, NamedTuple
 
 from hypervisor.core import ids
@@ -13,8 +13,8 @@ from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.task import Json, Task
 
 DEFAULT_LEASE = 15 * 60_000
-LONGEST_LEASE = 7 * 24 * 3600 * 1000
-MOST_PER_CLAIM = 1000
+MAX_LEASE = 7 * 24 * 3600 * 1000
+MAX_PER_CLAIM = 1000
 CODE_LENGTHS = (ids.CODE_LENGTH, ids.OLD_CODE_LENGTH)
 
 
@@ -26,13 +26,13 @@ class Token(NamedTuple):
     def __str__(self) -> str:
         return f"{self.task}.{self.attempt}.{self.nonce}"
 
-    def fits(self, nonce: str) -> bool:
-        """Whether the attempt has this nonce, in a time that does not tell how much of it fits."""
+    def matches(self, nonce: str) -> bool:
+        """Whether this is the nonce of the attempt, in constant time."""
         return _compare_digest(self.nonce, nonce)
 
 
 def parse_token(text: str) -> Token:
-    """The token behind its text, or InvalidInput."""
+    """The token in its parts, or InvalidInput."""
     task, _, rest = text.strip().partition(".")
     attempt, _, nonce = rest.partition(".")
     is_whole = len(task) == ids.LENGTH and len(nonce) in CODE_LENGTHS
@@ -44,7 +44,7 @@ def parse_token(text: str) -> Token:
 
 
 class Worker(NamedTuple):
-    """Who claims. With a pid, the claim lives as long as that process does."""
+    """The holder of claims. With a pid, a claim lives as long as that process."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class ClaimRequest(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """A task that is the caller's until `until`, or as long as it heartbeats."""
+    """A task that belongs to the caller until `until`, or longer with heartbeats."""
 
     token: str
     until: int
@@ -70,7 +70,7 @@ class Lease(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What an attempt cost. Unknown figures are None."""
+    """The resources that an attempt used; None if unknown."""
 
     exit_code: int | None = None
     cpu_ms: int | None = None
@@ -78,28 +78,29 @@ class Usage(NamedTuple):
     output_bytes: int | None = None
 
 
-# Lifecycle events that end an attempt. Workers report the first five; the others are decided by
-# people ("cancel") and by the rescue of stale claims.
-EndEvent = Literal["complete", "fail", "back_off", "block", "release", "cancel", "crash", "poison"]
+# Lifecycle events that end an attempt. Workers report the first five; "submit" replaces "complete"
+# in a batch that merges; "cancel" comes from people, the others from the rescue of stale claims.
+EndEvent = Literal[
+    "complete", "fail", "back_off", "block", "release", "submit", "cancel", "crash", "poison"
+]
 
 
 class AttemptResult(NamedTuple):
-    """How an attempt ended, and what is worth keeping of it. One plain tuple for all ends: it is
-    built for every claim."""
+    """How an attempt ended. One flat tuple for all events, because it is built for every claim."""
 
     token: Token
     event: EndEvent
     result: Json = None  # complete
     reason: str | None = None  # all but complete
-    unblock: str | None = None  # block: what would let it go on
+    unblock: str | None = None  # block: what would unblock it
     retry_at: int | None = None  # back_off, release: not before then
     usage: Usage | None = None
-    receipts: tuple[str, ...] = ()  # evidence that is written down together with the end
+    receipts: tuple[str, ...] = ()  # evidence that is stored in the same transaction
     proposals: bool = False  # add what was proposed under the claim to the result
 
 
-class Settled(NamedTuple):
-    """The answer to a result; `repeated` when it had been given before."""
+class SettledResult(NamedTuple):
+    """The answer to a result; `repeated` if the same result was reported before."""
 
     token: str
     task: str
@@ -110,10 +111,19 @@ class Settled(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A live claim and the process behind it, as the sweep looks at it."""
+    """A live claim and the process that holds it."""
 
     task: str
     attempt: int
     until: int
     worker: Worker
-    starts_processes: bool = False  # it is a worker of ours, which marks what it starts
+    starts_processes: bool = False  # it is a worker of a run, which marks its child processes
+
+
+class Leftovers(NamedTuple):
+    """A dead worker's results, which the store may not have, and its running attempt."""
+
+    verdicts: tuple[AttemptResult, ...]
+    running: str | None  # the token
+    leader: tuple[int, int] | None  # pid and start of its first process
+    group: str | None  # the worker's cgroup

@@ -1,9 +1,8 @@
 """Receipts: evidence in a chain of hashes, one chain per batch.
 
-A line's hash covers everything in it and the hash before it, so a changed,
-removed, inserted or reordered line breaks the chain from there on; the head
-kept beside the chain tells a cut-off tail. A task outside any batch has a
-chain of its own.
+A line's hash covers the whole line and the previous hash, so a changed, removed, inserted or
+reordered line breaks the chain from there on; the stored head reveals a cut-off tail.
+A task outside any batch has a chain of its own.
 """
 
 from collections.abc import Iterable
@@ -30,7 +29,7 @@ class ChainHead(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A receipt to be written."""
+    """A receipt to write."""
 
     task: str
     attempt: int
@@ -39,7 +38,7 @@ class Entry(NamedTuple):
 
 
 class ChainReport(NamedTuple):
-    """What verification found; `problem` is None when every line holds."""
+    """The result of a verification; `problem` is None if every line is valid."""
 
     chain: str
     receipts: int
@@ -55,7 +54,7 @@ def seal(head: ChainHead, entry: Entry, at: int) -> Receipt:
 
 
 def verify(head: ChainHead, receipts: Iterable[Receipt]) -> ChainReport:
-    """Walk a chain from its first line to the head that was kept for it."""
+    """Check a chain from its first line to the stored head."""
     number, last = 0, GENESIS
     for receipt in receipts:
         number += 1
@@ -76,7 +75,7 @@ def _broken(head: ChainHead, number: int, problem: str) -> ChainReport:
 
 
 def _hash_if_text(last: str, content: list[object]) -> str:
-    """None of ours has bytes in it."""
+    """ "" for content with bytes in it, which no receipt of ours has."""
     try:
         return _hash(last, content)
     except TypeError:

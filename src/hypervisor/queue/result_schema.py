@@ -1,7 +1,7 @@
-"""Results that must follow the schema of their batch (`--schema`).
+"""Results that must match the schema of their batch (`--schema`).
 
-Data that does not fit is refused once, so that the agent can correct it; the second time its task
-fails. A refusal is a receipt, so it counts whoever asks: the worker, the MCP server, `hv done`.
+Data that does not match is refused once, so that the agent can correct it; the second time the task
+fails. A refusal is a receipt, so it counts for every caller: the worker, the MCP server, `hv done`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hypervisor.queue.receipts import receipt
 from hypervisor.queue.sql import queries, receipts
 from hypervisor.queue.task import Json
 
-REFUSED = "the data does not fit the schema: "
-LONGEST = 500
+REFUSED = "the data does not match the schema: "
+MAX_LENGTH = 500
 
 
-def fitted(hv: Context, claim: Token, schema: str, result: Json) -> Json:
-    """The result of a claim, if it fits the schema of its batch; bare data as its `data`.
+def enforce_schema(hv: Context, claim: Token, schema: str, result: Json) -> Json:
+    """The result of a claim if it matches the schema of its batch, with bare data as its `data`.
 
-    SchemaMismatch: it does not fit. The second time, the task has failed."""
+    SchemaMismatch: it does not match. The second time, the task has failed."""
     if not schema:
         return result
     whole: Json = result if isinstance(result, dict) and "data" in result else {"data": result}
@@ -39,35 +39,32 @@ def fitted(hv: Context, claim: Token, schema: str, result: Json) -> Json:
         )[0]
         if settled.lost:
             raise LeaseLost(str(claim), settled.lost)
-        raise SchemaMismatch(f"{why}. It is the second time: the task has failed.")
+        raise SchemaMismatch(f"{why}. This was the second time, so the task has failed.")
     receipt(hv, str(claim), [f"{REFUSED}{mismatch}"])
     raise SchemaMismatch(
         f"{REFUSED}{mismatch}. Nothing was changed: correct the data and complete the task again. "
-        "If it does not fit then, the task fails."
+        "If it does not match the schema then, the task fails."
     )
 
 
 def mismatch_of(schema: str, result: Json) -> str | None:
-    """Where the data of a result first fails to fit and why, None if it fits."""
+    """Where and why the data of a result does not match, None if it does."""
     data = result.get("data") if isinstance(result, dict) else None
     error = _first_error(json.loads(schema), data)
     return "data is missing" if error and data is None else error
 
 
 def refused_before(hv: Context, claim: Token) -> str:
-    """Why data for the same task was refused since it last failed or was given to somebody by
-    a person; "" if it was not."""
-    earlier = [
-        each
-        for each in hv.store.read(queries.detail, claim.task).attempts
-        if each.number < claim.attempt
-    ]
-    back = takewhile(lambda each: each.outcome == "released", reversed(earlier))
-    numbers = {claim.attempt, *(each.number for each in back)}
+    """Why data for the same task was refused since it last failed or was reassigned by a person;
+    "" if it was not."""
+    attempts = hv.store.read(queries.detail, claim.task).attempts
+    earlier = [attempt for attempt in reversed(attempts) if attempt.number < claim.attempt]
+    released = takewhile(lambda attempt: attempt.outcome == "released", earlier)
+    numbers = {claim.attempt, *(attempt.number for attempt in released)}
     texts = [
-        each.text.removeprefix(REFUSED)
-        for each in hv.store.read(receipts.of_task, claim.task)
-        if each.attempt in numbers and each.text.startswith(REFUSED)
+        line.text.removeprefix(REFUSED)
+        for line in hv.store.read(receipts.of_task, claim.task)
+        if line.attempt in numbers and line.text.startswith(REFUSED)
     ]
     return texts[-1] if texts else ""
 
@@ -91,7 +88,7 @@ def _first_error(schema: Any, data: Any) -> str | None:
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    # An empty registry: a schema must not make us fetch anything.
+    # An empty registry, so that a schema cannot make us fetch anything.
     validator = validators.validator_for(schema)(schema, registry=Registry())
     try:
         error = next(iter(validator.iter_errors(data)), None)
@@ -100,5 +97,5 @@ def _first_error(schema: Any, data: Any) -> str | None:
     if error is None:
         return None
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
-    said = f"data{where}: {error.message}"
-    return said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
+    message = f"data{where}: {error.message}"
+    return message if len(message) <= MAX_LENGTH else message[: MAX_LENGTH - 1] + "…"

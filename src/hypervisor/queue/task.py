@@ -1,36 +1,75 @@
 """Tasks, batches and attempts as callers see them."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hypervisor.queue.lane import Priority
 
 Json = Any
+State = Literal[
+    "inbox",
+    "waiting",
+    "active",
+    "in_progress",
+    "merging",
+    "review",
+    "blocked",
+    "done",
+    "failed",
+    "cancelled",
+]
+Outcome = Literal["done", "failed", "blocked", "released", "crashed", "cancelled"]
 
 
 class NewTask(NamedTuple):
-    """What a caller asks for; everything but the title has a default."""
+    """A task to add; everything but the title has a default."""
 
     title: str
     body: str = ""
     type: str = "task"
-    priority: str = "medium"
+    priority: Priority = "medium"
     key: str | None = None
     branch: str = ""
     assignee: str = ""
     requires: tuple[str, ...] = ()
     exclusive: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    start_at: int | None = None
+    start_at: int | datetime | None = None
     retries: int = 0
     data: Json = None
     inbox: bool = False
     chunk: int = 0  # the number of its chunk in the batch; 0: none
 
 
+class TaskFields(TypedDict, total=False):
+    """The fields of a NewTask but its title, as keywords of `add`."""
+
+    body: str
+    type: str
+    priority: Priority
+    key: str | None
+    branch: str
+    assignee: str
+    requires: tuple[str, ...]
+    exclusive: tuple[str, ...]
+    after: tuple[str, ...]
+    start_at: int | datetime | None
+    retries: int
+    data: Json
+    inbox: bool
+    chunk: int
+
+
 class Task(NamedTuple):
-    """One task as it stands; times are milliseconds since 1970."""
+    """A task in its current state; times are milliseconds since 1970."""
 
     id: str
     title: str
-    state: str
+    state: State
     type: str
     priority: str
     batch: str
@@ -61,7 +100,7 @@ class Attempt(NamedTuple):
     worker: str
     claimed_at: int
     ended_at: int | None
-    outcome: str | None
+    outcome: Outcome | None
     reason: str | None
     exit_code: int | None = None
     cpu_ms: int | None = None
@@ -70,7 +109,7 @@ class Attempt(NamedTuple):
 
 
 class TaskDetail(NamedTuple):
-    """A task with all that hangs on it."""
+    """A task with its exclusive keys, dependencies and attempts."""
 
     task: Task
     exclusive: tuple[str, ...]
@@ -80,7 +119,7 @@ class TaskDetail(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A task that was not added because its key is already there."""
+    """A task that was not added because its key already exists."""
 
     key: str
     task: str
@@ -88,35 +127,54 @@ class Duplicate(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What `add` did."""
+    """The tasks that `add` added, and those it did not."""
 
     ids: tuple[str, ...]
     duplicates: tuple[Duplicate, ...]
 
+    @property
+    def id(self) -> str:
+        """The id of a single task: the one that was added, or the one that already has its key."""
+        ids = (*self.ids, *(duplicate.task for duplicate in self.duplicates))
+        if len(ids) != 1:
+            raise ValueError(f"{len(ids)} tasks were given; use ids and duplicates")
+        return ids[0]
+
 
 class Batch(NamedTuple):
-    """Tasks submitted together; `spec` says how they are run, None if nothing runs them."""
+    """Tasks submitted together; `spec` says how they are run, None if they are only queued."""
 
     id: str
     name: str
     created_at: int
     spec: Json = None
+    archived_at: int | None = None  # since when lists leave it out
+    deleting: bool = False  # its deletion has begun
 
 
 class Changes(NamedTuple):
-    """What `update` shall change; None leaves a field as it is."""
+    """What `update` changes; None leaves a field as it is."""
 
     title: str | None = None
     body: str | None = None
     type: str | None = None
-    priority: str | None = None
+    priority: Priority | None = None
     branch: str | None = None
     assignee: str | None = None
     requires: tuple[str, ...] | None = None
     after: tuple[str, ...] | None = None
-    start_at: int | None = None
+    start_at: int | datetime | None = None
     retries: int | None = None
     data: Json = None
+
+
+class Delay(NamedTuple):
+    """Tasks that only wait for their start time."""
+
+    failed_before: bool
+    tasks: int
+    first_at: int
+    last_at: int
 
 
 class TaskFilter(NamedTuple):
@@ -129,6 +187,7 @@ class TaskFilter(NamedTuple):
     priority: str | None = None
     assignee: str | None = None
     text: str | None = None
+    archived: bool = False  # tasks of archived batches, too
 
 
 class Stats(NamedTuple):

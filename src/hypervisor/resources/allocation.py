@@ -1,11 +1,17 @@
-"""Who gets how many workers when not everybody can have all they want."""
+"""How many workers each pool gets when there are not enough for all."""
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from hypervisor.queue.pool import Pool
-from hypervisor.queue.priority import PRIORITIES
+from hypervisor.queue.lane import PRIORITIES
+
+
+class Pool(NamedTuple):
+    """The workers of a batch, or of one agent in it."""
+
+    batch: str
+    agent: str = ""
 
 
 class Demand(NamedTuple):
@@ -18,21 +24,21 @@ class Demand(NamedTuple):
 
 
 def assign_workers(demands: Sequence[Demand], total: int) -> dict[Pool, int]:
-    """Workers by pool: the more urgent first; of equals each one, then the older first."""
-    given: dict[Pool, int] = {}
+    """Workers by pool: the most urgent first; of the same priority one each, then the oldest."""
+    assigned: dict[Pool, int] = {}
     ordered = sorted(demands, key=lambda d: (PRIORITIES.index(d.priority), d.rank, d.pool))
     for _, group in groupby(ordered, key=lambda d: d.priority):
         equals = list(group)
         for fill in (False, True):
             for demand in equals:
-                has = given.get(demand.pool, 0)
+                has = assigned.get(demand.pool, 0)
                 more = min(demand.workers - has if fill else min(demand.workers, 1), total)
-                given[demand.pool] = has + max(more, 0)
+                assigned[demand.pool] = has + max(more, 0)
                 total -= max(more, 0)
-    return given
+    return assigned
 
 
-def cap_demands(demands: Sequence[Demand], together: Collection[Pool], most: int) -> list[Demand]:
-    """The same demands, but these pools ask for no more than `most` in all."""
-    given = assign_workers([demand for demand in demands if demand.pool in together], most)
-    return [each._replace(workers=given.get(each.pool, each.workers)) for each in demands]
+def cap_demands(demands: Sequence[Demand], pools: Collection[Pool], limit: int) -> list[Demand]:
+    """The same demands, but at most `limit` for these pools together."""
+    assigned = assign_workers([demand for demand in demands if demand.pool in pools], limit)
+    return [d._replace(workers=assigned.get(d.pool, d.workers)) for d in demands]

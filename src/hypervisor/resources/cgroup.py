@@ -1,12 +1,11 @@
-"""A cgroup (version 2) of our own, where the machine lets us have one.
+"""A cgroup (version 2) of our own, where the host allows it.
 
-Nothing that is in it gets out by a fork, a new session or a new environment:
-what an attempt leaves behind is found by looking here. Only the unified
-hierarchy is used, wherever it is mounted; no controller is switched on.
+No process leaves it by a fork, a new session or a new environment, so it shows
+what an attempt has left behind. Only the unified hierarchy is used, wherever it
+is mounted; no controller is enabled.
 
-Containers may share a hierarchy and cannot see each other's processes. So a
-group is never taken over, and whoever made one locks its folder for as long as
-it lives: that is seen from every namespace.
+Containers may share a hierarchy and cannot see each other's processes. So a group is never taken
+over, and its creator keeps its folder locked, which every namespace can see.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from hypervisor.core.mounts import Mount, read_mounts
 
 KIND = "cgroup2"
 MEMBERS = "cgroup.procs"
-MOST_TRIES, PAUSE = 40, 0.005  # to remove a group that is still busy, in seconds
+MAX_TRIES, PAUSE = 40, 0.005  # to remove a group that is still busy, in seconds
 
 
 class Group:
     def __init__(self, path: str) -> None:
         self.path = path
-        self._handle = -1  # of the lock, in the process that made it
+        self._handle = -1  # of the lock, in the process that created it
 
     @classmethod
     def make(cls, name: str) -> Group | None:
-        """A new group below our own, or None where it cannot be made and entered. It is ours
-        until we end, even if it is empty."""
+        """A new group below our own, or None if it cannot be created and entered. It is ours
+        until we exit, even if it is empty."""
         home = own_path()
         if home is None or not name or "/" in name or name.startswith("."):
             return None
@@ -48,19 +47,19 @@ class Group:
 
     @classmethod
     def find(cls, name: str) -> Group | None:
-        """The group of that name, wherever in the hierarchy it was made."""
+        """The group of that name, anywhere in the hierarchy."""
         for folder, _, _ in os.walk(_mount_point()):
             if os.path.basename(folder) == name:
                 return cls(folder)
         return None
 
     def remove_if_abandoned(self) -> None:
-        """Remove it if whoever made it is gone and nothing lives in it."""
+        """Remove it if its creator has exited and it is empty."""
         if self.exists() and not self.is_populated() and self._take():
             self.remove()
 
     def _take(self) -> bool:
-        """Lock the folder, and see that it has not been removed meanwhile."""
+        """Lock the folder, and check that it has not been removed since."""
         try:
             self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,11 +74,11 @@ class Group:
             self._handle = -1
 
     def exists(self) -> bool:
-        """Whether it is there; the root, which holds the whole machine, does not count."""
+        """Whether it exists; the root group does not count."""
         return os.path.exists(os.path.join(self.path, "cgroup.events"))
 
     def is_populated(self) -> bool:
-        """Whether anything lives in it or in the groups below it; this misses nothing."""
+        """Whether there is any process in it or in the groups below it."""
         try:
             with open(os.path.join(self.path, "cgroup.events"), encoding="ascii") as file:
                 return "populated 1" in file.read()
@@ -87,49 +86,49 @@ class Group:
             return False
 
     def enter(self, pid: int = 0) -> bool:
-        """Put a process in, ourselves by default; what it starts later is in too."""
+        """Move a process into it, by default our own; its later children are in it, too."""
         return _write(os.path.join(self.path, MEMBERS), str(pid))
 
     def pids(self) -> list[int]:
-        """All that live in it and in the groups below it."""
-        found: list[int] = []
+        """All processes in it and in the groups below it."""
+        pids: list[int] = []
         for folder, _, _ in os.walk(self.path):
             with suppress(OSError), open(os.path.join(folder, MEMBERS), encoding="ascii") as file:
-                found += map(int, file.read().split())
-        return [pid for pid in found if pid]  # 0 stands for processes of another namespace
+                pids += map(int, file.read().split())
+        return [pid for pid in pids if pid]  # 0 stands for a process of another namespace
 
     def kill(self) -> None:
-        """End everything in it at once, whoever forks meanwhile (Linux 5.14)."""
+        """Kill everything in it at once, including new forks (Linux 5.14)."""
         _write(os.path.join(self.path, "cgroup.kill"), "1")
 
     def remove(self) -> None:
-        """Remove it and the groups below it, as far as nothing lives there."""
+        """Remove it and the groups below it, if they are empty."""
         for folder, _, _ in os.walk(self.path, topdown=False):
             _remove(folder)
         self._let_go()
 
     def _can_be_entered(self) -> bool:
-        """Tried with another process: once in, we might not be let out again."""
-        held, line = os.pipe()
+        """Try it with another process: we might not be able to leave again."""
+        read_end, write_end = os.pipe()
         probe = 0
         with suppress(OSError):
             probe = os.posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", "read line"],
                 {},
-                file_actions=[(os.POSIX_SPAWN_DUP2, held, 0)],
+                file_actions=[(os.POSIX_SPAWN_DUP2, read_end, 0)],
             )
         entered = probe > 0 and self.enter(probe)
-        os.close(held)
-        os.close(line)
+        os.close(read_end)
+        os.close(write_end)
         if probe:
             os.waitpid(probe, 0)
         return entered
 
 
 def _remove(folder: str) -> None:
-    """What has just been killed keeps its group busy for a moment after it is gone."""
-    for _ in range(MOST_TRIES):
+    """A process that was just killed keeps its group busy for a moment."""
+    for _ in range(MAX_TRIES):
         try:
             return os.rmdir(folder)
         except OSError as error:
@@ -139,8 +138,7 @@ def _remove(folder: str) -> None:
 
 
 def remove_abandoned_groups(prefix: str) -> None:
-    """Groups below our own whose makers died before they could remove them, in whatever
-    container that was."""
+    """Remove groups below our own whose creators, in any container, died before they could."""
     home = own_path()
     for name in os.listdir(home) if home and os.path.isdir(home) else []:
         if name.startswith(prefix):
@@ -158,14 +156,14 @@ def own_path() -> str | None:
 
 
 def _mount_point() -> str:
-    """Where the hierarchy is mounted; as a rule, once."""
+    """Where the hierarchy is mounted, usually once."""
     with suppress(OSError):
         return next((mount.point for mount in read_mounts() if mount.kind == KIND), "")
     return ""
 
 
 def _locate(own: str, mounts: list[Mount]) -> str | None:
-    """Where a group is seen."""
+    """The path of a group below one of these mounts."""
     for mount in mounts:
         if mount.kind == KIND:
             below = os.path.relpath(own, mount.root)

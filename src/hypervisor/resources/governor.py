@@ -1,49 +1,48 @@
-"""Decides how many workers this host can bear, and says why in one sentence.
+"""Decides how many workers this host can run, and says why in one sentence.
 
-Zones slow the fleet down, admission by fit keeps planned memory below the
-ceiling, and an emergency stops attempts: the lowest priority first, of those
-the youngest, one at a time so that its memory can come back before the next
-goes. The last attempt goes only if it alone is the problem: without it the
-memory in use would be out of danger, or, where memory stalls, it uses more than
-all the rest of the host.
+Zones slow down all workers, admission by fit keeps planned memory below the
+ceiling, and an emergency stops attempts: the lowest priority first, the
+youngest of those, one at a time so that its memory is freed before the next
+one is stopped. The last attempt is stopped only if it alone is the problem:
+without it, memory would be out of danger, or, if memory stalls, it uses more
+than the rest of the host.
 """
 
 from collections.abc import Collection, Sequence
 from math import exp
 from typing import Literal, NamedTuple, Protocol
 
-from hypervisor.queue.priority import PRIORITIES
+from hypervisor.queue.lane import PRIORITIES
 from hypervisor.resources import admission, zones
 from hypervisor.resources.admission import Footprint, Trial
 from hypervisor.resources.limits import size_text
 from hypervisor.resources.zones import DANGER, EMERGENCY, SAFE, Load, Thresholds, Zone, ZoneState
 
-SMOOTHING_MS = 3000
+SMOOTHING_MS = 15_000  # of CPU: a compiler that is busy for a few seconds does not count as load
 PAUSE_MS = 1000
-STALL_PAUSE_MS = 10_000  # stalls are an average of ten seconds: it takes as long to see relief
+STALL_PAUSE_MS = 10_000  # stalls are averaged over ten seconds, so relief shows only after that
 REPEAT_MS = 60_000
-UNSEEN_MS = 2000  # what an attempt has taken since its start may not be in its footprint yet
+UNSEEN_MS = 2000  # the footprint of a newer attempt may not show all its memory yet
 
-Cause = Literal["zone", "fit", "trial", "strategy"]  # what may hold workers back
+Cause = Literal["zone", "fit", "trial", "strategy"]  # why fewer workers run than asked for
 
 
 class LoadProbe(Protocol):
     def read(self, workers: Collection[int]) -> Load:
-        """The load of this host since the last call; the pids tell which part is our own."""
+        """The load of this host since the last call; the part of these pids is our own."""
         ...
 
 
 class Reading(NamedTuple):
-    """The zone, since when, and the load behind it with its CPU smoothed."""
+    """The zone, since when, and the load with its CPU smoothed."""
 
     zone: Zone
     since: int
     load: Load
-    count_own: bool = True
 
 
 class RunningAttempt(NamedTuple):
-    """A live worker and what it runs; between two attempts its footprint is 0 bytes."""
+    """A live worker and its attempt; between two attempts its footprint is 0 bytes."""
 
     worker: str
     priority: str
@@ -52,10 +51,10 @@ class RunningAttempt(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """How many workers may live, whom to stop now, and why; `news` if that is worth an event.
+    """How many workers may run, which to stop now, and why; `news` if that is worth an event.
 
-    `alone` marks a stopped attempt as too big for this host all by itself: to put
-    it back would only repeat it.
+    `alone` means that the stopped attempt alone is too big for this host: a retry would
+    fail the same way.
     """
 
     target: int
@@ -83,16 +82,15 @@ class Governor:
         self,
         now: int,
         workers: Collection[int],
-        count_own: bool,
         running: Sequence[RunningAttempt] = (),
     ) -> Reading:
-        """Look at the host. Own CPU counts for agents; for commands and functions it does not."""
+        """Measure the load of the host."""
         load = self._smoothed(now, self._probe.read(workers))
         if self.strategy == "auto":
-            load = load._replace(planned=sum(_planned(each, now) for each in running))
+            load = load._replace(planned=sum(_planned(attempt, now) for attempt in running))
         before = self._zone_state or ZoneState(SAFE, now)
-        self._zone_state = zones.next_zone(before, load, self.thresholds, now, count_own)
-        self.reading = Reading(self._zone_state.zone, self._zone_state.since, load, count_own)
+        self._zone_state = zones.next_zone(before, load, self.thresholds, now)
+        self.reading = Reading(self._zone_state.zone, self._zone_state.since, load)
         return self.reading
 
     def decide(
@@ -103,11 +101,11 @@ class Governor:
         running: Sequence[RunningAttempt],
         expected: int | None = None,
     ) -> Decision:
-        """How many of the asked for workers may live; `expected` is the peak of the next one.
+        """How many of the workers asked for may run; `expected` is the peak of the next one.
 
-        `running` has an entry for every live worker, those that drain included.
+        `running` has an entry for every live worker, including those that drain.
         """
-        footprints = [each.footprint for each in running]
+        footprints = [attempt.footprint for attempt in running]
         self._watch(now, asked, footprints, expected)
         stop, alone = self._stops.next(now, running, self.reading.load, self.thresholds)
         target, cause = self._target(now, min(asked, limit), limit, footprints, expected)
@@ -123,9 +121,9 @@ class Governor:
         return Decision(target, (stop.worker,) if stop else (), sentence, news, alone)
 
     def _smoothed(self, now: int, load: Load) -> Load:
-        """What we used to get started says nothing of the time to come, so it is left out."""
+        """The CPU we used to get started is left out: it says nothing about the load to come."""
         if self._zone_state is None:
-            cpu, own = load.counted_cpu(count_own=False), 0.0
+            cpu, own = load.foreign_cpu, 0.0
         else:
             weight = 1 - exp(-max(0, now - self._read_at) / SMOOTHING_MS)
             last = self.reading.load
@@ -137,7 +135,7 @@ class Governor:
     def _watch(
         self, now: int, asked: int, footprints: Sequence[Footprint], expected: int | None
     ) -> None:
-        unknown = [each.current for each in footprints if each.expected is None]
+        unknown = [current for peak, current in footprints if peak is None]
         if unknown:
             self._trial = admission.observe_trial(self._trial, unknown, now)
         elif expected is not None or not asked:
@@ -146,7 +144,7 @@ class Governor:
     def _target(
         self, now: int, wanted: int, limit: int, running: Sequence[Footprint], expected: int | None
     ) -> tuple[int, Cause]:
-        """How many workers may live, and what holds the others back."""
+        """How many workers may run, and why no more."""
         zone = self.reading.zone
         if zone == EMERGENCY:
             return min(wanted, 1, len(running)), "zone"
@@ -194,55 +192,55 @@ class Governor:
             return f"{target} of {asked} may run: {self._measures(every=True)}"
         zone = self.reading.zone
         if cause == "zone" and (zone == EMERGENCY or (zone == DANGER and running)):
-            return f"nothing new is started: {self._measures()}"
+            return f"starting nothing new: {self._measures()}"
         return f"{target} of {asked} started: {self._why(now, cause, running, expected)}"
 
     def _why(
         self, now: int, cause: Cause, running: Sequence[Footprint], expected: int | None
     ) -> str:
         if cause == "strategy":
-            return "one after the other was asked for"
+            return "--strategy sequential runs one at a time"
         if cause == "trial":
-            return "how much memory each needs is not known yet"
+            return "memory use per attempt is not known yet"
         if cause == "zone":
             return self._measures() if self.reading.zone != SAFE else "that is the limit"
         guess = admission.guess_from(self._trial, now)
         need = guess.next if expected is None else admission.likely_need(expected, running)
-        left = admission.free(
+        free = admission.free(
             self.reading.load,
             admission.with_assumed_need(running, guess.running),
             self.thresholds.ceiling,
         )
-        amount = f"{size_text(left)} free" if left > 0 else "no memory free"
-        return f"{amount}, each is expected to need {size_text(need)}"
+        amount = f"{size_text(free)} free" if free > 0 else "no memory free"
+        return f"{amount}, each attempt is expected to need {size_text(need)}"
 
     def _stop_sentence(self, stopped: RunningAttempt, alone: bool) -> str:
         if not alone:
             return f"stopped 1 of {stopped.priority} priority: {self._measures()}"
         used = size_text(stopped.footprint.current)
         limit = size_text(self.reading.load.memory_limit)
-        return f"stopped the only one, it uses {used} of {limit}: {self._measures()}"
+        return f"stopped the only attempt, which uses {used} of {limit}: {self._measures()}"
 
     def _measures(self, every: bool = False) -> str:
-        """The figures that put the host into its zone, or all."""
-        load, zone, count_own = self.reading.load, self.reading.zone, self.reading.count_own
-        by_others = "" if count_own or not load.own else " by others"
+        """The figures that put the host into its zone, or all figures."""
+        load, zone = self.reading.load, self.reading.zone
+        by_others = "" if every else " busy with other work"
         texts = {
-            f"CPU {_percent(load.counted_cpu(count_own))}{by_others}": load._replace(
+            f"CPU {_percent(load.foreign_cpu)}{by_others}": load._replace(
                 memory_used=0, stall=None
             ),
             f"RAM {_percent(load.ram)}": load._replace(cpu=0.0, stall=None),
         }
         if load.stall:
-            texts[f"memory stalls {load.stall:.0f} %"] = load._replace(cpu=0.0, memory_used=0)
+            texts[f"stalled on memory {load.stall:.0f} %"] = load._replace(cpu=0.0, memory_used=0)
         shown = list(texts)
         for margin in (self.thresholds.margin, 0.0):
-            found = [
+            matching = [
                 text
                 for text, part in texts.items()
-                if zones.zone_for(part, self.thresholds, count_own, margin) == zone
+                if zones.zone_for(part, self.thresholds, margin) == zone
             ]
-            shown = found if found and not every else shown
+            shown = matching if matching and not every else shown
         return f"{', '.join(shown)} ({zone})"
 
 
@@ -256,21 +254,21 @@ class StopPicker:
     def next(
         self, now: int, running: Sequence[RunningAttempt], load: Load, thresholds: Thresholds
     ) -> tuple[RunningAttempt | None, bool]:
-        """The attempt to stop now, if any, and whether it alone makes the emergency."""
-        self._stopping &= {_key(each) for each in running}
-        left = [each for each in running if _key(each) not in self._stopping]
+        """The attempt to stop now, if any, and whether it alone causes the emergency."""
+        self._stopping &= {_key(attempt) for attempt in running}
+        candidates = [attempt for attempt in running if _key(attempt) not in self._stopping]
         over = load.ram > thresholds.ram_emergency
         stalls = load.stall is not None and load.stall > thresholds.stall
-        if not left or not (over or stalls) or self._is_pausing(now, over):
+        if not candidates or not (over or stalls) or self._is_pausing(now, over):
             return None, False
-        chosen = max(left, key=_stop_order)
-        if len(left) == 1:
+        chosen = max(candidates, key=_stop_order)
+        if len(candidates) == 1:
             alone = len(running) == 1 and _frees_enough(chosen, over, load, thresholds)
             if not alone:
                 return None, False
         self._at = now
         self._stopping.add(_key(chosen))
-        return chosen, len(left) == 1
+        return chosen, len(candidates) == 1
 
     def _is_pausing(self, now: int, over: bool) -> bool:
         return self._at is not None and now - self._at < (PAUSE_MS if over else STALL_PAUSE_MS)
@@ -284,7 +282,7 @@ class NewsFilter:
         self._at: dict[Cause, int] = {}
 
     def is_news(self, now: int, zone: Zone, limit: int, cause: Cause | None) -> bool:
-        """`cause` is what holds workers back, if anything does."""
+        """Whether to log; `cause` is why fewer workers run than asked for, if so."""
         if self._zone[0] != SAFE and zone == SAFE:
             self._zone = (SAFE, 0)
             return True
@@ -297,7 +295,7 @@ class NewsFilter:
         return True
 
     def _is_due(self, now: int, cause: Cause) -> bool:
-        """How many fit changes with every attempt that ends: logged now and then."""
+        """How many fit changes with every attempt that ends, so it is logged at intervals."""
         if cause in self._at and now - self._at[cause] < REPEAT_MS:
             return False
         self._at[cause] = now
@@ -309,7 +307,7 @@ def _key(attempt: RunningAttempt) -> tuple[str, int]:
 
 
 def _planned(attempt: RunningAttempt, now: int) -> int:
-    """The memory in use that was expected to be in use."""
+    """The part of its expected memory that an attempt uses."""
     expected, current = attempt.footprint
     if expected is None:
         return 0

@@ -1,8 +1,8 @@
 """This host and its processes, read from /proc.
 
-A pid alone proves nothing: it may have been given away again, or belong to
-another container. Identity is pid + start time, within one boot and one
-process namespace.
+A pid alone proves nothing: it may have been reused, or belong to another
+container. Identity is pid + start time, within one boot and one process
+namespace.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from hypervisor.queue.lease import Worker
 
-DEAD_STATES = "ZXx"  # a zombie has ended, only nobody has asked for its exit code
+DEAD_STATES = "ZXx"  # a zombie has ended; only its exit code has not been collected
 
 
 class LocalHost:
@@ -34,7 +34,7 @@ class LocalHost:
                 after_name = file.read().rpartition(b")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None
-        # A process lives on in its other threads after its main thread has ended.
+        # A process lives on in other threads after its main thread has ended.
         dead = after_name[0].decode() in DEAD_STATES and int(after_name[17]) <= 1
         return None if dead else int(after_name[19])
 
@@ -58,7 +58,7 @@ def _boot() -> str:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether another user's process lives that /proc does not show us (hidepid)."""
+    """Whether it is another user's live process, which /proc does not show us (hidepid)."""
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Limits of an attempt, what is seen of it, and how amounts read in a sentence."""
+"""Limits of an attempt, samples of it, and amounts as text."""
 
 from typing import Literal, NamedTuple
 
@@ -8,7 +8,7 @@ Act = Literal["warn", "stop", "would_stop"]
 
 
 class Limits(NamedTuple):
-    """Milliseconds and bytes. None says nothing; 0 says that there is no limit."""
+    """Milliseconds and bytes. None: not set; 0: no limit."""
 
     time: int | None = None
     memory: int | None = None
@@ -17,7 +17,7 @@ class Limits(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """An attempt's process tree at a moment, `at` milliseconds after its start."""
+    """An attempt's process tree `at` milliseconds after its start."""
 
     at: int
     cpu: float
@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A limit that is near or reached, and what follows: in a dry run, nothing is stopped."""
+    """A limit that is near or reached, and what to do; a dry run stops nothing."""
 
     limit: LimitName
     act: Act
@@ -35,9 +35,9 @@ class Finding(NamedTuple):
 
 
 def merged(*limits: Limits) -> Limits:
-    """For each limit, the first that says something: task, then batch, type and defaults."""
+    """For each limit, the first that is set: task, then batch, type and defaults."""
     return Limits(
-        *(next((v for v in each if v is not None), None) for each in zip(*limits, strict=True))
+        *(next((v for v in values if v is not None), None) for values in zip(*limits, strict=True))
     )
 
 

@@ -1,12 +1,13 @@
 """How loaded this host is: CPU, memory and memory stalls, and which part is our own.
 
 Memory is measured wherever it can run out: on the host, in our cgroup (either
-version) and those above it, and against the fleet's budget. The place with the
-least room counts. What is not there, or cannot be read, is left out.
+version) and those above it, and against the budget of all workers. The one with
+the least free memory counts. What does not exist or cannot be read is left out.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from math import inf
 from typing import NamedTuple
 
 from hypervisor.core.mounts import Mount, parse_mounts
@@ -14,20 +15,20 @@ from hypervisor.resources.process_table import (
     TICKS,
     Process,
     families,
-    look,
     proportional,
     read_proc,
+    read_process,
 )
 from hypervisor.resources.zones import DEFAULTS, Load
 
-FEWEST_TICKS = 5  # for each CPU: a shorter while says nothing
+MIN_TICKS = 5  # per CPU; a shorter interval is too inaccurate
 NEAR_BUDGET = 0.6
 UNKNOWN = 1 << 52  # kilobytes: more than any host has
-EXACT_EVERY = 10  # reads; exact memory takes 15 ms for each gigabyte
+EXACT_EVERY = 10  # reads; measuring memory exactly takes 15 ms per gigabyte
 
 
 class MemoryUse(NamedTuple):
-    """The memory used somewhere that it can run out."""
+    """Memory use and its limit, of a host, a cgroup or a budget."""
 
     used: int
     limit: int
@@ -45,9 +46,9 @@ class Times(NamedTuple):
 
 
 class HostLoad:
-    """`read` returns the load since the last call; the first call counts from the beginning.
+    """`read` returns the load since the last call, at first since it was made.
 
-    `memory_limit` is a budget for all workers and what they run.
+    `memory_limit` is a budget for all workers and their processes.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class HostLoad:
         self._spent = self._proc.own_cpu()
         self._workers: dict[tuple[int, int], float] = {}
         self._cpu = self._own = 0.0
+        self._is_first = True
 
     def read(self, workers: Collection[int]) -> Load:
         trees = self._proc.trees(workers)
@@ -79,16 +81,17 @@ class HostLoad:
         times, last = self._proc.times(), self._times
         if times is None:
             return
-        if last is not None and times.total - last.total < FEWEST_TICKS * times.cpus:
+        if last is not None and times.total - last.total < MIN_TICKS * times.cpus:
             return
         spent = self._proc.own_cpu()
         workers = {
-            (pid, tree[pid].start): TICKS * sum(each.cpu + each.waited for each in tree.values())
+            (pid, tree[pid].start): TICKS
+            * sum(process.cpu + process.waited for process in tree.values())
             for pid, tree in trees.items()
         }
         if last is not None:
             passed = times.total - last.total
-            # A worker that is new to us has not used more than one CPU can give.
+            # A new worker has not used more than one CPU.
             own = (
                 spent
                 - self._spent
@@ -98,12 +101,15 @@ class HostLoad:
                 )
             )
             self._cpu = min(1.0, max(0.0, (times.busy - last.busy) / passed))
+            if self._is_first:
+                self._cpu = min(self._cpu, max(0.0, self._proc.load_average() / times.cpus))
+                self._is_first = False
             self._own = min(self._cpu, max(0.0, own / passed))
         self._times, self._spent, self._workers = times, spent, workers
 
 
 class Budget:
-    """The memory that all workers and what they run may use together."""
+    """The memory that all workers and their processes may use together."""
 
     def __init__(self, limit: int, proc: str) -> None:
         self._limit = limit
@@ -123,21 +129,21 @@ class Budget:
         return MemoryUse(min(rss, self._estimate(rss)), self._limit)
 
     def _estimate(self, rss: int) -> int:
-        """What has grown since the exact look may all be unshared; what went was like the rest."""
+        """Memory added since the exact measurement may be unshared; freed memory was average."""
         if rss >= self._rss:
             return self._exact + rss - self._rss
         return self._exact * rss // self._rss
 
 
 class Proc:
-    """The files below /proc that tell the load."""
+    """The files below /proc that show the load."""
 
     def __init__(self, proc: str) -> None:
         self._proc = proc
         self._groups = list(_groups(proc))
 
     def times(self) -> Times | None:
-        """Time that was stolen by other virtual machines is neither ours nor idle."""
+        """Time stolen by other virtual machines is neither busy nor idle."""
         stat = _read(f"{self._proc}/stat")
         fields = [_number(field) for field in stat.partition("\n")[0].split()[1:9]]
         ticks = [field for field in fields if field is not None]
@@ -147,8 +153,14 @@ class Proc:
         busy = user + nice + system + irq + softirq
         return Times(busy, busy + idle + iowait + steal, max(1, stat.count("\ncpu")))
 
+    def load_average(self) -> float:
+        """The average of the last minute: the current load may be a peak."""
+        with suppress(ValueError, IndexError):
+            return float(_read(f"{self._proc}/loadavg").split()[0])
+        return inf
+
     def own_cpu(self) -> float:
-        own = look("self", self._proc)
+        own = read_process("self", self._proc)
         return own.cpu * TICKS if own else 0
 
     def trees(self, workers: Collection[int]) -> dict[int, dict[int, Process]]:
@@ -164,10 +176,10 @@ class Proc:
                 yield place
 
     def stall(self) -> float | None:
-        """The worst of host and cgroups: where everything waits, so do our attempts."""
+        """The worst of host and cgroups: our attempts wait with everything else there."""
         own = (group.pressure for group in self._groups)
         paths = [f"{self._proc}/pressure/memory", *filter(None, own)]
-        return max((found for path in paths for found in _stalls(_read(path))), default=None)
+        return max((stall for path in paths for stall in _stalls(_read(path))), default=None)
 
 
 class Group(NamedTuple):
@@ -183,14 +195,14 @@ class Group(NamedTuple):
     def place(self, most: int) -> MemoryUse | None:
         """None without a limit, or with one above `most`.
 
-        Memory that files only pass through can be had back, so it is not in use.
+        Page cache can be reclaimed, so it does not count as used.
         """
         if self.unified:
             names, usage, prefix = ["memory.max", "memory.high"], "memory.current", ""
         else:
             names, usage, prefix = ["memory.limit_in_bytes"], "memory.usage_in_bytes", "total_"
         limits = [_number(_read(f"{self.path}/{name}")) for name in names]
-        limit = min((each for each in limits if each is not None), default=None)
+        limit = min((value for value in limits if value is not None), default=None)
         if limit is None or limit > most:
             return None
         used = _number(_read(f"{self.path}/{usage}"))
@@ -204,24 +216,24 @@ class Group(NamedTuple):
 def _trees(
     processes: Mapping[int, Process], workers: Collection[int]
 ) -> dict[int, dict[int, Process]]:
-    """Each worker that lives with all below it; a process belongs to the nearest worker."""
+    """Each live worker with all its descendants; a process belongs to the nearest worker."""
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)
     trees = {}
     for worker in workers:
-        tree, more = {}, [worker] if worker in processes else []
-        while more:
-            pid = more.pop()
+        tree, remaining = {}, [worker] if worker in processes else []
+        while remaining:
+            pid = remaining.pop()
             tree[pid] = processes[pid]
-            more += [each for each in children.get(pid, ()) if each not in workers]
+            remaining += [child for child in children.get(pid, ()) if child not in workers]
         if tree:
             trees[worker] = tree
     return trees
 
 
 def _groups(proc: str) -> Iterator[Group]:
-    """The cgroups in which our memory may be limited, from our own up to the mounted root."""
+    """The cgroups that may limit our memory, from our own up to the mounted root."""
     memberships = _read(f"{proc}/self/cgroup")
     for mount in parse_mounts(_read(f"{proc}/self/mountinfo")):
         unified = mount.kind == "cgroup2"
@@ -241,7 +253,7 @@ def _membership(memberships: str, unified: bool) -> str | None:
 
 
 def _upwards(own: str, mount: Mount) -> Iterator[str]:
-    """In a container, the root of the mount may be a group far below the host's."""
+    """The paths from our group up; in a container, the mount's root may be far below the host's."""
     root = mount.root.rstrip("/")
     below = own[len(root) :] if (own + "/").startswith(root + "/") else ""
     names = [name for name in below.split("/") if name not in ("", "..")]

@@ -1,7 +1,7 @@
-"""Watches one attempt and says when it nears or reaches a limit: on evidence only.
+"""Watches one attempt and reports, with evidence, when it nears or reaches a limit.
 
-Each limit is warned of once, at 80 %, and stopped for once. It acts on samples
-that are handed in; whoever asks carries out what it finds.
+For each limit there is one warning, at 80 %, and one stop. It works on samples that are passed in;
+the caller acts on its findings.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,18 +17,18 @@ from hypervisor.resources.limits import (
 )
 
 NEAR = 0.8
-QUIET = "no output, no CPU and nothing written"
-IDLE_CPU = 0.01  # of one core: what waiting loops and idle runtimes burn
+QUIET = "no output, no CPU use and no writes"
+IDLE_CPU = 0.01  # of one core, used by polling loops and idle runtimes
 CPU_TICK = 0.01  # seconds: CPU time is accounted in steps of this size
-LONGEST_GAP = 5000  # more time between samples proves no silence: we were suspended, or all was
-MOST_COUNTED = 2000  # of the time between samples, which come every second, for the time limit
+MAX_GAP = 5000  # after a longer time between samples, we were probably suspended
+MAX_COUNTED = 2000  # of the time between samples, normally a second, for the time limit
 EXACT_FOR = 3000
 NOTABLE_GROWTH = 1.1
 
 
 class Overseer:
     def __init__(self, limits: Limits, dry_run: bool = False, quiet: str = QUIET) -> None:
-        """`quiet` says what was missing while nothing was seen of the attempt."""
+        """`quiet` describes a silence: what the attempt did not do."""
         self._limits, self._silence_text = limits, quiet
         self._dry_run = dry_run
         self._reported: set[tuple[LimitName, bool]] = set()
@@ -37,8 +37,8 @@ class Overseer:
         self._exact = ExactMemory()
 
     def look(self, sample: Sample, exact_memory: Callable[[], int]) -> list[Finding]:
-        """What is new about this sample; `exact_memory` is asked before a verdict on memory."""
-        self._ran += min(sample.at - self._last, MOST_COUNTED)
+        """New findings from this sample; `exact_memory` is called before memory is judged."""
+        self._ran += min(sample.at - self._last, MAX_COUNTED)
         self._last, ran, quiet = sample.at, self._ran, self._silence.after(sample)
         return [
             *self._check("time", self._limits.time, ran, lambda: f"ran for {span_text(ran)}"),
@@ -60,7 +60,7 @@ class Overseer:
     def _check_memory(self, sample: Sample, ask: Callable[[], int]) -> Iterator[Finding]:
         limit = self._limits.memory
         if limit and sample.rss >= NEAR * limit and not self._is_reported("memory", True):
-            # Processes that forked share pages, and RSS counts these once for each.
+            # Forked processes share pages, which RSS counts for each of them.
             used = min(sample.rss, self._exact.at(sample, ask))
             yield from self._check("memory", limit, used, lambda: f"{size_text(used)} used")
 
@@ -77,7 +77,7 @@ class Overseer:
         yield Finding(name, self._act(reached), f"{evidence()}, limit {shown}")
 
     def _is_reported(self, name: LimitName, reached: bool) -> bool:
-        """No warning comes after a stop."""
+        """There is no warning after a stop."""
         return (name, True) in self._reported or (name, reached) in self._reported
 
     def _act(self, reached: bool) -> Act:
@@ -87,7 +87,7 @@ class Overseer:
 
 
 class SilenceTimer:
-    """For how long there was no output, no CPU used and nothing written."""
+    """How long there has been no output, no CPU use and nothing written."""
 
     def __init__(self) -> None:
         self._began: Sample | None = None
@@ -100,12 +100,12 @@ class SilenceTimer:
         if began is None or last is None or _is_active(began, last, sample):
             self._began, self._lasted = sample, 0
         else:
-            self._lasted += min(sample.at - last.at, LONGEST_GAP)
+            self._lasted += min(sample.at - last.at, MAX_GAP)
         return self._lasted
 
 
 class ExactMemory:
-    """Asks for the exact memory only every few seconds, unless the tree has grown."""
+    """Measures the exact memory only every few seconds, unless the tree has grown."""
 
     def __init__(self) -> None:
         self._asked: Sample | None = None
@@ -133,6 +133,6 @@ def _is_active(began: Sample, last: Sample, sample: Sample) -> bool:
 
 
 def _uses_cpu(earlier: Sample, sample: Sample) -> bool:
-    """Looked at over one interval for bursts, over the whole silence for steady little work."""
+    """Checked over one interval for bursts, over the whole silence for slow steady work."""
     seconds = (sample.at - earlier.at) / 1000
     return sample.cpu - earlier.cpu > IDLE_CPU * seconds + CPU_TICK

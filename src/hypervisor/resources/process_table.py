@@ -1,4 +1,4 @@
-"""The processes of this machine, read cheaply from /proc."""
+"""The processes of this host, read cheaply from /proc."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ class Process(NamedTuple):
 
 
 def snapshot(proc: str = "/proc") -> dict[int, Process]:
-    """Every process on this machine that we may see, zombies too."""
-    return {pid: process for pid in pids(proc) if (process := look(pid, proc))}
+    """All processes of this host that we can see, including zombies."""
+    return {pid: process for pid in pids(proc) if (process := read_process(pid, proc))}
 
 
 def pids(proc: str = "/proc") -> list[int]:
-    """Of all processes, mostly the newest first: the likeliest to be gone soon."""
+    """Of all processes, mostly newest first, because those are likely to end soon."""
     return [int(entry) for entry in reversed(os.listdir(proc)) if entry.isdecimal()]
 
 
 def descendants(
     root: int, all: Mapping[int, Process], spare: Collection[int] = ()
 ) -> list[Process]:
-    """All below `root`, parents first, without the spared and what hangs below them."""
+    """All descendants of `root`, parents first, without those in `spare` and below."""
     return below([root], all, spare)
 
 
 def family(root: int) -> list[Process]:
-    """All below `root`. It may miss one that comes or goes just now, so it is for measuring;
-    whoever ends a tree takes `descendants`."""
+    """All descendants of `root`, for measuring. It may miss one that is just starting or ending;
+    to end a tree, use `descendants`."""
     return descendants(root, families([root]))
 
 
 def families(roots: Iterable[int], proc: str = "/proc") -> dict[int, Process]:
-    """At least these processes and all below them. Where the kernel keeps lists of children, only
-    these: what that costs does not depend on how many others there are."""
+    """At least these processes and all their descendants. Only these if the kernel keeps lists of
+    children; then the cost does not depend on the number of other processes."""
     if not lists_children(proc):
         return snapshot(proc)
-    found: dict[int, Process] = {}
-    more = list(roots)
-    while more:
-        pid = more.pop()
-        if pid not in found and (process := look(pid, proc)):
-            found[pid] = process
-            more += children_of(pid, proc)
-    return found
+    processes: dict[int, Process] = {}
+    remaining = list(roots)
+    while remaining:
+        pid = remaining.pop()
+        if pid not in processes and (process := read_process(pid, proc)):
+            processes[pid] = process
+            remaining += children_of(pid, proc)
+    return processes
 
 
 def lists_children(proc: str = "/proc") -> bool:
@@ -87,51 +87,51 @@ def children_of(pid: int, proc: str = "/proc") -> list[int]:
 
 
 def written(pids: Iterable[int]) -> int:
-    """Bytes these processes have written so far, to whatever."""
+    """Bytes that these processes have written so far, to anything."""
     return sum(_number_after(f"/proc/{pid}/io", b"wchar:") or 0 for pid in pids)
 
 
 def proportional(pids: Iterable[int], proc: str = "/proc") -> int:
-    """Memory in bytes, with shared pages shared out: dearer than `rss`, but adds up."""
+    """Memory in bytes, with shared pages divided among processes: slower than `rss`, but exact."""
     total = 0
     for pid in pids:
         kilobytes = _number_after(f"{proc}/{pid}/smaps_rollup", b"\nPss:")
         if kilobytes is not None:
             total += kilobytes * 1024
-        elif process := look(pid, proc):
+        elif process := read_process(pid, proc):
             total += process.rss
     return total
 
 
 def environment(pid: int) -> list[bytes]:
-    """The entries a process was started with; none where they are not ours to read."""
+    """The environment a process was started with; empty if we may not read it."""
     return read_proc(f"/proc/{pid}/environ").split(b"\0")
 
 
 def command_line(pid: int) -> list[bytes]:
-    """The words a process was started with; none where they are not ours to read."""
+    """The arguments a process was started with; empty if we may not read them."""
     return read_proc(f"/proc/{pid}/cmdline").split(b"\0")
 
 
 def below(
     roots: Collection[int], all: Mapping[int, Process], spare: Collection[int]
 ) -> list[Process]:
-    """All below any of `roots`, like `descendants`."""
+    """All descendants of any of `roots`, like `descendants`."""
     children: dict[int, list[Process]] = {}
     for process in all.values():
         children.setdefault(process.parent, []).append(process)
-    found: list[Process] = []
-    more, passed = list(roots), {*roots, *spare}
-    while more:
-        fresh = [child for child in children.get(more.pop(), ()) if child.pid not in passed]
-        found += fresh
-        more += [child.pid for child in fresh]
-        passed.update(child.pid for child in fresh)
-    return found
+    result: list[Process] = []
+    remaining, seen = list(roots), {*roots, *spare}
+    while remaining:
+        new = [child for child in children.get(remaining.pop(), ()) if child.pid not in seen]
+        result += new
+        remaining += [child.pid for child in new]
+        seen.update(child.pid for child in new)
+    return result
 
 
-def look(pid: int | str, proc: str = "/proc") -> Process | None:
-    """One process (`self`: ours), or None if it is gone."""
+def read_process(pid: int | str, proc: str = "/proc") -> Process | None:
+    """One process (`self`: our own), or None if it is gone."""
     before, _, after = read_proc(f"{proc}/{pid}/stat", whole=False).rpartition(b")")
     fields = after.split(None, 22)
     try:
@@ -159,7 +159,7 @@ def look(pid: int | str, proc: str = "/proc") -> Process | None:
 
 
 def read_proc(path: str, whole: bool = True) -> bytes:
-    """A file in /proc or of a cgroup; empty if the process is gone or it is not ours to read."""
+    """A file in /proc or of a cgroup; empty if the process is gone or we may not read it."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object costs twice as much
     except (OSError, ValueError):

@@ -1,10 +1,10 @@
 """The four zones of host load, and how many workers each allows.
 
-What an attempt was admitted for does not count against it: neither the CPU of commands, which run
-niced and at most one per core, nor planned memory. An emergency counts everything.
+Our own attempts do not count as load: neither their CPU, because they run niced, nor the memory
+they were admitted for. An emergency counts all memory.
 
-A zone is entered at once and left slowly: the load must have been lower by a margin for a while,
-so that a load near a threshold does not flap.
+A zone is entered at once and left slowly: the load must have been lower by a margin for some time,
+so that the zone does not flap near a threshold.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -18,7 +18,7 @@ ZONES: tuple[Zone, ...] = (SAFE, WARNING, DANGER, EMERGENCY)
 
 
 class Thresholds(NamedTuple):
-    """Shares of the host from which on a zone is entered, 1 for never; `stall` is in percent."""
+    """Shares of the host at which a zone is entered, 1 for never; `stall` is in percent."""
 
     cpu_warning: float = 0.60
     cpu_danger: float = 0.80
@@ -37,9 +37,8 @@ DEFAULTS = Thresholds()
 class Load(NamedTuple):
     """CPU as shares of the whole machine, `own` being our workers' part; memory in bytes.
 
-    `stall` is the percentage of time in which everything waited for memory, None
-    where it cannot be told. `planned` is the part of the used memory that our
-    attempts were admitted for.
+    `stall` is the percentage of time in which everything waited for memory, None if unknown.
+    `planned` is the part of the used memory that our attempts were admitted for.
     """
 
     cpu: float
@@ -57,18 +56,19 @@ class Load(NamedTuple):
     def unplanned_ram(self) -> float:
         return self._share(max(0, self.memory_used - self.planned))
 
-    def counted_cpu(self, count_own: bool) -> float:
-        return self.cpu if count_own else max(0.0, self.cpu - self.own)
+    @property
+    def foreign_cpu(self) -> float:
+        return max(0.0, self.cpu - self.own)
 
     def _share(self, amount: int) -> float:
         return amount / self.memory_limit if self.memory_limit > 0 else 0.0
 
 
 class ZoneState(NamedTuple):
-    """The zone a host is in, and what is needed to leave it.
+    """The zone of a host, and what is needed to leave it.
 
-    `calm` tells for each zone but the last since when the load, margin included,
-    has been no higher than that zone.
+    `calm` has for each zone but the last since when the load, with the margin, has been no higher
+    than that zone.
     """
 
     zone: Zone = SAFE
@@ -76,11 +76,9 @@ class ZoneState(NamedTuple):
     calm: tuple[int | None, ...] = (None, None, None)
 
 
-def zone_for(
-    load: Load, thresholds: Thresholds, count_own: bool = True, margin: float = 0.0
-) -> Zone:
-    """The zone of this load alone, whatever came before."""
-    cpu = load.counted_cpu(count_own) + margin
+def zone_for(load: Load, thresholds: Thresholds, margin: float = 0.0) -> Zone:
+    """The zone for this load alone, regardless of earlier ones."""
+    cpu = load.foreign_cpu + margin
     ram = load.unplanned_ram + margin
     stalls = load.stall is not None and load.stall + 100 * margin > thresholds.stall
     if stalls or load.ram + margin > thresholds.ram_emergency:
@@ -96,24 +94,22 @@ def _reaches(share: float, threshold: float) -> bool:
     return threshold < 1 and share >= threshold
 
 
-def next_zone(
-    state: ZoneState, load: Load, thresholds: Thresholds, now: int, count_own: bool = True
-) -> ZoneState:
-    """The zone after this load: up at once, down after a calm while."""
-    least = ZONES.index(zone_for(load, thresholds, count_own))
-    with_margin = ZONES.index(zone_for(load, thresholds, count_own, thresholds.margin))
+def next_zone(state: ZoneState, load: Load, thresholds: Thresholds, now: int) -> ZoneState:
+    """The zone after this load: up at once, down after a calm period."""
+    least = ZONES.index(zone_for(load, thresholds))
+    with_margin = ZONES.index(zone_for(load, thresholds, thresholds.margin))
     calm = tuple(
         None if with_margin > level else now if began is None else min(began, now)
         for level, began in enumerate(state.calm)
     )
-    held = (began is not None and now - began >= thresholds.hold_ms for began in calm)
-    lowest = next((level for level, long in enumerate(held) if long), len(calm))
+    calm_enough = (began is not None and now - began >= thresholds.hold_ms for began in calm)
+    lowest = next((level for level, is_enough in enumerate(calm_enough) if is_enough), len(calm))
     zone = ZONES[max(least, min(ZONES.index(state.zone), lowest))]
     return ZoneState(zone, state.since if zone == state.zone else now, calm)
 
 
 def allowed(zone: Zone, limit: int) -> int:
-    """How many of `limit` workers may live in that zone; one always may, so work goes on."""
+    """How many of `limit` workers may run in that zone; at least one, so that work continues."""
     if zone == SAFE:
         return limit
     return min(limit, max(1, limit // 2) if zone == WARNING else 1)

@@ -1,7 +1,7 @@
-"""How a claimed task is carried out: prepare, start, wait, watch, settle.
+"""Runs an attempt at a claimed task: prepare, start, wait, watch, settle.
 
-The steps are the same for all; what commands and functions do in them is in command_worker.py,
-what agents do in agents/attempts.py.
+The steps are the same for all kinds of work; command_worker.py has the details for commands and
+functions, agents/attempts.py for agents.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from hypervisor.core import validate
-from hypervisor.core.errors import InvalidInput, StoreError, StoreFull, StoreGone
-from hypervisor.inputs.task_files.write_back import write_back
+from hypervisor.core.errors import InvalidInput, StoreError, StoreFull, StoreGone, WorkspaceError
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.lease import AttemptResult, Lease, Usage
 from hypervisor.queue.result import receipts_in
@@ -21,32 +20,36 @@ from hypervisor.resources.limits import Limits, merged
 from hypervisor.runs.config import limits_from
 from hypervisor.runs.retrying_store import if_possible, without_retry
 from hypervisor.runs.settlement import Settlement, UsageMeter, token_of
+from hypervisor.runs.workspaces import NotSetUp, StoppedEarly
 
 if TYPE_CHECKING:
+    from hypervisor.queue.stop import Stop
     from hypervisor.queue.task import Json, Task
     from hypervisor.runs.config import Settings
-    from hypervisor.runs.spec import RunSpec, Stop
+    from hypervisor.runs.spec import RunSpec
     from hypervisor.runs.watch import Watch
     from hypervisor.runs.worker import WorkerContext
+    from hypervisor.runs.workspaces import Workspaces
 
-GLANCE = 0.03  # who lasts so long may be watched by people: a file costs it less than a hundredth
+GLANCE = 0.03  # seconds; after that, people may follow the output, and a file costs little
 FIRST_LOOK = 0.25
 LOOK = 1.0
-MOST_HOST_ERRORS = 10  # in a row
+MAX_HOST_ERRORS = 10  # in a row
+MAX_SETUP_ERRORS = 3  # the same for setting up, which may take long
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class AttemptKind(Protocol):
-    """What attempts of one kind do their own way: commands and functions, or agents."""
+    """The part that differs between commands or functions and agents."""
 
     def start(self, lease: Lease, output: str) -> None: ...
     def watch(self, lease: Lease, limits: Limits, started: float) -> Watch: ...
-    def settle(self, lease: Lease, ended: Ended, peak: int) -> None:
-        """Decide from how it ended what becomes of the task."""
+    def settle(self, lease: Lease, ended: Ended, peak: int, limits: Limits) -> None:
+        """Decide what happens to the task, from how the attempt ended."""
         ...
 
     def stopped(self, lease: Lease, stop: Stop) -> None:
-        """It was stopped, and the task is settled."""
+        """Called after the attempt was stopped and the task was settled."""
         ...
 
 
@@ -60,7 +63,10 @@ class LeasedAttempts:
         meter: UsageMeter,
         kind: AttemptKind,
         default_limits: Limits = Limits(),  # noqa: B008 (a NamedTuple never changes)
+        *,
+        workspaces: Workspaces | None = None,
     ) -> None:
+        self._workspaces = workspaces
         self.ctx, self.settlement, self.meter, self.kind = ctx, settlement, meter, kind
         self._default_limits = default_limits
         self._limits: dict[str, Limits] = {}
@@ -69,9 +75,14 @@ class LeasedAttempts:
     def run(self, lease: Lease) -> None:
         try:
             limits = self._start(lease)
-        except InvalidInput as error:  # an item that no command can be made for, or bad limits
+        # An item that no command can be made for, bad limits, or no workspace for it.
+        except (InvalidInput, WorkspaceError) as error:
             usage = self.meter.usage_of(lease, Ended(None, None, 0.0, 0), 0)
             return self.settlement.fail_or_retry(lease, str(error), usage)
+        except StoppedEarly as early:
+            return self._stop_early(lease, early.stop)
+        except NotSetUp as error:
+            return self._put_back(lease, error, MAX_SETUP_ERRORS)
         except StoreGone:
             raise
         except (OSError, StoreError) as error:
@@ -82,7 +93,14 @@ class LeasedAttempts:
         if ended is None:
             return self._watch(lease, limits, started)
         self._clear(lease)
-        return self.kind.settle(lease, ended, 0)
+        self._close_workspace(lease)
+        return self.kind.settle(lease, ended, 0, limits)
+
+    def _stop_early(self, lease: Lease, stop: Stop) -> None:
+        if self._workspaces is not None:
+            self._workspaces.stopped(lease, stop)
+        nothing = Ended(None, None, 0.0, 0)
+        self.settlement.stop(lease, stop, lambda: self.meter.usage_of(lease, nothing, 0))
 
     def _start(self, lease: Lease) -> Limits:
         ctx, task = self.ctx, lease.task
@@ -91,7 +109,7 @@ class LeasedAttempts:
         output = ctx.outputs.prepare(task.id, task.attempts)
         ctx.journal.starting(lease.token)
         if ctx.spec.write_back == "status":
-            write_back(ctx.hv, task.id, ctx.spec)
+            ctx.hv.tasks_changed([task.id], spec=ctx.spec)
         self.kind.start(lease, output)
         return limits
 
@@ -112,41 +130,61 @@ class LeasedAttempts:
         return ended
 
     def _watch(self, lease: Lease, limits: Limits, started: float) -> None:
-        """It takes its time: put back what else was claimed, and watch it."""
+        """A long attempt: release the other claimed tasks, and watch it."""
         runner = self.ctx.runner
         note_leader(self.ctx)
         self.settlement.release_held("the worker is busy with another task")
         runner.settle_in()
         watch = self.kind.watch(lease, limits, started)
-        outcome = watch_until_end(self.ctx, watch, self.settlement.flush_if_possible)
+        outcome = watch_until_end(self.ctx, watch, lambda: self._meanwhile(lease))
         if isinstance(outcome, Ended):
             self._clear(lease)
-            return self.kind.settle(lease, outcome, watch.peak)
+            self._close_workspace(lease)
+            return self.kind.settle(lease, outcome, watch.peak, limits)
         ended = runner.stop(self.ctx.settings.grace)
         if outcome.next == "classify":
-            return self.kind.settle(lease, ended, watch.peak)
+            self._close_workspace(lease)
+            return self.kind.settle(lease, ended, watch.peak, limits)
+        if self._workspaces is not None:
+            self._workspaces.stopped(lease, outcome)
         self.settlement.stop(lease, outcome, lambda: self.meter.usage_of(lease, ended, watch.peak))
         return self.kind.stopped(lease, outcome)
 
+    def _meanwhile(self, lease: Lease) -> None:
+        self.settlement.flush_if_possible()
+        if self._workspaces is not None:
+            self._workspaces.look(lease, time.monotonic())
+
+    def _close_workspace(self, lease: Lease) -> None:
+        """Before the end of the attempt is written down."""
+        if self._workspaces is not None:
+            self._workspaces.closed(lease)
+
     def _clear(self, lease: Lease) -> None:
         if left := self.ctx.runner.clear(self.ctx.settings.grace):
-            data = {"processes": left, "said": f"{left} left running were stopped"}
+            noun = "process" if left == 1 else "processes"
+            data = {"processes": left, "said": f"stopped {left} {noun} left running"}
             with if_possible(self.ctx.hv):  # the result of the attempt comes first
                 self.ctx.note("leftovers", data, lease.task.id)
 
-    def _put_back(self, lease: Lease, error: OSError | StoreError) -> None:
-        """It is the host that could not start it: no fault of the task."""
+    def _put_back(
+        self,
+        lease: Lease,
+        error: OSError | StoreError | NotSetUp,
+        max_errors: int = MAX_HOST_ERRORS,
+    ) -> None:
+        """The host could not start it: release the task, without counting a failure."""
         ctx = self.ctx
-        reason = f"this host could not start it: {getattr(error, 'strerror', None) or error}"
+        reason = f"cannot start on this host: {getattr(error, 'strerror', None) or error}"
         self.settlement.held.appendleft(lease)
         self.settlement.release_held(reason)
         self.settlement.flush()
         with if_possible(ctx.hv):
             ctx.note("trouble", {"said": reason}, lease.task.id)
         has_room = not isinstance(error, StoreFull) and getattr(error, "errno", 0) not in NO_ROOM
-        if has_room:  # without, it will have room again, and needs nobody for that
+        if has_room:  # a full disk: work continues by itself once there is room
             self._host_errors += 1
-            if self._host_errors >= MOST_HOST_ERRORS:
+            if self._host_errors >= max_errors:
                 ctx.pause_batch(reason)
         ctx.runner.pause(1.0)
 
@@ -154,7 +192,7 @@ class LeasedAttempts:
 def complete(
     settlement: Settlement, lease: Lease, result: Json, usage: Usage, proposals: bool = False
 ) -> None:
-    """Complete a task, unless its result cannot be stored."""
+    """Complete a task, or fail it if its result cannot be stored."""
     receipts: tuple[str, ...] = ()
     if result is not None:
         try:
@@ -162,6 +200,7 @@ def complete(
         except InvalidInput as error:
             return settlement.fail_or_retry(lease, f"no result: {error}", usage)
         receipts = receipts_in(result)
+    settlement.record_file(lease)
     return settlement.add(
         AttemptResult(
             token_of(lease), "complete", result, None, None, None, usage, receipts, proposals
@@ -170,7 +209,7 @@ def complete(
 
 
 def note_leader(ctx: WorkerContext) -> None:
-    """Write down the first process of an attempt that lasts, for whoever comes after our death."""
+    """Record the first process of a long attempt, for recovery after a crash."""
     if pid := ctx.runner.leader:
         ctx.journal.leader(pid, ctx.hv.probe.process_start(pid) or 0)
 
@@ -189,8 +228,7 @@ def watch_until_end(
 
 
 def limits_of(task: Task, spec: RunSpec, settings: Settings) -> Limits:
-    """Task over batch over type over the defaults. A task carries its own in its data."""
+    """Limits in a task's data come first, then those of the batch, the type and the defaults."""
     own = task.data.get("limits") if isinstance(task.data, dict) else None
-    batch = Limits(spec.time, spec.memory, spec.silence, spec.output)
     per_type = settings.limits_by_type.get(task.type, Limits())
-    return merged(limits_from(own or {}), batch, per_type, settings.limits)
+    return merged(limits_from(own or {}), spec.limits, per_type, settings.limits)

@@ -1,7 +1,6 @@
-"""How a worker of commands or functions claims.
+"""How a worker that runs commands or functions claims tasks.
 
-Short tasks are claimed several at a time; once one takes long, those claimed with it go back for
-others to take.
+Short tasks are claimed several at a time. When one takes long, the others are released.
 """
 
 from __future__ import annotations
@@ -9,25 +8,27 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import ClaimRequest, Lease
 from hypervisor.queue.sql import queries
-from hypervisor.runs.spec import spec_data
+from hypervisor.runs.spec import spec_data, spec_from
 from hypervisor.runs.worker import LEASE_MS
 
 if TYPE_CHECKING:
+    from hypervisor.queue.task import Json
     from hypervisor.runs.settlement import Settlement
     from hypervisor.runs.worker import WorkerContext
 
-FLUSH = 0.05  # seconds an ended attempt may wait for company on its way to the store
-SHORT_ROUND, LONG_ROUND = 0.04, 0.1  # seconds that the tasks of one claim took
+FLUSH = 0.05  # seconds that a result may wait to be stored together with others
+SHORT_ROUND, LONG_ROUND = 0.04, 0.1  # seconds for the tasks of one claim
 LONG_ATTEMPT = 0.25
-MOST_CLAIMED = 64
+MAX_CLAIMED = 64
 IDLE = 1.0
 
 
 class IdleTimer:
-    """A worker without work looks again for a while, then leaves the rest to the supervisor."""
+    """How long a worker without work keeps polling before it exits."""
 
     def __init__(self, ctx: WorkerContext) -> None:
         self._runner = ctx.runner
@@ -83,10 +84,9 @@ class BatchClaims:
             self._idle.since = None
 
     def _flush_and_claim(self) -> None:
-        """Settle and, in the same transaction, claim what keeps us busy until the next time:
-        about as much again."""
+        """Settle and, in the same transaction, claim about as many tasks as have just ended."""
         pace = len(self.settlement.ended)
-        more = min(pace + pace // 2, MOST_CLAIMED) - len(self.settlement.held)
+        more = min(pace + pace // 2, MAX_CLAIMED) - len(self.settlement.held)
         if self.ctx.spec.claim is not None or more <= 0 or self.ctx.runner.asked:
             return self.settlement.flush()
         if not self._declared.is_current():
@@ -101,17 +101,26 @@ class BatchClaims:
 
 
 class Declared:
-    """Whether the batch is still to be run as it was when the worker started: if not, a new
-    worker does it."""
+    """Whether the run spec is still the one that the worker started with; if not, it makes way for
+    a new worker."""
 
     def __init__(self, ctx: WorkerContext) -> None:
-        self._store, self._batch, self._spec = ctx.hv.store, ctx.batch, spec_data(ctx.spec)
+        self._store, self._batch, self._spec = ctx.hv.store, ctx.batch, ctx.spec
+        self._stored = spec_data(ctx.spec)
 
     def is_current(self) -> bool:
-        return bool(self._store.read(queries.batch, self._batch).spec == self._spec)
+        stored = self._store.read(queries.batch, self._batch).spec
+        return stored == self._stored or self._means_the_same(stored)
+
+    def _means_the_same(self, stored: Json) -> bool:
+        """An earlier version may have stored redundant fields."""
+        try:
+            return spec_from(stored) == self._spec
+        except InvalidInput:  # declared again by a later version
+            return False
 
 
-def _next_size(size: int, took: float) -> int:
-    if took < SHORT_ROUND:
-        return min(size * 2, MOST_CLAIMED)
-    return max(size // 2, 1) if took > LONG_ROUND else size
+def _next_size(size: int, seconds: float) -> int:
+    if seconds < SHORT_ROUND:
+        return min(size * 2, MAX_CLAIMED)
+    return max(size // 2, 1) if seconds > LONG_ROUND else size

@@ -13,7 +13,6 @@ from hypervisor.runs.processes.journal import Journal
 from hypervisor.runs.processes.launcher import group_of, mark_of
 from hypervisor.runs.processes.runner import LocalRunner
 from hypervisor.runs.retrying_store import patient
-from hypervisor.runs.spec import template_of
 from hypervisor.runs.worker import Worker, WorkerContext
 
 if TYPE_CHECKING:
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class WorkerStart(NamedTuple):
-    """What is known of a worker before its runner is made."""
+    """What a worker is made from."""
 
     hv: Context
     me: Identity
     batch: str
     spec: RunSpec
-    given: dict[str, str]  # the environment of whoever submitted the batch
+    user_env: dict[str, str]  # the environment in which the batch was submitted
     group: Group | None
     journal: Journal
 
@@ -52,12 +51,12 @@ class WorkerStart(NamedTuple):
 
 
 def start_of(hv: Context, me: Identity, batch: str, spec: RunSpec) -> WorkerStart:
-    """With the environment that the batch was given, a cgroup of its own, and a journal."""
-    given = hv.launcher.environment(batch)
+    """With the batch's environment, a new cgroup and a journal."""
+    user_env = hv.launcher.environment(batch)
     group = Group.make(group_of(me))
     journal = Journal(hv.launcher.places.runtime, me, group.path if group else None)
     return WorkerStart(
-        hv, me, batch, spec, dict(os.environ) if given is None else given, group, journal
+        hv, me, batch, spec, dict(os.environ) if user_env is None else user_env, group, journal
     )
 
 
@@ -65,10 +64,14 @@ def make_worker(start: WorkerStart, item_for: ItemFor, parts_of: PartsOf) -> Wor
     """A worker that runs commands or a function."""
     hv, spec, settings = start.hv, start.spec, start.hv.settings
     places = hv.launcher.places
-    env = environment_for(spec, start.given, start.batch, places.locks)
-    template = template_of(spec) if spec.command else None
+    env = environment_for(spec, start.user_env, start.batch, places.locks)
     runner = LocalRunner(
-        spec, template, env, mark=mark_of(start.me), group=start.group, niceness=settings.nice
+        spec.cwd,
+        spec.work,
+        env,
+        mark=mark_of(start.me),
+        group=start.group,
+        niceness=settings.nice,
     )
     outputs = Spool(places.data, start.me.id) if spec.command else hv.outputs
     return command_worker(start.context(runner, outputs), item_for, parts_of, settings.capabilities)

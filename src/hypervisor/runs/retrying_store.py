@@ -1,8 +1,8 @@
-"""The store as workers use it: an outage is waited for, in this one place.
+"""The store as workers use it: calls are retried during an outage.
 
-Between attempts a worker has nothing better to do than to wait: what has ended is safe in its
-journal. While an attempt runs, the worker must keep watching it, so then every call answers at
-once. A full disk is waited for until there is room; a store that is gone is not waited for.
+Between attempts a worker can wait: its results are safe in the journal. While an attempt runs, the
+worker must keep watching it, so no call waits. A full disk is waited for until there is room; a
+deleted store is not waited for.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from hypervisor.runs.runner import Runner
     from hypervisor.store.database import Answer, Database, Given
 
-STORE_PATIENCE, ASKED_PATIENCE = 60.0, 5.0  # seconds; once asked to end, not as long
+STORE_PATIENCE, ASKED_PATIENCE = 60.0, 5.0  # seconds; the second once the worker should end
 BETWEEN_TRIES = 0.5
 
 logger = logging.getLogger("hypervisor.runs")
 
 
-# An outage may hide that a change was made: made again, it would be there twice. Whoever calls
-# these does without. Everything else may be repeated: a result is recognised by its token, and a
-# claim that got no answer is given back by the next one.
+# A failed call may have taken effect; repeating one of these would add a second row. Everything
+# else may be repeated: a result is recognised by its token, and the next claim releases tasks of a
+# claim that got no answer.
 NEVER_REPEATED = (event_log.note, receipts.append, receipts.append_under_claim)
 
 
 class RetryingStore:
-    """Forwards every call; one that meets an outage is made again, unless it only appends."""
+    """Forwards every call, and retries those that fail, unless they only append."""
 
     def __init__(self, store: Database, runner: Runner) -> None:
         self._store, self._runner = store, runner
@@ -46,7 +46,7 @@ class RetryingStore:
         return self._patient(value) if callable(value) else value
 
     def call(self, operation: Callable[..., Answer], *args: Any) -> Answer:
-        """Run an operation of several transactions; after an outage, all of it is run again."""
+        """Run an operation of several transactions; a retry repeats all of it."""
         return cast("Answer", self._patient(operation)(self._store, *args))
 
     @contextmanager
@@ -89,20 +89,20 @@ class RetryingStore:
 
 
 def patient(hv: Context, runner: Runner) -> Context:
-    """The same context with a store that waits, for as long as nobody asks the runner to end."""
+    """The same context with a store that retries, until the runner is asked to stop."""
     context = copy(hv)
     context.store = cast("Database", RetryingStore(hv.store, runner))
     return context
 
 
-def patiently(
+def retry_outage(
     hv: Context,
     operation: Callable[Concatenate[Database, Given], Answer],
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Answer:
-    """Run an operation that takes a store; one that knows itself what an outage may have left
-    undone is run again as a whole, not call by call."""
+    """Run an operation that takes a store; a retry repeats the whole operation, not single calls,
+    so it must be able to run twice."""
     assert not options
     store: Any = hv.store
     return cast("Answer", store.call(operation, *args))
@@ -116,6 +116,6 @@ def without_retry(hv: Context) -> AbstractContextManager[None]:
 
 @contextmanager
 def if_possible(hv: Context) -> Iterator[None]:
-    """For what is only nice to know: tried once, and an outage is no reason to wait or to fail."""
+    """For optional writes: tried once, and errors are ignored."""
     with suppress(StoreError), without_retry(hv):
         yield

@@ -1,12 +1,13 @@
-"""What a worker needs of whatever runs its attempts: commands, functions or agents."""
+"""The interface between a worker and what runs its attempts: commands, functions or agents."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from hypervisor.inputs.template import Item
 from hypervisor.queue.attempt import Ended
-from hypervisor.runs.spec import Vital
+from hypervisor.runs.spec import TreeUsage
 
 
 class Runner(Protocol):
@@ -14,17 +15,21 @@ class Runner(Protocol):
 
     @property
     def asked(self) -> str:
-        """What signals have asked of the worker so far: "", "drain" or "stop"."""
+        """What the signals so far ask of the worker: "", "drain" or "stop"."""
         ...
 
     @property
     def fatal_error(self) -> str | None:
-        """Why no attempt of this batch can succeed, None while there is hope."""
+        """Why no attempt of this batch can succeed; None if one may."""
         ...
 
     @property
     def leader(self) -> int:
-        """The pid of the attempt's first process, 0 if there is none."""
+        """The pid of the attempt's first process, or 0."""
+        ...
+
+    def work_in(self, folder: str, env: Mapping[str, str]) -> None:
+        """Where the next attempts run, with which variables in addition."""
         ...
 
     def start(self, item: Item, token: str, output: str) -> None:
@@ -32,19 +37,19 @@ class Runner(Protocol):
         ...
 
     def wait(self, seconds: float) -> Ended | None:
-        """How the attempt ended, None if it still runs after so long or a signal came."""
+        """How the attempt ended; None if it is still running or a signal arrived."""
         ...
 
     def stop(self, grace: float) -> Ended:
-        """End the attempt's whole tree, gently and then for certain."""
+        """End the attempt's whole process tree: SIGTERM, then SIGKILL after `grace` seconds."""
         ...
 
     def clear(self, grace: float) -> int:
-        """After an end: stop whatever the attempt left running. Returns how many there were."""
+        """Stop the processes that an ended attempt left running; returns how many."""
         ...
 
-    def vital(self) -> Vital:
-        """How the tree is doing right now."""
+    def vital(self) -> TreeUsage:
+        """The current usage of the process tree."""
         ...
 
     def exact_memory(self) -> int:
@@ -52,11 +57,11 @@ class Runner(Protocol):
         ...
 
     def settle_in(self) -> None:
-        """What is worth doing only for an attempt that lasts."""
+        """Set up what only pays off for a long attempt."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Nothing runs: wait, but wake up for a signal."""
+        """Wait while nothing runs; a signal ends the wait."""
         ...
 
     def close(self) -> None: ...

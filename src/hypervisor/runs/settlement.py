@@ -1,6 +1,6 @@
-"""What a worker holds and what has ended, on its way to the store.
+"""Writes a worker's results to the store.
 
-A result is in the journal at once and in the store a moment later, several at a time together
+A result is in the journal at once. It reaches the store a moment later, together with others and
 with the next claim.
 """
 
@@ -13,26 +13,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from hypervisor.core.errors import RequestError, StoreError
-from hypervisor.inputs.task_files.write_back import write_back, write_back_all
+from hypervisor.inputs.item_files import file_state, path_of_item
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Token, Usage, parse_token
-from hypervisor.queue.retry import back_off
+from hypervisor.queue.lifecycle import back_off
 from hypervisor.queue.settle import settle_and_claim
-from hypervisor.queue.sql import steer
+from hypervisor.queue.sql import item_files, steer
+from hypervisor.queue.sql import stops as stops_sql
 from hypervisor.runs import sql
-from hypervisor.runs.retrying_store import if_possible, patiently
-from hypervisor.store import settings
+from hypervisor.runs.retrying_store import if_possible, retry_outage
 
 if TYPE_CHECKING:
     from hypervisor.queue.attempt import Ended
     from hypervisor.queue.context import Context
     from hypervisor.queue.lease import EndEvent
+    from hypervisor.queue.stop import Stop
     from hypervisor.queue.task import Json
-    from hypervisor.runs.spec import Stop
     from hypervisor.runs.worker import WorkerContext
-    from hypervisor.store.database import Database
+    from hypervisor.store.database import Database, Row
 
-SMALLEST_PEAK = 1 << 20
-PartsOf = Callable[["Context", str], tuple[str, ...]]  # the batches that make a whole with one
+MIN_PEAK = 1 << 20
+PartsOf = Callable[["Context", str], tuple[str, ...]]  # all batches of a batch's pipeline
 
 
 class EndDetails(TypedDict, total=False):
@@ -44,8 +44,8 @@ class EndDetails(TypedDict, total=False):
 
 
 class Settlement:
-    """`after_flush` gets the results that the store has taken, `after_cancel` the task that was
-    cancelled instead of settled."""
+    """`after_flush` gets the results that were stored, `after_cancel` a task that was cancelled
+    instead."""
 
     def __init__(
         self,
@@ -60,14 +60,29 @@ class Settlement:
         self.held: deque[Lease] = deque()  # claimed, not begun
         self.ended: list[AttemptResult] = []  # in the journal, not in the store
         self.flushed = time.monotonic()
+        self._files: list[Row] = []  # states of item files after their attempts
 
-    # What becomes of an attempt
+    # Results of attempts
 
     def add(self, result: AttemptResult) -> None:
         self.ctx.journal.ended(result)
         self.ended.append(result)
         if result.event == "fail" and self.ctx.spec.fail_fast:
             self.flush()  # before anything else is started or claimed
+
+    def record_file(self, lease: Lease) -> None:
+        """Record the state of the item's file after an attempt, to detect later changes."""
+        path = path_of_item(lease.task.data, self.ctx.spec.cwd)
+        state = file_state(path) if path is not None else None
+        if state is not None:
+            self._files.append((lease.task.id, lease.task.attempts, *state))
+
+    def save_files(self) -> None:
+        """Optional: without a recorded state, the file's mtime shows whether it has changed."""
+        files, self._files = self._files, []
+        if files:
+            with if_possible(self.ctx.hv):
+                self.ctx.hv.store.write_unsynced(item_files.save, files)
 
     def end(
         self,
@@ -77,7 +92,7 @@ class Settlement:
         usage: Usage | None = None,
         **more: Unpack[EndDetails],
     ) -> None:
-        """`release` puts the task back unpunished; `fail` is final."""
+        """`release` puts the task back and counts no failure; `fail` is final."""
         self.add(AttemptResult(token_of(lease), event, reason=reason, usage=usage, **more))
 
     def fail_or_retry(
@@ -86,11 +101,12 @@ class Settlement:
         task = lease.task
         if task.failures >= task.retries:
             return self.end(lease, "fail", reason, usage, **more)
-        more["retry_at"] = self.ctx.hv.store.now() + back_off(task.failures + 1)
+        delay = back_off(task.failures + 1, self.ctx.spec.retry_delay)
+        more["retry_at"] = self.ctx.hv.store.now() + delay
         return self.end(lease, "back_off", reason, usage, **more)
 
     def stop(self, lease: Lease, stop: Stop, usage: Callable[[], Usage]) -> None:
-        """After an attempt was stopped."""
+        """Settle an attempt that was stopped."""
         if stop.next == "cancel":
             self.cancel(stop)
         elif stop.next in ("release", "fail"):
@@ -100,15 +116,15 @@ class Settlement:
 
     def cancel(self, stop: Stop) -> None:
         store, spec = self.ctx.hv.store, self.ctx.spec
-        with suppress(RequestError):  # it has ended otherwise meanwhile
+        with suppress(RequestError):  # the task has ended in the meantime
             store.write(steer.cancel, stop.task, stop.reason, stop.actor, store.now())
-            store.write_unsynced(sql.forget_stop, stop.task)
+            store.write_unsynced(stops_sql.forget_stop, stop.task)
         if spec.write_back != "none":
-            write_back(self.ctx.hv, stop.task, spec)
+            self.ctx.hv.tasks_changed([stop.task], spec=spec)
         self._after_cancel(stop.task)
 
     def release_held(self, reason: str) -> None:
-        """Put back what was not begun, unless somebody has asked for its end meanwhile."""
+        """Release tasks that were not started, unless a stop has been requested since."""
         stops = {(stop.task, stop.attempt): stop for stop in self._stops(self.held)}
         for lease in self.held:
             token = parse_token(lease.token)
@@ -118,46 +134,48 @@ class Settlement:
             elif stop.next in ("release", "fail"):
                 self.ended.append(AttemptResult(token, stop.next, reason=stop.reason))
             else:
-                with suppress(StoreError):  # then it stays claimed, and is not run either
+                with suppress(StoreError):  # then it stays claimed and does not run
                     self.cancel(stop)
         self.held.clear()
 
     def _stops(self, leases: Collection[Lease]) -> list[Stop]:
         with suppress(StoreError):
-            return self.ctx.hv.store.read(sql.stops, [lease.task.id for lease in leases])
+            return self.ctx.hv.store.read(stops_sql.stops, [lease.task.id for lease in leases])
         return []
 
-    # To the store
+    # Writing to the store
 
     def flush(self) -> None:
         if self.ended:
             self._exchange(None)
 
     def flush_if_possible(self) -> None:
-        """Beside a running attempt: no trouble with the store is worth ending it for."""
+        """While an attempt runs: a store error must not end it."""
         with suppress(StoreError):
             self.flush()
 
     def claim(self, request: ClaimRequest) -> None:
-        """In one transaction with whatever has ended."""
+        """Claim tasks, in one transaction with the results that are due."""
         self.held += self._exchange(request)
 
     def _exchange(self, request: ClaimRequest | None) -> list[Lease]:
         def exchange(store: Database) -> list[Lease]:
-            """With the time of the try: a lease begins when it is given."""
+            # Every try has its own `now`: a lease starts when it is granted.
             return settle_and_claim(store, self.ended, request, store.now())[1]
 
-        leases = patiently(self.ctx.hv, exchange)
+        leases = retry_outage(self.ctx.hv, exchange)
         if self.ended:
             self._follow_up()
         self.flushed = time.monotonic()
         return leases
 
     def _follow_up(self) -> None:
-        """The store has all that has ended."""
+        """After the results were stored."""
         results, spec = self.ended, self.ctx.spec
+        self.save_files()
         if spec.write_back != "none":
-            write_back_all(self.ctx.hv, [result.token.task for result in results], spec)
+            ended = [result.token.task for result in results]
+            self.ctx.hv.tasks_changed(ended, spec=spec, ended=True)
         self.ctx.journal.clear()
         self.ended = []
         failed = next((result for result in results if result.event == "fail"), None)
@@ -173,7 +191,7 @@ class Settlement:
 
 
 class UsageMeter:
-    """What an attempt cost, and what a type of task needs."""
+    """Measures what attempts use, and learns how much memory a type of task needs."""
 
     def __init__(self, ctx: WorkerContext) -> None:
         self._ctx = ctx
@@ -189,18 +207,19 @@ class UsageMeter:
         return Usage(ended.exit_code, round(ended.cpu * 1000), peak // 1024 or None, size)
 
     def add_peak(self, task_type: str, peak: int) -> None:
-        """The memory that is needed at most: up at once, down slowly, stored when it matters.
-        What an agent needs depends on the agent more than on the task."""
-        kind = f"agent {self._ctx.agent}" if self._ctx.agent else task_type
-        estimate, stored = self._peaks.get(kind) or (0.0, 0)
-        estimate = max(peak, estimate * 0.99, SMALLEST_PEAK)
+        """Update the estimated peak memory: it rises at once and falls slowly, and is stored when
+        it has changed much. For agents it is kept per agent, not per type of task."""
+        agent = self._ctx.agent
+        task_type = "" if agent else task_type
+        estimate, stored = self._peaks.get(task_type) or (0.0, 0)
+        estimate = max(peak, estimate * 0.99, MIN_PEAK)
         if not 0.8 < estimate / (stored or 1) < 1.1:
             stored = int(estimate)
             with if_possible(self._ctx.hv):  # the result of the attempt comes first
-                self._ctx.hv.store.write(settings.set_setting, f"peak {kind}", str(stored))
-        self._peaks[kind] = (estimate, stored)
+                self._ctx.hv.store.write(sql.set_memory_peak, task_type, agent, stored)
+        self._peaks[task_type] = (estimate, stored)
 
 
 def token_of(lease: Lease) -> Token:
-    """What `parse_token` makes of it; but this one comes from the store itself."""
+    """Like `parse_token`, but without checks: the token comes from the store."""
     return Token(lease.task.id, lease.task.attempts, lease.token.rpartition(".")[2])

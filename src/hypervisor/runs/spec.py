@@ -1,114 +1,217 @@
-"""Running a batch: how its tasks are run, and what is seen while and after they run."""
+"""The run spec of a batch, and values that describe running and finished tasks."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import Template, parse
-from hypervisor.queue.lease import AttemptResult, Worker
+from hypervisor.queue.lease import Worker
+from hypervisor.queue.lifecycle import FIRST_DELAY
 from hypervisor.queue.task import Json
+from hypervisor.resources.limits import Limits
 
-STRATEGIES = ("auto", "parallel", "sequential", "adaptive")
-ALL = "all"
-BATCH = "batch"
-TYPE = "type"
-LISTS = ("command", "agents", "allow")  # of a RunSpec
+AUTO = "auto"  # instead of an agent: the routing chooses, per task
+
+Strategy = Literal["auto", "parallel", "sequential", "adaptive"]
+Gate = Literal["each", "first", "none"]  # the chunks after which a person decides
+WriteBack = Literal["none", "receipts", "status"]  # into task files; "status": receipts as well
+Stdin = Literal["closed", "item"]
+ResultFormat = Literal["none", "json"]  # "json": the last line of the output is the result
+Permissions = Literal["read-only", "edit", "full"]
+Mode = Literal["push", "pull"]  # "pull": the agent claims by itself
+# "scratch": a copy for each attempt, kept as a patch; "clone": of the git repository;
+# "": chosen when the batch is submitted (check_spec.py)
+Workspace = Literal["", "project", "scratch", "clone"]
+MergeMode = Literal[
+    "", "branch", "local", "push", "pr"
+]  # where finished work is merged; "": nowhere
+MergeStrategy = Literal["merge", "squash", "rebase"]
+PullRequestPer = Literal["batch", "task"]
+
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+GATES: tuple[Gate, ...] = get_args(Gate)
+WRITE_BACKS: tuple[WriteBack, ...] = get_args(WriteBack)
+STDINS: tuple[Stdin, ...] = get_args(Stdin)
+RESULT_FORMATS: tuple[ResultFormat, ...] = get_args(ResultFormat)
+PERMISSIONS: tuple[Permissions, ...] = get_args(Permissions)
+MODES: tuple[Mode, ...] = get_args(Mode)
+WORKSPACES: tuple[Workspace, ...] = get_args(Workspace)
+MERGE_MODES: tuple[MergeMode, ...] = get_args(MergeMode)
+MERGE_STRATEGIES: tuple[MergeStrategy, ...] = get_args(MergeStrategy)
 
 
-class RunSpec(NamedTuple):
-    """How each task of a batch is run: a command or a Python function, where and within what.
+class CommandSpec(NamedTuple):
+    """A command, run once for each task."""
 
-    Kept with the batch, so that any supervisor can go on with it. The environment
-    is not part of it: it may hold secrets, which the store never sees.
-    """
-
-    cwd: str
-    command: tuple[str, ...] = ()
-    function: str | None = None
+    argv: tuple[str, ...]  # words with placeholders
     shell: bool = False
-    python: str | None = None
-    stdin: str = "closed"  # or "item"
+    stdin: Stdin = "closed"
     clean_env: bool = False
-    workers: int | None = None  # None: as many as the host's cores
-    claim: int | None = None  # how many tasks a worker claims at once; None: as it pays
-    fail_fast: bool = False
-    strategy: str = "auto"
-    time: int | None = None  # limits of an attempt: milliseconds …
-    memory: int | None = None  # … bytes …
-    silence: int | None = None  # … milliseconds …
-    output: int | None = None  # … bytes
-    result: str = "none"  # or "json": the last line that a command prints is its result
-    gate: str = "none"  # checkpoints: after each chunk, after the first, none
-    write_back: str = "none"  # what goes into task files: nothing, "receipts", "status" with them
-    propose: bool = False  # workers are told to propose changes, not to make them
-    agent: str = ""  # the profile that works on the tasks; "auto": the routing chose, per task
-    agents: tuple[str, ...] = ()  # all that may: the agent, those routed to, the fallback
+    result: ResultFormat = "none"
+
+
+class FunctionSpec(NamedTuple):
+    """A Python function, called once for each task."""
+
+    name: str  # package.module:function
+    python: str | None = None  # the interpreter; None: our own
+    clean_env: bool = False
+    result: ResultFormat = "none"
+
+
+class AgentSpec(NamedTuple):
+    """An agent that works on the tasks, and what it may do and cost."""
+
+    name: str  # of its profile; "auto": the routing chooses, per task
+    agents: tuple[str, ...] = ()  # all that may work: the agent, those routed to, the fallback
     fallback: str = ""  # the agent to use while another one is rate-limited
     prompt: str = ""  # the template, whole
-    mode: str = "push"  # or "pull": the agent claims by itself, up to `pull` tasks
-    pull: int = 10
-    permissions: str = "edit"
-    allow: tuple[str, ...] = ()  # tools of the agent that are allowed beyond the mode's
+    mode: Mode = "push"
+    pull: int = 10  # the most tasks that an agent claims by itself
+    permissions: Permissions = "edit"
+    allow: tuple[str, ...] = ()  # tools that are allowed in addition to the permissions
     model: str = ""
     turns: int | None = None
-    workspace: str = "project"  # or "scratch": a copy for each attempt, its changes kept as a patch
-    task_budget: int | None = None  # millionths of the currency …
+    task_budget: int | None = None  # millionths of a US dollar …
     budget: int | None = None  # … for the whole batch
     task_tokens: int | None = None
     tokens: int | None = None
     schema: str = ""  # JSON Schema of the `data` in an agent's report, as text
+
+
+WorkSpec = CommandSpec | FunctionSpec | AgentSpec
+
+
+class GitSpec(NamedTuple):
+    """How clones of a repository are made, and what happens to the work in them."""
+
+    base: str = ""  # the revision to start from; once submitted, the id of a commit
+    sparse: tuple[str, ...] = ()  # folders to check out; none: everything
+    include_dirty: bool = False  # start from the checkout with its uncommitted changes
+    continues: bool = False  # a retry continues with what the last attempt left
+    merge: MergeMode = ""
+    target: str = ""  # the branch to merge into; "": hv/BATCH, or the one that is checked out
+    strategy: MergeStrategy = "merge"
+    verify: tuple[str, ...] = ()  # commands that must succeed before work lands
+    pr_per: PullRequestPer = "batch"  # with merge "pr"
+
+
+class RunSpec(NamedTuple):
+    """How the tasks of a batch are run: the command, function or agent, the folder and the limits.
+
+    It is stored with the batch, so any supervisor can continue it. The environment is not part of
+    it: it may contain secrets, which the store never sees.
+    """
+
+    cwd: str
+    work: WorkSpec
+    workers: int | None = None  # None: as many as the host's cores
+    claim: int | None = None  # how many tasks a worker claims at once; None: as it pays
+    fail_fast: bool = False
+    retry_delay: int = FIRST_DELAY  # milliseconds before the first retry, doubled for each more
+    strategy: Strategy = "auto"
+    limits: Limits = Limits()  # of an attempt
+    gate: Gate = "none"
+    write_back: WriteBack = "none"
+    propose: bool = False  # workers should propose changes, not make them
     skill: str = ""  # the recipe that the batch was made from
+    workspace: Workspace = ""
+    git: GitSpec = GitSpec()
+
+    @property
+    def command(self) -> CommandSpec | None:
+        return self.work if isinstance(self.work, CommandSpec) else None
+
+    @property
+    def function(self) -> FunctionSpec | None:
+        return self.work if isinstance(self.work, FunctionSpec) else None
+
+    @property
+    def agent(self) -> AgentSpec | None:
+        return self.work if isinstance(self.work, AgentSpec) else None
 
 
-def template_of(spec: RunSpec) -> Template:
-    """The command with its placeholders. One that reads the item does not get it as a word."""
-    return parse(spec.command, spec.shell, append=spec.stdin != "item")
+# The store keeps a spec as one flat object. In it the first field of each kind of work has the name
+# of the kind, which tells the kinds apart; the other fields keep their names.
+KINDS: dict[str, type[WorkSpec]] = {
+    "command": CommandSpec,
+    "function": FunctionSpec,
+    "agent": AgentSpec,
+}
+Names = Mapping[str, str]  # of fields, to their names in the store
+WORK: dict[type[WorkSpec], Names] = {
+    kind: {field: field for field in kind._fields} | {kind._fields[0]: name}
+    for name, kind in KINDS.items()
+}
+LIMITS: Names = {field: field for field in Limits._fields}
+GIT: Names = {field: f"git_{field}" for field in GitSpec._fields}
+PARTS = ("work", "limits", "git")
+COMMON: Names = {field: field for field in RunSpec._fields if field not in PARTS}
+STORED = frozenset(
+    name for names in (COMMON, LIMITS, GIT, *WORK.values()) for name in names.values()
+)
+
+
+def template_of(command: CommandSpec) -> Template:
+    """The command with its placeholders. A command that reads the item from stdin does not get it
+    as an argument."""
+    return parse(command.argv, command.shell, append=command.stdin != "item")
+
+
+def agent_of(spec: RunSpec) -> AgentSpec:
+    """The agent of a batch that is known to have one."""
+    if spec.agent is None:
+        raise InvalidInput("this batch has no agent.")
+    return spec.agent
 
 
 def spec_from(data: Json) -> RunSpec:
-    """The spec that a batch keeps; fields of a newer version are an error, not a guess."""
-    if not isinstance(data, dict) or not {"cwd"} <= set(data) <= set(RunSpec._fields):
-        raise InvalidInput("this batch was declared by another version; declare it again.")
-    lists = {name: tuple(data[name]) for name in LISTS if name in data}
-    return RunSpec(**{**data, **lists})
+    """The stored spec of a batch. Unknown fields, from a newer version, are an error.
+
+    Earlier versions also stored options that do not apply to the kind of work: these are ignored.
+    """
+    kinds = [name for name in KINDS if data.get(name)] if isinstance(data, dict) else []
+    if not isinstance(data, dict) or not {"cwd"} <= set(data) <= STORED or len(kinds) > 1:
+        raise InvalidInput(
+            "this batch was created by another version of Hypervisor; create it again."
+        )
+    kind = KINDS[kinds[0]] if kinds else CommandSpec
+    data = {"command": (), **data}
+    work = kind(**_stored(data, WORK[kind]))
+    limits, git = Limits(**_stored(data, LIMITS)), GitSpec(**_stored(data, GIT))
+    return RunSpec(work=work, limits=limits, git=git, **_stored(data, COMMON))
 
 
 def spec_data(spec: RunSpec) -> Json:
-    """The spec as it is kept: only what differs from the defaults."""
-    defaults = RunSpec._field_defaults
+    """The spec as it is stored: only fields that differ from their defaults."""
     return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in spec._asdict().items()
-        if name not in defaults or value != defaults[name]
+        "cwd": spec.cwd,
+        **_changed(spec.work, WORK[type(spec.work)]),
+        **_changed(spec, COMMON),
+        **_changed(spec.limits, LIMITS),
+        **_changed(spec.git, GIT),
     }
 
 
-class Pause(NamedTuple):
-    """What nobody may claim for now: everything, a batch, or a type."""
-
-    scope: str
-    name: str
-    reason: str
-    actor: str
-    at: int
+def _stored(data: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    return {
+        field: tuple(data[name]) if isinstance(data[name], list) else data[name]
+        for field, name in names.items()
+        if name in data
+    }
 
 
-# What becomes of the task of a stopped attempt. People ask for the first three. "lost": the claim
-# has ended; "limit": a failure, tried again if it may be; "classify": how the agent ended decides.
-StopAction = Literal["cancel", "fail", "release", "lost", "limit", "classify"]
-
-
-class Stop(NamedTuple):
-    """A running attempt that must end, and what then becomes of its task."""
-
-    task: str
-    attempt: int
-    next: StopAction
-    reason: str
-    actor: str
+def _changed(part: RunSpec | WorkSpec | Limits | GitSpec, names: Names) -> dict[str, Any]:
+    defaults, values = part._field_defaults, part._asdict()
+    return {
+        name: list(values[field]) if isinstance(values[field], tuple) else values[field]
+        for field, name in names.items()
+        if field not in defaults or values[field] != defaults[field]
+    }
 
 
 class Running(NamedTuple):
-    """A claimed task and who works on it."""
+    """A claimed task and its worker."""
 
     task: str
     title: str
@@ -120,7 +223,7 @@ class Running(NamedTuple):
     worker: Worker
 
 
-class AtWork(NamedTuple):
+class ActiveWorker(NamedTuple):
     """A worker process that serves a batch."""
 
     worker: Worker
@@ -130,30 +233,40 @@ class AtWork(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A batch with tasks that could be claimed now, the best of them first."""
+    """A batch with tasks that could be claimed now."""
 
     batch: str
     rank: int
     priority: str
     types: tuple[str, ...]
     tasks: int  # how many, up to a bound
-    requires: tuple[str, ...] = ()  # what it takes to claim them, if nobody in particular asked
+    requires: tuple[str, ...] = ()  # what it takes to claim them, for no particular worker
 
     def joined(self, later: "Ready") -> "Ready":
-        """Both together, as the better of them."""
+        """Both combined, with the rank and priority of this one."""
         types = tuple(dict.fromkeys((*self.types, *later.types)))
         return self._replace(types=types, tasks=self.tasks + later.tasks, requires=())
 
 
-LEAST_ROOM = 1 << 20  # bytes: with less left on the disk nothing is started
+MIN_FREE_BYTES = 1 << 20  # nothing starts with less free space
 
 
 def no_room_text(where: str) -> str:
-    return f"no space left on the disk of {where}: nothing is started until there is room"
+    return f"no space left on the disk of {where}; nothing starts until there is room"
+
+
+class WorkingHost(NamedTuple):
+    """A host with workers, since its last boot."""
+
+    host: str
+    boot: str
+    workers: int
+    since: int
+    seen_at: int
 
 
 class TaskReport(NamedTuple):
-    """How one task of a batch stands, with what its attempts cost together."""
+    """The state of a task, with the total usage of its attempts."""
 
     id: str
     title: str
@@ -167,13 +280,16 @@ class TaskReport(NamedTuple):
     exit_code: int | None
     chunk: int = 0
     tokens: int = 0  # of agents
-    cost_micros: int | None = None  # None: no agent worked on it, or nobody knows
+    cost_micros: int | None = None  # None: no agent worked on it, or unknown
     estimated: bool = False
-    outcome: str = ""  # how the last run of an agent came out
+    outcome: str = ""  # of the last agent session
+    commit: str = ""  # that its work was merged as, in a batch that merges …
+    target: str = ""  # … and where
+    unchanged: bool = False  # done in a clone, without any change
 
 
 class Output(NamedTuple):
-    """The kept output of an attempt."""
+    """The stored output of an attempt."""
 
     task: str
     attempt: int
@@ -181,17 +297,8 @@ class Output(NamedTuple):
     changed_at: int
 
 
-class Leftovers(NamedTuple):
-    """What a dead worker left: verdicts that the store may not know, and what was running."""
-
-    verdicts: tuple[AttemptResult, ...]
-    running: str | None  # the token
-    leader: tuple[int, int] | None  # pid and start of its first process
-    group: str | None  # the worker's cgroup
-
-
-class Vital(NamedTuple):
-    """How an attempt's tree is doing: figures that only grow, but for the memory."""
+class TreeUsage(NamedTuple):
+    """The usage of an attempt's process tree. All figures only grow, except for the memory."""
 
     cpu: float
     memory: int

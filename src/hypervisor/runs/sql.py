@@ -1,48 +1,34 @@
-"""What running work needs of the ledger: run batches, pauses, stops, workers, reports."""
+"""Statements about running batches: specs, workers, running tasks, reports."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from hypervisor.agents.sql import sessions
+from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.lane import ClaimFilter, may_claim
 from hypervisor.queue.lease import Worker
 from hypervisor.queue.sql import agent_claims, event_log, insert
 from hypervisor.queue.sql.claims import READY_LANES
-from hypervisor.queue.sql.lanes import get_lane, lane_book
+from hypervisor.queue.sql.lanes import get_lane, lane_book, set_merges
 from hypervisor.queue.task import Batch, Json
-from hypervisor.runs.spec import AtWork, Pause, Ready, Running, Stop, TaskReport
+from hypervisor.runs.spec import ActiveWorker, Ready, Running, TaskReport, WorkingHost
 from hypervisor.store.database import Session, marks, pad, slices
-from hypervisor.store.settings import change_setting, set_setting
+from hypervisor.store.settings import set_setting, setting
 
 SET_SPEC = "UPDATE batches SET spec = ? WHERE id = ?"
+SET_WORKERS = "UPDATE batches SET workers = ? WHERE id = ?"
+WORKERS = "SELECT workers FROM batches WHERE id = ?"
+MEMORY_PEAK = "SELECT bytes FROM memory_peaks WHERE type = ? AND agent = ?"
+SET_MEMORY_PEAK = """
+INSERT INTO memory_peaks (type, agent, bytes) VALUES (?, ?, ?)
+ON CONFLICT (type, agent) DO UPDATE SET bytes = excluded.bytes
+"""
 RUN_BATCHES = "SELECT id FROM batches WHERE spec IS NOT NULL AND id IN ({})"
-PAUSE = """
-INSERT INTO pauses (scope, name, reason, actor, at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (scope, name) DO NOTHING RETURNING scope
+RUN_BATCHES_OF = """
+SELECT DISTINCT b.id, b.name FROM tasks t JOIN batches b ON b.id = t.batch
+WHERE b.spec IS NOT NULL AND t.id IN ({}) ORDER BY b.id
 """
-RESUME = "DELETE FROM pauses WHERE scope = ? AND name = ? RETURNING scope"
-PAUSES = "SELECT scope, name, reason, actor, at FROM pauses ORDER BY scope, name"
-ASK_STOP = """
-INSERT INTO stops (task, attempt, next, reason, actor, at) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (task) DO UPDATE SET attempt = excluded.attempt, next = excluded.next,
-    reason = excluded.reason, actor = excluded.actor, at = excluded.at
-WHERE stops.attempt <> excluded.attempt OR stops.next <> 'cancel' OR excluded.next = 'cancel'
-RETURNING task
-"""
-RUN_ATTEMPT = """
-SELECT t.attempt, t.batch FROM tasks t
-JOIN attempts a ON a.task = t.id AND a.number = t.attempt
-JOIN workers w ON w.id = a.worker
-WHERE t.id = ? AND t.state = 'in_progress' AND w.batch IS NOT NULL AND w.ended_at IS NULL
-"""
-STOPS = """
-SELECT s.task, s.attempt, s.next, s.reason, s.actor FROM stops s
-JOIN tasks t ON t.id = s.task AND t.attempt = s.attempt AND t.state = 'in_progress'
-WHERE s.task IN ({})
-"""
-FORGET_STOP = "DELETE FROM stops WHERE task = ?"
 REGISTER = """
 INSERT INTO workers (id, name, host, boot, pid, pid_start, started_at, seen_at, batch, agent)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -50,6 +36,10 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, batch = excluded.batc
     agent = excluded.agent, ended_at = NULL
 """
 RETIRE = "UPDATE workers SET ended_at = ? WHERE id = ?"
+HOSTS = """
+SELECT host, boot, count(*), min(started_at), max(seen_at) FROM workers
+WHERE batch IS NOT NULL AND ended_at IS NULL GROUP BY host, boot ORDER BY host, boot
+"""
 AT_WORK = """
 SELECT id, name, host, boot, pid, pid_start, batch, started_at, agent FROM workers
 WHERE boot = ? AND batch IS NOT NULL AND ended_at IS NULL
@@ -75,8 +65,10 @@ SELECT t.id, d.title, t.state, t.reason, d.result, t.attempt,
         FROM attempts a WHERE a.task = t.id),
     (SELECT coalesce(sum(a.cpu_ms), 0) FROM attempts a WHERE a.task = t.id),
     (SELECT coalesce(max(a.peak_kb), 0) FROM attempts a WHERE a.task = t.id),
-    (SELECT a.exit_code FROM attempts a WHERE a.task = t.id AND a.number = t.attempt), t.chunk
+    (SELECT a.exit_code FROM attempts a WHERE a.task = t.id AND a.number = t.attempt), t.chunk,
+    l.hash, l.target
 FROM tasks t JOIN details d ON d.task = t.id
+LEFT JOIN landings l ON l.task = t.id AND l.attempt = t.attempt
 WHERE t.batch = ? AND t.batch <> '' AND t.id > ? ORDER BY t.id LIMIT ?
 """
 REPORT_CHUNK = (
@@ -85,6 +77,11 @@ REPORT_CHUNK = (
 WHERE t.batch = ? AND t.chunk = ? AND t.chunk > 0 ORDER BY t.id
 """
 )
+ANY_OF_BATCH = "SELECT 1 FROM sessions WHERE batch = ? LIMIT 1"
+FIGURES = """
+SELECT task, input_tokens + output_tokens + cached_tokens, cost_micros, estimated, outcome
+FROM sessions WHERE task IN ({}) AND task <> '' ORDER BY task, id
+"""
 STATES = "SELECT id, state FROM tasks WHERE id IN ({})"
 STUCK = """
 WITH RECURSIVE stuck (id) AS (
@@ -102,62 +99,35 @@ SELECT state, count(*) FROM tasks
 WHERE batch = ? AND batch <> '' AND updated_at >= ? GROUP BY state
 """
 
+NOT_ENDED_BEFORE = """
+SELECT id FROM tasks
+WHERE batch = ? AND batch <> '' AND id > ?
+    AND (state NOT IN ('done', 'failed', 'cancelled') OR updated_at >= ?)
+ORDER BY id LIMIT ?
+"""
+OUTPUT_SIZES = """
+SELECT t.id, a.output_bytes FROM tasks t
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+WHERE t.id IN ({}) AND a.output_bytes > 0
+"""
 ANY_RUNNING = "SELECT 1 FROM tasks WHERE state = 'in_progress' AND batch = ? LIMIT 1"
 CHANGED_AMONG = "SELECT count(*) FROM tasks WHERE id IN ({}) AND updated_at >= ?"
 
 
 def declare(session: Session, name: str, spec: Json, actor: str, now: int) -> Batch:
-    """The batch of that name, to be run so from now on."""
-    batch = insert.batch_named(session, name, now)
+    """Set the run spec of a batch, which is created if it is new."""
+    batch = insert.get_or_create_batch(session, name, now, actor)
+    merges = bool(isinstance(spec, dict) and spec.get("git_merge"))
+    if not set_merges(session, batch.id, merges):
+        verb = "is not merged" if merges else "is merged"
+        raise InvalidInput(
+            f"the work of batch {name!r} {verb}, and it has tasks already; name another batch"
+        )
     text = event_log.dump(spec)
     if event_log.dump(batch.spec) != text:
         session.run(SET_SPEC, (text, batch.id))
         event_log.write(session, now, [event_log.Line("declare", "", batch.id, None, None, actor)])
     return batch._replace(spec=spec)
-
-
-def pause(session: Session, new: Pause, now: int) -> bool:
-    """Let nobody claim from there. False if it was paused already."""
-    if not session.rows(PAUSE, (new.scope, new.name, new.reason, new.actor, now)):
-        return False
-    lane_book(session).follow_pauses(session)
-    _log_pause(session, "pause", new, now)
-    return True
-
-
-def resume(session: Session, old: Pause, now: int) -> bool:
-    if not session.rows(RESUME, (old.scope, old.name)):
-        return False
-    lane_book(session).follow_pauses(session)
-    _log_pause(session, "resume", old, now)
-    return True
-
-
-def pauses(session: Session) -> list[Pause]:
-    return [Pause(*row) for row in session.rows(PAUSES)]
-
-
-def ask_stop(session: Session, task: str, after: str, reason: str, actor: str, *, now: int) -> bool:
-    """Ask the worker that runs the task to stop. False if none of ours does. The last word
-    counts, but a cancel stays one: somebody was told that the task is being called off."""
-    for attempt, batch in session.rows(RUN_ATTEMPT + session.wait_locked, (task,)):
-        if session.rows(ASK_STOP, (task, attempt, after, reason, actor, now)):
-            data = event_log.dump({"next": after, "reason": reason})
-            event_log.write(
-                session, now, [event_log.Line("stop", task, batch, attempt, None, actor, data)]
-            )
-        return True
-    return False
-
-
-def stops(session: Session, tasks: Sequence[str]) -> list[Stop]:
-    if not tasks:
-        return []
-    return [Stop(*row) for row in session.rows(STOPS.format(marks(len(tasks))), pad(tasks))]
-
-
-def forget_stop(session: Session, task: str) -> None:
-    session.run(FORGET_STOP, (task,))
 
 
 def register(session: Session, worker: Worker, batch: str, agent: str, now: int) -> None:
@@ -169,29 +139,43 @@ def retire(session: Session, worker: str, now: int) -> None:
     session.run(agent_claims.FORGET, (worker,))
 
 
-def at_work(session: Session, boot: str) -> list[AtWork]:
-    return [AtWork(Worker(*row[:6]), *row[6:]) for row in session.rows(AT_WORK, (boot,))]
+def hosts(session: Session) -> list[WorkingHost]:
+    """The hosts whose workers have not signed off."""
+    return [WorkingHost(*row) for row in session.rows(HOSTS)]
+
+
+def at_work(session: Session, boot: str) -> list[ActiveWorker]:
+    return [ActiveWorker(Worker(*row[:6]), *row[6:]) for row in session.rows(AT_WORK, (boot,))]
 
 
 def ready(session: Session, capabilities: tuple[str, ...] | None) -> list[Ready]:
-    """The batches that workers with these capabilities could work on now, best first. None:
-    whatever it takes, which is told; a batch comes once for all that takes the same."""
-    lane_book(session).refresh(session)  # who only looks would never notice a pause otherwise
-    found: dict[tuple[str, tuple[str, ...]], Ready] = {}
+    """The batches that workers with these capabilities could work on now, best first. With None,
+    any capabilities: a batch is listed once for each set of capabilities it requires."""
+    lane_book(session).refresh(session)  # a reader would not notice a pause otherwise
+    by_key: dict[tuple[str, tuple[str, ...]], Ready] = {}
     for lane_id, rank in sorted(session.rows(READY_LANES), key=lambda row: row[1]):
         lane = get_lane(session, lane_id)
-        able = lane.requires if capabilities is None else capabilities
-        if lane.batch and may_claim(lane, ClaimFilter(capabilities=able), ""):
+        offered = lane.requires if capabilities is None else capabilities
+        if lane.batch and may_claim(lane, ClaimFilter(capabilities=offered), ""):
             key = lane.batch, lane.requires if capabilities is None else ()
             tasks = session.rows(FEW_READY, (lane_id,))[0][0]
             more = Ready(lane.batch, rank, lane.priority, (lane.type,), tasks)
-            met = found.get(key)
-            found[key] = (met.joined(more) if met else more)._replace(requires=key[1])
-    if not found:
+            earlier = by_key.get(key)
+            by_key[key] = (earlier.joined(more) if earlier else more)._replace(requires=key[1])
+    if not by_key:
         return []
-    batches = sorted({batch for batch, _ in found})
+    batches = sorted({batch for batch, _ in by_key})
     run = {row[0] for row in session.rows(RUN_BATCHES.format(marks(len(batches))), pad(batches))}
-    return [each for each in found.values() if each.batch in run]
+    return [ready for ready in by_key.values() if ready.batch in run]
+
+
+def run_batches_of(session: Session, tasks: Sequence[str]) -> dict[str, str]:
+    """The ids and names of the batches of these tasks that workers of ours run."""
+    return {
+        row[0]: row[1]
+        for part in slices(tasks)
+        for row in session.rows(RUN_BATCHES_OF.format(marks(len(part))), pad(part))
+    }
 
 
 def running(session: Session, batch: str | None, limit: int) -> list[Running]:
@@ -204,54 +188,92 @@ def running(session: Session, batch: str | None, limit: int) -> list[Running]:
 
 
 def scale(session: Session, workers: int | None, batch: str | None, actor: str, now: int) -> None:
-    """How many workers there may be, of a batch or on each host; None: as it was planned."""
-    name = f"workers {batch}" if batch else "workers"
-    set_setting(session, name, None if workers is None else str(workers))
+    """Set the number of workers of a batch or of each host; None: the usual number."""
+    if batch:
+        session.run(SET_WORKERS, (workers, batch))
+    else:
+        set_setting(session, "workers", None if workers is None else str(workers))
     data = event_log.dump({"workers": workers})
     event_log.write(
         session, now, [event_log.Line("scale", "", batch or "", None, None, actor, data)]
     )
 
 
-def note_once(
-    session: Session,
-    setting: tuple[str, str],
-    kind: str,
-    data: Json,
-    actor: str,
-    *,
-    batch: str,
-    now: int,
-) -> None:
-    """An event that is written once for each value of a setting, by whoever comes first."""
-    if change_setting(session, *setting):
-        event_log.note(session, kind, data, actor, now, batch=batch)
+def scaled_workers(session: Session, batch: str | None) -> int | None:
+    """The number of workers that `scale` set."""
+    if batch:
+        return next((row[0] for row in session.rows(WORKERS, (batch,))), None)
+    workers = setting(session, "workers")
+    return None if workers is None else int(workers)
+
+
+def memory_peak(session: Session, task_type: str = "", agent: str = "") -> int | None:
+    """The memory in bytes that an attempt of a type, or an agent, has needed so far."""
+    return next((row[0] for row in session.rows(MEMORY_PEAK, (task_type, agent))), None)
+
+
+def set_memory_peak(session: Session, task_type: str, agent: str, size: int) -> None:
+    session.run(SET_MEMORY_PEAK, (task_type, agent, size))
 
 
 def report(session: Session, batch: str, after: str, limit: int, now: int) -> list[TaskReport]:
     """A page of a batch's tasks in the order of their ids."""
-    found = [_report(row) for row in session.rows(REPORT, (now, batch, after, limit))]
-    return sessions.with_figures(session, batch, found)
+    reports = [_report(row) for row in session.rows(REPORT, (now, batch, after, limit))]
+    return _with_figures(session, batch, reports)
 
 
 def report_chunk(session: Session, batch: str, number: int, now: int) -> list[TaskReport]:
-    found = [_report(row) for row in session.rows(REPORT_CHUNK, (now, batch, number))]
-    return sessions.with_figures(session, batch, found)
+    reports = [_report(row) for row in session.rows(REPORT_CHUNK, (now, batch, number))]
+    return _with_figures(session, batch, reports)
+
+
+def _with_figures(session: Session, batch: str, reports: list[TaskReport]) -> list[TaskReport]:
+    """Add tokens, cost and the last outcome of agents to the reports of a batch's tasks."""
+    if not reports or not session.rows(ANY_OF_BATCH, (batch,)):
+        return reports
+    by_task = {report.id: report for report in reports}
+    for page in slices([report.id for report in reports]):
+        for task, tokens, cost, estimated, outcome in session.rows(
+            FIGURES.format(marks(len(page))), pad(page)
+        ):
+            report = by_task[task]
+            has_cost = report.cost_micros is not None or cost is not None
+            by_task[task] = report._replace(
+                tokens=report.tokens + tokens,
+                cost_micros=(report.cost_micros or 0) + (cost or 0) if has_cost else None,
+                estimated=report.estimated or bool(estimated and cost),
+                outcome=outcome or "",
+            )
+    return list(by_task.values())
 
 
 def states(session: Session, tasks: Sequence[str]) -> dict[str, str]:
-    """The states of those of these tasks that there are."""
+    """The states of those of these tasks that exist."""
     return dict(session.rows(STATES.format(marks(len(tasks))), pad(tasks))) if tasks else {}
 
 
 def stuck(session: Session, batches: Sequence[str]) -> dict[str, int]:
-    """How many tasks of these batches wait, directly or through others of them, for one that
-    has ended and is not done."""
+    """How many tasks of these batches wait, directly or through others, for a task that has ended
+    without being done."""
     return dict(session.rows(STUCK.format(marks(len(batches))), pad(batches))) if batches else {}
 
 
 def changed_since(session: Session, batch: str, since: int) -> dict[str, int]:
     return dict(session.rows(SINCE, (batch, since)))
+
+
+def not_ended_before(session: Session, batch: str, since: int, after: str, limit: int) -> list[str]:
+    """A page of the tasks that were still open at that time, by id."""
+    return [row[0] for row in session.rows(NOT_ENDED_BEFORE, (batch, after, since, limit))]
+
+
+def output_sizes(session: Session, tasks: Sequence[str]) -> dict[str, int]:
+    """The output sizes of the last attempts at these tasks, where not 0."""
+    return {
+        task: size
+        for page in slices(tasks)
+        for task, size in session.rows(OUTPUT_SIZES.format(marks(len(page))), pad(page))
+    }
 
 
 def any_running(session: Session, batch: str) -> bool:
@@ -261,13 +283,13 @@ def any_running(session: Session, batch: str) -> bool:
 def changed_among(session: Session, tasks: Sequence[str], since: int) -> int:
     """How many of these tasks, each named once, have changed since then."""
     return sum(
-        session.rows(CHANGED_AMONG.format(marks(len(some))), [*pad(some), since])[0][0]
-        for some in slices(tasks)
+        session.rows(CHANGED_AMONG.format(marks(len(page))), [*pad(page), since])[0][0]
+        for page in slices(tasks)
     )
 
 
 def _report(row: tuple[Any, ...]) -> TaskReport:
-    task, title, state, reason, result, attempts, took, cpu, peak, code, chunk = row
+    task, title, state, reason, result, attempts, milliseconds, cpu, peak, code, chunk, *where = row
     return TaskReport(
         task,
         title,
@@ -275,15 +297,12 @@ def _report(row: tuple[Any, ...]) -> TaskReport:
         reason,
         event_log.load(result),
         attempts,
-        int(took) / 1000,
+        int(milliseconds) / 1000,
         int(cpu) / 1000,
         int(peak) * 1024,
         code,
         chunk,
+        commit=where[0] or "",
+        target=where[1] or "",
+        unchanged=state == "done" and where[0] == "",
     )
-
-
-def _log_pause(session: Session, kind: str, which: Pause, now: int) -> None:
-    batch = which.name if which.scope == "batch" else ""
-    data = event_log.dump({"scope": which.scope, "name": which.name, "reason": which.reason})
-    event_log.write(session, now, [event_log.Line(kind, "", batch, None, None, which.actor, data)])

@@ -1,15 +1,15 @@
-"""How many workers each pool gets: what it could use, what the host can bear, and who goes.
+"""Decides how many workers each pool gets: its demand, the capacity of the host, and who exits.
 
-A pool is a batch, or one agent of it. All of it is decided again in every tick.
+A pool is a batch, or one agent of a batch. Everything is decided again in every tick.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypervisor.queue.pool import Pool
+from hypervisor.queue.sql import stops as stops_sql
 from hypervisor.resources.admission import Footprint
-from hypervisor.resources.allocation import Demand, assign_workers
+from hypervisor.resources.allocation import Demand, Pool, assign_workers
 from hypervisor.resources.governor import Decision, RunningAttempt
 from hypervisor.runs import sql
 from hypervisor.runs.adaptive_pools import PER_CORE, AdaptivePools
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hypervisor.queue.context import Context
     from hypervisor.resources.governor import Governor
     from hypervisor.runs.current_specs import CurrentSpecs
-    from hypervisor.runs.spec import AtWork, Ready
+    from hypervisor.runs.spec import ActiveWorker, Ready
 
 AGENTS_PER_HOST = 5
 ACTOR = "supervisor"
@@ -45,12 +45,12 @@ class Staffing:
         self.batches: tuple[str, ...] = ()  # with demand in the last tick
 
     def begin(self, now: int) -> None:
-        """A new tick: what was looked up in the one before may have changed."""
+        """Start a new tick: drop what was cached in the previous one."""
         self.specs.refresh()
         self.agents.begin(now)
 
     def ready(self) -> ReadyByPool:
-        """What each pool could claim, best first."""
+        """The ready tasks of each pool, best first."""
         ready: ReadyByPool = {}
         for lane in self.hv.store.read(sql.ready, None):
             for name in self.agents.agents_of(lane.batch):
@@ -59,27 +59,27 @@ class Staffing:
                     ready[pool] = ready[pool].joined(lane) if pool in ready else lane
         return ready
 
-    # What each pool could use
+    # Demand
 
     def demands(self, now: int, live: LiveWorkers, ready: ReadyByPool) -> list[Demand]:
-        """One worker for each running and each ready task, of which those that start or are idle
-        take their share; nobody is sent away for want of work."""
+        """One worker for each running and each ready task, counting workers that are starting or
+        idle. No worker is stopped for lack of work."""
         demands = []
         starting = self.workers.starting_by_pool()
         for pool in dict.fromkeys([*ready, *live.by_pool(), *starting]):
             staying = self.workers.staying(live, pool)
             busy = sum(worker.worker.id in live.running for worker in staying)
             more = ready.get(pool)
-            wanted = max(len(staying) + starting[pool], busy + (more.tasks if more else 0))
-            wanted = min(wanted, self._most_of(now, live, pool, more))
+            needed = max(len(staying) + starting[pool], busy + (more.tasks if more else 0))
+            needed = min(needed, self._most_of(now, live, pool, more))
             priority, rank = (more.priority, more.rank) if more else (_priority(live, pool), 0)
-            demands.append(Demand(pool, priority, rank, wanted))
+            demands.append(Demand(pool, priority, rank, needed))
         limits = {demand.pool.batch: self._limit_of(demand.pool.batch) for demand in demands}
         self.batches = tuple(limits)
         return self.agents.limited(demands, limits)
 
     def _most_of(self, now: int, live: LiveWorkers, pool: Pool, more: Ready | None) -> int:
-        """The limit of the batch; where its strategy is adaptive, what the learner chooses."""
+        """The limit of the batch, or the learner's choice if its strategy is adaptive."""
         limit, spec = self._limit_of(pool.batch), self.specs.spec(pool.batch)
         if not self.adaptive.is_adaptive(spec):
             return limit
@@ -103,10 +103,10 @@ class Staffing:
         return (self.hv.settings.workers or usual) if requested is None else requested
 
     def _host_limit(self, live: LiveWorkers, demands: list[Demand]) -> int:
-        """Agents have a limit of their own: they wait for their provider most of the time."""
-        scaled = self.specs.setting("workers")
+        """Agents have their own limit: most of the time they wait for their provider."""
+        scaled = self.specs.scaled_workers(None)
         if scaled is not None:
-            return int(scaled)
+            return scaled
         agents = {demand.pool.batch for demand in demands if demand.pool.agent}
         others = {demand.pool.batch for demand in demands if not demand.pool.agent}
         host, requested = self.hv.settings.workers, self.specs.requested_workers
@@ -119,32 +119,31 @@ class Staffing:
         return most_agents + (most if others else 0) + self._still_leaving(live)
 
     def _still_leaving(self, live: LiveWorkers) -> int:
-        """Agents that met no limit work on while their account is tried again: they must not
-        keep the one that tries from starting."""
+        """Leaving agents of an account that is being probed: they must not take the place of the
+        agent that probes."""
         return sum(
             worker.worker.id in self.workers.leaving and self.agents.is_probed(pool_of(worker))
             for worker in live.workers
             if worker.agent
         )
 
-    # What the host can bear
+    # Capacity of the host
 
     def decide(
         self, now: int, live: LiveWorkers, demands: list[Demand], ready: ReadyByPool
     ) -> Decision:
-        """How many may live, by the governor."""
+        """How many workers the governor allows."""
         pids = [worker.worker.pid for worker in live.workers]
         memory = self.hv.launcher.memory(pids)
         attempts = [self._attempt(live, worker, memory, ready) for worker in live.workers]
         self.governor.strategy = self._strategy(demands)
-        agents_only = bool(demands) and all(demand.pool.agent for demand in demands)
-        self.governor.tick(now, pids, count_own=agents_only, running=attempts)
-        wanted = sum(demand.workers for demand in demands) + self._still_leaving(live)
+        self.governor.tick(now, pids, attempts)
+        requested = sum(demand.workers for demand in demands) + self._still_leaving(live)
         limit = max(self._host_limit(live, demands), 1)
         first = next(iter(ready), None)
         expected = self._expected(first, ready[first].types) if first else 0
-        decision = self.governor.decide(now, wanted, limit, attempts, expected)
-        self.adaptive.note(now, wanted, decision.target)
+        decision = self.governor.decide(now, requested, limit, attempts, expected)
+        self.adaptive.note(now, requested, decision.target)
         return decision
 
     def _strategy(self, demands: list[Demand]) -> str:
@@ -155,9 +154,9 @@ class Staffing:
         return "auto" if usual == "adaptive" else usual
 
     def _attempt(
-        self, live: LiveWorkers, at_work: AtWork, memory: dict[int, int], ready: ReadyByPool
+        self, live: LiveWorkers, at_work: ActiveWorker, memory: dict[int, int], ready: ReadyByPool
     ) -> RunningAttempt:
-        """What a worker runs, or is about to run if there is something to claim."""
+        """What a worker is running, or is about to run if it can claim something."""
         worker, used = at_work.worker, memory.get(at_work.worker.pid, 0)
         pool, running = pool_of(at_work), live.running.get(worker.id)
         if running is not None:
@@ -168,26 +167,30 @@ class Staffing:
         return RunningAttempt(worker.id, "medium", at_work.started_at, footprint)
 
     def _expected(self, pool: Pool, types: tuple[str, ...]) -> int | None:
-        """The memory that an attempt may need: what was declared, else what was learned."""
+        """The memory that an attempt may need: its limit, else the learned peak."""
         if pool.agent:
             return self.agents.expected(pool)
-        declared = self.specs.spec(pool.batch).memory
+        declared = self.specs.spec(pool.batch).limits.memory
         if declared is not None:
             return declared
-        peaks = [self.specs.setting(f"peak {kind}") for kind in types]
-        known = [int(peak) for peak in peaks if peak is not None]
-        return max(known) if len(known) == len(types) and known else None
+        peaks = [self.specs.memory_peak(task_type) for task_type in types]
+        known_peaks = [peak for peak in peaks if peak is not None]
+        return max(known_peaks) if len(known_peaks) == len(types) and known_peaks else None
 
-    # Who goes and who comes
+    # Starting and stopping
 
     def stop_attempts(self, now: int, live: LiveWorkers, decision: Decision) -> None:
-        """An emergency: end attempts now and put their tasks back unpunished."""
+        """In an emergency: stop attempts now and release their tasks."""
         for worker_id in decision.stop:
-            worker = next(each.worker for each in live.workers if each.worker.id == worker_id)
+            worker = next(
+                live_worker.worker
+                for live_worker in live.workers
+                if live_worker.worker.id == worker_id
+            )
             running = live.running.get(worker_id)
             if running is not None and decision.alone:
                 self.hv.store.write(
-                    sql.ask_stop, running.task, "fail", decision.sentence, ACTOR, now=now
+                    stops_sql.ask_stop, running.task, "fail", decision.sentence, ACTOR, now=now
                 )
             else:
                 self.workers.signal(worker, "stop")
@@ -195,7 +198,8 @@ class Staffing:
     def start_and_drain(
         self, now: int, live: LiveWorkers, demands: list[Demand], target: int
     ) -> None:
-        """As many as each pool is given; nobody is started before those who leave have left."""
+        """Start workers where a pool has too few, drain them where it has too many. New workers
+        start only after leaving ones have exited."""
         target = min(target, self._host_limit(live, demands))
         room = target - len(live.workers) - len(self.workers.starting)
         starting = self.workers.starting_by_pool()
@@ -206,7 +210,7 @@ class Staffing:
                     break
                 self.workers.start(pool, now)
                 room -= 1
-            # An idle one makes room at once; one at work, when its task has ended.
+            # Idle workers first: they exit at once.
             by_loss = sorted(here, key=lambda w: (w.worker.id in live.running, -w.started_at))
             for worker in by_loss[: max(len(here) - count, 0)]:
                 self.workers.signal(worker.worker, "drain")

@@ -1,8 +1,8 @@
 """The supervisor: keeps the right number of workers alive on this host.
 
-One per host and store. It holds nothing that another process needs: workers go on without it, and
-the next one finds them in the store. Each tick is a list of steps. Other rooms take part with
-something that ticks: `app.make_supervisor` puts them together.
+One per host and store. It holds no state that another process needs: workers continue without it,
+and the next supervisor finds them in the store. Each tick is a list of steps. Other rooms add parts
+with a `tick` of their own, see `app.make_supervisor`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hypervisor.core.errors import StoreError, StoreFull, StoreGone
 from hypervisor.queue.rescue import sweep
 from hypervisor.queue.sql import event_log, readiness
+from hypervisor.queue.sql.settlement import any_submitted
 from hypervisor.runs.processes.signals import Signals
-from hypervisor.runs.spec import LEAST_ROOM, no_room_text
+from hypervisor.runs.spec import MIN_FREE_BYTES, no_room_text
 from hypervisor.runs.worker_processes import LiveWorkers
 
 if TYPE_CHECKING:
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
     from hypervisor.runs.staffing import ReadyByPool, Staffing
 
 SWEEP_MS = 1000
-STATUS_MS = 1000  # the load is published so often; what was decided, at once
+STATUS_MS = 1000  # how often the load is published; decisions are published at once
 FAR_AHEAD = 24 * 3600 * 1000
 TICK, WAITING_TICK, FULL_TICK = 0.25, 0.05, 1.0  # seconds
-STORE_PATIENCE, ASKED_PATIENCE = 300.0, 10.0  # seconds; once asked to end, not as long
+STORE_PATIENCE, ASKED_PATIENCE = 300.0, 10.0  # seconds; the second once it should exit
 ACTOR = "supervisor"
 
 logger = logging.getLogger("hypervisor.runs")
 
 
 class Part(Protocol):
-    """What another room has to do from time to time."""
+    """Periodic work of another room."""
 
     def tick(self, now: int) -> None: ...
     def last_look(self) -> None:
-        """The supervisor ends: leave nothing for the next one that can be done now."""
+        """Called before the supervisor exits."""
         ...
 
 
@@ -56,7 +57,7 @@ class Supervisor:
         idle_ms: int | None,
         after_sweep: Callable[[Context], object] = lambda hv: None,
     ) -> None:
-        """`idle_ms`: end after so long with nothing to do; None stays for ever."""
+        """`idle_ms`: exit after this long with nothing to do; None: never."""
         self.hv, self.staffing, self.parts = hv, staffing, parts
         self.idle_ms, self._after_sweep = idle_ms, after_sweep
         self._swept_at = 0
@@ -64,7 +65,7 @@ class Supervisor:
         self._failing_since: float | None = None  # the store
         self._busy_at: int | None = None
         self._published: tuple[int, dict[str, Any]] = (0, {})
-        self.is_waiting = True  # for work: nobody is there who could be doing any
+        self.is_waiting = True  # for work: no worker is running
 
     # The loop
 
@@ -73,10 +74,10 @@ class Supervisor:
         fork_server: ForkServer | None = None,
         each_tick: Callable[[str], None] = lambda asked: None,
     ) -> None:
-        """Supervise until there is nothing left to do or a signal asks for an end; not at all if
-        there is another supervisor.
+        """Supervise until there is nothing left to do or a signal arrives. Returns at once if there
+        is another supervisor.
 
-        `each_tick` is given what signals have asked for so far: "", "drain" or "stop"."""
+        `each_tick` is called with what the signals so far ask for: "", "drain" or "stop"."""
         if not self._acquire_lock():
             return
         logger.info("supervising %s", self.hv.store.where)
@@ -85,11 +86,10 @@ class Supervisor:
         self.hv.launcher.adopt(fork_server)
         while self._step(signals.asked, each_tick):
             signals.wait(self._pause())
-        logger.info("the supervisor ends")
+        logger.info("the supervisor is shutting down")
 
     def _acquire_lock(self) -> bool:
-        """Become the supervisor. One that was asked to end starts nothing more; a single successor
-        waits for it."""
+        """Become the supervisor. If the current one is shutting down, a single successor waits."""
         launcher = self.hv.launcher
         if launcher.acquire_lock() is not None:
             return True
@@ -104,19 +104,19 @@ class Supervisor:
         return lock is not None
 
     def _step(self, asked: str, each_tick: Callable[[str], None]) -> bool:
-        """One tick, whatever becomes of the store. False when it is time to go."""
+        """One tick, even if the store fails. False when it is time to exit."""
         try:
             if not self.tick(self.hv.now(), asked) and self._release(asked):
                 return False
             each_tick(asked)
             if self._failing_since is not None:
                 self._failing_since = None
-                logger.info("the store answers again")
-        except StoreGone as error:  # whatever took its place is not ours to supervise
+                logger.info("the store is available again")
+        except StoreGone as error:  # another store may have taken its place
             logger.error("%s", error)
             self._release_at_once()
             return False
-        except (StoreError, OSError) as error:  # workers go on, and so do we once it is back
+        except (StoreError, OSError) as error:  # workers continue; try again
             return self._wait_for_store(error, asked)
         return True
 
@@ -130,7 +130,7 @@ class Supervisor:
         logger.debug("the tick failed", exc_info=error)
         if time.monotonic() <= self._failing_since + (ASKED_PATIENCE if asked else STORE_PATIENCE):
             return True
-        logger.error("the store has not answered for too long")
+        logger.error("the store has been unavailable for too long")
         self._release_at_once()
         return False
 
@@ -140,7 +140,7 @@ class Supervisor:
         return WAITING_TICK if self.is_waiting else TICK
 
     def _release(self, asked: str) -> bool:
-        """Whether it may go: it was asked to, or nobody has submitted anything meanwhile."""
+        """Release the lock. False if work was submitted in the meantime."""
         for part in self.parts:
             part.last_look()
         return self.hv.launcher.release(lambda: self.is_needed(self.hv.now()), at_once=bool(asked))
@@ -151,7 +151,7 @@ class Supervisor:
     # One tick
 
     def tick(self, now: int, asked: str = "") -> bool:
-        """Look around and do what is needed. False when there is no reason to stay."""
+        """Do one round of work. False when there is no reason to stay."""
         staffing = self.staffing
         staffing.begin(now)
         self._check_disk(now)
@@ -172,16 +172,16 @@ class Supervisor:
         return self._has_reason_to_stay(now, live, ready)
 
     def _check_disk(self, now: int) -> None:
-        if self.hv.outputs.room() < LEAST_ROOM:
+        if self.hv.outputs.room() < MIN_FREE_BYTES:
             self._note_full_disk(now)
         elif self._full_since is not None:
             seconds = (now - self._full_since) // 1000
             message = f"no space left on the disk for {seconds} s; there is room again"
             self.hv.store.write_unsynced(event_log.note, "trouble", {"said": message}, ACTOR, now)
-            self._full_since = None  # last: a disk that takes no event has no room
+            self._full_since = None  # last: the write fails if the disk is still full
 
     def _note_full_disk(self, now: int) -> None:
-        """Say so where that needs no room; in the store as well if it can still take it."""
+        """Report it in the log and the status, and in the store if it can still be written."""
         message = no_room_text(self.hv.store.where)
         if self._full_since is None:
             self._full_since = now
@@ -193,15 +193,15 @@ class Supervisor:
         self._publish(self._status(now, LiveWorkers((), {}), message, 0))
 
     def _sweep(self, now: int) -> None:
-        """At most once a second, but at once after the end of a worker."""
+        """At most once a second, but at once after a worker has ended."""
         if self.staffing.workers.collect_ended() or not 0 <= now - self._swept_at < SWEEP_MS:
             self._swept_at = now
             sweep(self.hv, now)
             self._after_sweep(self.hv)
 
     def _drain(self, now: int, live: LiveWorkers, asked: str) -> bool:
-        """We were asked to end: so are the workers, and then we go."""
-        message = f"nothing new is started: the supervisor was asked to {asked}"
+        """Shutting down: pass the request on to the workers and wait for them."""
+        message = f"starting nothing new: the supervisor was asked to {asked}"
         self._publish({**self._status(now, live, message, 0), "asked": asked})
         workers = self.staffing.workers
         for worker in live.workers:
@@ -220,7 +220,7 @@ class Supervisor:
             self.hv.store.write_unsynced(event_log.note, "governor", status, ACTOR, now)
 
     def _status(self, now: int, live: LiveWorkers, message: str, target: int) -> dict[str, Any]:
-        """What others may know of this host."""
+        """The published status of this host."""
         zone, load = self.staffing.governor.reading.zone, self.staffing.governor.reading.load
         full = {"trouble": no_room_text(self.hv.store.where)}
         return {
@@ -245,7 +245,7 @@ class Supervisor:
     # Staying
 
     def _has_reason_to_stay(self, now: int, live: LiveWorkers, ready: ReadyByPool) -> bool:
-        """Work, somebody at it, or a task or an account whose time comes within the day."""
+        """Whether there is ready or running work, or a task or account becomes ready in a day."""
         agents = self.staffing.agents
         resting = agents.cooldowns_of(ready)
         free = any(agents.cooldown_of(pool) is None for pool in ready)
@@ -261,9 +261,10 @@ class Supervisor:
         agents = self.staffing.agents
         free = any(agents.cooldown_of(pool) is None for pool in ready)
         soon = any(limit.until < now + FAR_AHEAD for limit in agents.cooldowns_of(ready))
-        return free or soon or bool(self.hv.store.read(readiness.any_due, now + FAR_AHEAD))
+        read = self.hv.store.read
+        return free or soon or read(readiness.any_due, now + FAR_AHEAD) or read(any_submitted)
 
     def is_needed(self, now: int) -> bool:
-        """Whether there is work after all, asked when it is about to leave."""
+        """Whether there is work; checked again just before the supervisor exits."""
         self.staffing.begin(now)
         return self._has_work(now, self.staffing.ready())

@@ -1,4 +1,4 @@
-"""Watching one attempt that lasts: is it to stop, is it still ours, does it keep its limits?"""
+"""Watching a long attempt: stop requests, its lease and its limits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from hypervisor.core.errors import StoreError
 from hypervisor.queue.lease import Lease, parse_token
 from hypervisor.queue.sql import claims
+from hypervisor.queue.sql import stops as stops_sql
+from hypervisor.queue.stop import Stop, StopAction
 from hypervisor.resources.limits import Finding, Sample
-from hypervisor.runs import sql
-from hypervisor.runs.spec import Stop, StopAction
 from hypervisor.runs.worker import LEASE_MS
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Check = Callable[[float], Stop | None]
 
 
 class Watch:
-    """`look` now and then; it answers with a Stop when the attempt must not go on."""
+    """`look` periodically; it returns a Stop when the attempt must end."""
 
     def __init__(
         self, checks: Sequence[Check], store_checks: Sequence[Check], overseer: OverseerCheck
@@ -33,10 +33,10 @@ class Watch:
         self._checks, self._store_checks, self._overseer = checks, store_checks, overseer
 
     def look(self, now: float) -> Stop | None:
-        return _first_stop(self._checks, now) or self._ask_store(now) or self._overseer.look(now)
+        return _first_stop(self._checks, now) or self._check_store(now) or self._overseer.look(now)
 
-    def _ask_store(self, now: float) -> Stop | None:
-        with suppress(StoreError):  # it may come back, and the attempt needs no store to go on
+    def _check_store(self, now: float) -> Stop | None:
+        with suppress(StoreError):  # the attempt can continue without the store
             return _first_stop(self._store_checks, now)
         return None
 
@@ -51,25 +51,25 @@ def _first_stop(checks: Sequence[Check], now: float) -> Stop | None:
 
 def signal_check(ctx: WorkerContext) -> Check:
     """Whether a signal asks the worker to stop at once."""
-    stop = Stop("", 0, "release", "the worker was told to stop", ctx.me.name)
+    stop = Stop("", 0, "release", "the worker was asked to stop", ctx.me.name)
     return lambda now: stop if ctx.runner.asked == "stop" else None
 
 
 class LeaseCheck:
-    """Whether somebody asks for a stop, and whether the claim is still ours."""
+    """Whether a stop was requested, and whether the claim is still ours."""
 
     def __init__(self, ctx: WorkerContext, lease: Lease, now: float) -> None:
         self.ctx, self.token = ctx, parse_token(lease.token)
-        self._beaten = now
+        self._last_heartbeat = now
 
     def requested(self, now: float) -> Stop | None:
-        stops = self.ctx.hv.store.read(sql.stops, [self.token.task])
+        stops = self.ctx.hv.store.read(stops_sql.stops, [self.token.task])
         return next((stop for stop in stops if stop.attempt == self.token.attempt), None)
 
     def lost(self, now: float) -> Stop | None:
-        if now - self._beaten < HEARTBEAT:
+        if now - self._last_heartbeat < HEARTBEAT:
             return None
-        self._beaten = now
+        self._last_heartbeat = now
         if self.token in self.ctx.hv.store.write_unsynced(
             claims.heartbeat, [self.token], self.ctx.hv.now() + LEASE_MS
         ):
@@ -81,7 +81,7 @@ class LeaseCheck:
 
 
 class OverseerCheck:
-    """Hands samples of the attempt to the overseer, and tells what that finds."""
+    """Hands samples of the attempt to the overseer, and reports its findings."""
 
     def __init__(
         self,
@@ -92,15 +92,19 @@ class OverseerCheck:
         started: float,
         is_task: bool = True,
     ) -> None:
-        """`output`: the task and attempt under which its output is kept. For an agent that claims
-        by itself, it is the session instead of a task."""
+        """`output`: the task and attempt under which the output is stored; for a pull agent, its
+        session instead of a task."""
         self.ctx, self._output, self._overseer = ctx, output, overseer
         self._started, self._is_task = started, is_task
         self.peak = 0
 
     def look(self, now: float) -> Stop | None:
+        return self.judge(self._sample(now))
+
+    def judge(self, sample: Sample) -> Stop | None:
+        """Report what is new about the sample; a Stop if the attempt has reached a limit."""
         stop = None
-        for finding in self._overseer.look(self._sample(now), self.ctx.runner.exact_memory):
+        for finding in self._overseer.look(sample, self.ctx.runner.exact_memory):
             if self._is_task:
                 self._note(finding)
             if finding.act == "stop":

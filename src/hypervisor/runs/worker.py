@@ -1,8 +1,7 @@
 """The worker: claims tasks of one batch, runs each attempt, settles.
 
-It is put together from three parts: a claim policy says what is next and when to leave, attempts
-carry it out, and the settlement takes what has ended to the store. Agents bring other parts, not
-another worker.
+It has three parts: a claim policy decides what is next and when to exit, attempts carry it out, and
+the settlement writes the results to the store. Agents use other parts, not another worker.
 """
 
 from __future__ import annotations
@@ -11,10 +10,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from hypervisor.queue.pause import BATCH, Pause
 from hypervisor.queue.settle import remember_worker
 from hypervisor.queue.sql import event_log
+from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.runs import sql
-from hypervisor.runs.spec import BATCH, LEAST_ROOM, Pause, no_room_text
+from hypervisor.runs.spec import MIN_FREE_BYTES, no_room_text
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from hypervisor.runs.spec import RunSpec
 
 LEASE_MS = 60_000
-ROOM_CHECK = 0.1  # seconds between two looks at the free space
-LONGEST_REASON = 500
+ROOM_CHECK = 0.1  # seconds between checks of the free space
+MAX_REASON_LENGTH = 500
 
 Work = TypeVar("Work")
 Work_co = TypeVar("Work_co", covariant=True)
@@ -39,7 +40,7 @@ Work_contra = TypeVar("Work_contra", contravariant=True)
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What all parts of a worker use. The store of `hv` waits out an outage (retrying_store.py)."""
+    """Shared by all parts of a worker. The store of `hv` retries (retrying_store.py)."""
 
     hv: Context
     me: Identity
@@ -49,11 +50,11 @@ class WorkerContext:
     journal: Journal
     outputs: Outputs
     settings: Settings
-    agent: str = ""  # the profile that works on the tasks, where it is an agent that does
+    agent: str = ""  # the agent's profile; "" for commands and functions
 
     def pause_batch(self, reason: str, batch: str = "") -> None:
-        pause = Pause(BATCH, batch or self.batch, reason[:LONGEST_REASON], self.me.name, 0)
-        self.hv.store.write(sql.pause, pause, self.hv.now())
+        pause = Pause(BATCH, batch or self.batch, reason[:MAX_REASON_LENGTH], self.me.name, 0)
+        self.hv.store.write(pauses_sql.pause, pause, self.hv.now())
 
     def note(self, kind: str, data: dict[str, Any], task: str) -> None:
         """An event about a task of this batch."""
@@ -63,21 +64,21 @@ class WorkerContext:
 
 
 class ClaimPolicy(Protocol[Work_co]):
-    """What to work on next: a lease, or a run of an agent that claims by itself."""
+    """What to work on next: a lease, or a session of a pull agent."""
 
     def next(self) -> Work_co | None: ...
     def attempt_ended(self) -> None:
-        """Take what has ended to the store if it is time, perhaps together with the next claim."""
+        """Store results if it is time, perhaps together with the next claim."""
         ...
 
     def wait(self) -> bool:
-        """There is nothing to do: wait a moment. False when it is time to leave."""
+        """Wait a moment, without work. False when it is time to exit."""
         ...
 
 
 class Attempts(Protocol[Work_contra]):
     def run(self, work: Work_contra, /) -> None:
-        """From the start of an attempt to its result."""
+        """Run an attempt from its start to its result."""
         ...
 
 
@@ -93,7 +94,7 @@ class Worker(Generic[Work]):
         self._room_seen = 0.0
 
     def run(self) -> None:
-        """Work until the batch has nothing more to claim, or a signal asks for an end."""
+        """Work until the batch has nothing left to claim, or a signal ends the worker."""
         ctx = self.ctx
         now = ctx.hv.now()
         ctx.hv.store.write_unsynced(sql.register, ctx.me, ctx.batch, ctx.agent, now)
@@ -102,7 +103,7 @@ class Worker(Generic[Work]):
         try:
             while self.poll():
                 pass
-            self.settlement.release_held("the worker ends")
+            self.settlement.release_held("the worker is shutting down")
             self.settlement.flush()
         finally:
             ctx.runner.close()
@@ -111,7 +112,7 @@ class Worker(Generic[Work]):
         ctx.journal.remove()
 
     def poll(self) -> bool:
-        """One attempt, or a look for work. False when it is time to leave."""
+        """Run one attempt, or look for work. False when it is time to exit."""
         if self.ctx.runner.asked:
             return False
         if not self._has_room():
@@ -124,10 +125,10 @@ class Worker(Generic[Work]):
         return True
 
     def _has_room(self) -> bool:
-        """Whether what an attempt prints can be kept; if not, wait for room, and hold nothing."""
+        """Whether there is disk space for outputs; if not, release all tasks and wait."""
         if time.monotonic() < self._room_seen + ROOM_CHECK:
             return True
-        if self.ctx.outputs.room() >= LEAST_ROOM:
+        if self.ctx.outputs.room() >= MIN_FREE_BYTES:
             self._room_seen = time.monotonic()
             return True
         self.settlement.release_held(no_room_text(self.ctx.hv.store.where))

@@ -1,8 +1,8 @@
-"""Making a skill of a batch that was run: the folder that `hv run NAME` can do it again with.
+"""Creating a skill from a batch, so that `hv run NAME` can run it again.
 
-How the batch was run is kept with it; its tasks tell what they have in common, and how it was
-cut into chunks, as far as that can be seen. Nothing that is there is ever overwritten, and the
-folder appears as a pipeline or not at all.
+The batch's spec says how it was run. What its tasks have in common, and how it was split into
+chunks, is inferred from them as far as possible. Existing files are never overwritten, and the
+folder is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from hypervisor.inputs.items import column_text, item_of
 from hypervisor.inputs.named_files import is_task_file
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
-from hypervisor.queue.priority import DEFAULT
+from hypervisor.queue.lane import DEFAULT_PRIORITY
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, Task, TaskFilter
-from hypervisor.runs.spec import RunSpec, spec_from
+from hypervisor.runs.spec import AgentSpec, RunSpec, spec_from
+from hypervisor.skills.fields import check_name
 from hypervisor.skills.folders import (
     FoundSkill,
     check_inside,
@@ -47,13 +48,13 @@ from hypervisor.skills.render import (
     run_of,
     skill_text,
 )
-from hypervisor.skills.skill import FILE, check_name, own_file, read_skill
+from hypervisor.skills.skill import FILE, own_file, read_skill
 
-SAMPLE = 1_000  # tasks that are looked at
-LARGEST_FILE = 1 << 20  # of a script that goes along
-LABEL = "agent:"  # says which agent a task is for
-PLAIN = "run"  # the type of tasks that were given none
-OF_CHUNK = {"chunk", "count", "items"}  # the columns of a task for a pipeline chunk
+SAMPLE = 1_000  # number of tasks to examine
+MAX_FILE_SIZE = 1 << 20  # of a script that is copied
+LABEL = "agent:"  # prefix of the requirement that names a task's agent
+PLAIN = "run"  # the default type of tasks
+OF_CHUNK = {"chunk", "count", "items"}  # the columns of a task for a whole chunk
 SHAPES = {
     "day": re.compile(r"\d{4}-\d\d-\d\d\Z"),
     "week": re.compile(r"\d{4}-W\d\d\Z"),
@@ -62,7 +63,7 @@ SHAPES = {
 
 
 class MadeSkill(NamedTuple):
-    """The folder and its files; `notes` says what could not be taken over."""
+    """The folder and its files; `notes`: what could not be saved, and other remarks."""
 
     name: str
     folder: str
@@ -80,41 +81,43 @@ def new_skill(
     description: str = "",
     dry_run: bool = False,
 ) -> MadeSkill:
-    """Make a skill of a batch that was run, in the project or for all projects of the user."""
+    """Create a skill from a batch, in the project or for all projects of the user."""
     check_name(name)
     folder = os.path.join(_home(user), name)
     if os.path.lexists(folder):
-        raise WrongState(f"{folder} is there already. Nothing was changed; take another name.")
+        raise WrongState(f"{folder} already exists. Nothing was changed; choose another name.")
     source = hv.store.read(queries.batch, validate.text("the batch", batch))
     if source.spec is None:
-        raise InvalidInput(f"nothing runs the tasks of {source.name}: there is nothing to keep.")
+        raise InvalidInput(
+            f"batch {source.name} has no command, function or agent to save as a skill."
+        )
     builder = _SkillBuilder(hv, name, source, spec_from(source.spec))
     files = builder.files(description)
-    read_skill(files[FILE], name)  # what is written can be read, or is not written
+    read_skill(files[FILE], name)  # never write an invalid skill
     if not dry_run:
         _write(folder, files, builder.programs)
-    shown = {each: data.decode("utf-8", "replace") for each, data in files.items()}
-    return MadeSkill(name, folder, shown, tuple(builder.notes), not dry_run)
+    texts = {path: data.decode("utf-8", "replace") for path, data in files.items()}
+    return MadeSkill(name, folder, texts, tuple(builder.notes), not dry_run)
 
 
 class _SkillBuilder:
-    """The files of the new folder, put together step by step."""
+    """Builds the files of the new folder."""
 
     def __init__(self, hv: Context, name: str, batch: Batch, spec: RunSpec) -> None:
         self._hv, self._name, self._batch, self._spec = hv, name, batch, spec
         self._tasks = hv.store.read(queries.list_tasks, TaskFilter(batch=batch.id), SAMPLE)
         self._old = find_skill(spec.skill) if spec.skill else None
         self._files: dict[str, bytes] = {}
-        self.programs: set[str] = set()  # those of the files that are run
+        self.programs: set[str] = set()  # names of executable files
         self.notes: list[str] = []
 
     def files(self, description: str) -> dict[str, bytes]:
         spec, fields = self._spec, fields_of(self._spec)
-        description = description or f"as the batch {self._batch.name}"
+        description = description or f"repeats the batch {self._batch.name}"
         if spec.agent:
-            self._files[PROMPT] = (spec.prompt or INSTRUCTIONS).encode()
-        if spec.schema:
-            self._files[SCHEMA] = spec.schema.encode()
+            self._files[PROMPT] = (spec.agent.prompt or INSTRUCTIONS).encode()
+        if spec.agent and spec.agent.schema:
+            self._files[SCHEMA] = spec.agent.schema.encode()
         fields["run"] = self._own_program(spec, fields["run"])
         fields |= self._items() | self._common() | self._cut() | self._following()
         usual = "status" if fields.get("items", {}).get("format") == "tasks" else "none"
@@ -125,53 +128,54 @@ class _SkillBuilder:
         return {FILE: skill_text(front, body).encode()} | self._files
 
     def _own_program(self, spec: RunSpec, way: Fields) -> Fields:
-        """A script that was named ./x goes along, and so does that of another skill: in a skill
-        that means a file of its folder."""
-        if not spec.command or spec.shell:
+        """Copy a script given as ./x, or one of another skill, into the folder."""
+        if not spec.command or spec.command.shell:
             return way
-        path = os.path.normpath(os.path.join(spec.cwd, spec.command[0]))
+        argv = spec.command.argv
+        path = os.path.normpath(os.path.join(spec.cwd, argv[0]))
         of_skill = self._old is not None and path.startswith(f"{self._old.folder}/")
-        if not (own_file(spec.command) or of_skill):
+        if not (own_file(argv) or of_skill):
             return way
         name = os.path.basename(path)
         try:
             with open(path, "rb") as file:
-                data = file.read(LARGEST_FILE + 1)
+                data = file.read(MAX_FILE_SIZE + 1)
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
-        if len(data) > LARGEST_FILE or name in (FILE, PROMPT, SCHEMA) or name in self._files:
-            return {"command": [path, *spec.command[1:]]}
+        if len(data) > MAX_FILE_SIZE or name in (FILE, PROMPT, SCHEMA) or name in self._files:
+            return {"command": [path, *argv[1:]]}
         self._files[name] = data
         self.programs.add(name)
         self.notes.append(f"{name} was copied into the skill")
-        return {"command": [f"./{name}", *spec.command[1:]]}
+        return {"command": [f"./{name}", *argv[1:]]}
 
-    # What the tasks tell
+    # Inferred from the tasks
 
     def _common(self) -> Fields:
-        """What all tasks have in common, where it is not the usual."""
-        found: Fields = {}
-        for name, usual in (("type", PLAIN), ("priority", DEFAULT), ("retries", 0)):
+        """Values that all tasks share and that are not the default."""
+        fields: Fields = {}
+        for name, usual in (("type", PLAIN), ("priority", DEFAULT_PRIORITY), ("retries", 0)):
             values = {getattr(task, name) for task in self._tasks}
             value = values.pop() if len(values) == 1 else usual
             if value != usual and value != self._name:
-                found[name] = value
-        if found.get("type") == self._spec.skill:
-            del found["type"]  # it was that of the other skill's name
+                fields[name] = value
+        if fields.get("type") == self._spec.skill:
+            del fields["type"]  # the default type of the other skill
         needs = [set(task.requires) for task in self._tasks]
         shared = set.intersection(*needs) if needs else set()
-        if wanted := sorted(each for each in shared if not each.startswith(LABEL)):
-            found["requires"] = wanted
+        if required := sorted(name for name in shared if not name.startswith(LABEL)):
+            fields["requires"] = required
         branches = {task.branch for task in self._tasks} - {""}
         known = self._old.skill.options.get("branch") if self._old else None
         if known and branches == {known}:
-            found["branch"] = known
+            fields["branch"] = known
         elif branches:  # it may have been that of the git checkout
-            self.notes.append(f"the branch {', '.join(sorted(branches)[:3])}: give --branch")
-        return found
+            named = ", ".join(sorted(branches)[:3])
+            self.notes.append(f"the branch {named} is not saved; use --branch")
+        return fields
 
     def _items(self) -> Fields:
-        """Where items come from is not kept: the skill's own, if one was run, or what they are."""
+        """The source of the items: that of the other skill, or what the items look like."""
         if self._old is not None:
             return self._old_items(self._old)
         items = [item_of(task) for task in self._tasks if _is_item(task)]
@@ -183,8 +187,8 @@ class _SkillBuilder:
             return {}
         endings = {os.path.splitext(item.text)[1] for item in items}
         pattern = f"**/*{endings.pop()}" if len(endings) == 1 else "**/*"
-        where = os.path.commonpath([os.path.dirname(item.text) or "." for item in items])
-        self.notes.append(f"it took {pluralize(len(items), 'file')} of {where}")
+        folder = os.path.commonpath([os.path.dirname(item.text) or "." for item in items])
+        self.notes.append(f"the batch had {pluralize(len(items), 'file')} of {folder}")
         return {"items": {"glob": pattern}}
 
     def _old_items(self, old: FoundSkill) -> Fields:
@@ -193,8 +197,8 @@ class _SkillBuilder:
             with open(check_inside(old.folder, items.file), "rb") as file:
                 self._files[os.path.basename(items.file)] = file.read()
             items = items._replace(file=os.path.basename(items.file))
-        found = {name: value for name, value in items._asdict().items() if value}
-        return {"items": found} if found else {}
+        given = {name: value for name, value in items._asdict().items() if value}
+        return {"items": given} if given else {}
 
     def _all_files(self, items: Sequence[Item]) -> bool:
         paths = [os.path.join(self._spec.cwd, item.text) for item in items]
@@ -206,29 +210,29 @@ class _SkillBuilder:
         return bool(self._tasks) and all(map(_is_chunk, self._tasks))
 
     def _cut(self) -> Fields:
-        """How it was cut into chunks, by what those are called."""
+        """How the batch was split into chunks, inferred from their names."""
         chunks = self._hv.store.read(chunks_sql.every, self._batch.id)
         names = [chunk.name for chunk in chunks]
         if not names:
             return {}
-        found: Fields = {"per": "chunk"} if self._per_chunk() else {}
-        named = [name for name in names if name != "undated"]
+        fields: Fields = {"per": "chunk"} if self._per_chunk() else {}
+        dated = [name for name in names if name != "undated"]
         for span, shape in SHAPES.items():
-            if named and all(map(shape.match, named)):
-                return found | {"chunk": span}
+            if dated and all(map(shape.match, dated)):
+                return fields | {"chunk": span}
         if names == [str(number + 1) for number in range(len(names))]:
-            return found | {"chunk-size": max(self._sizes(chunks))}
+            return fields | {"chunk-size": max(self._sizes(chunks))}
         by = self._field(set(names))
         if by is None:
-            self.notes.append(f"{pluralize(len(names), 'chunk')}: what cut them is not known")
-            return found
-        return found | {"chunk-by": by}
+            self.notes.append(f"cannot tell how the {pluralize(len(names), 'chunk')} were split")
+            return fields
+        return fields | {"chunk-by": by}
 
     def _sizes(self, chunks: Sequence[Any]) -> list[int]:
         if not self._per_chunk():
             return [sum(chunk.tasks.values()) or 1 for chunk in chunks]
         columns = [item_of(task).columns or {} for task in self._tasks]
-        return [int(each.get("count", 1)) for each in columns] or [1]
+        return [int(values.get("count", 1)) for values in columns] or [1]
 
     def _field(self, names: set[str]) -> str | None:
         """The column whose values are the names of the chunks."""
@@ -240,7 +244,7 @@ class _SkillBuilder:
                 return str(column)
         return None
 
-    # What follows on the items
+    # Later stages and the reduce
 
     def _following(self) -> Fields:
         pipeline = self._hv.store.read(pipelines.of_batch, self._batch.id)
@@ -248,53 +252,57 @@ class _SkillBuilder:
             return {}
         if pipeline.stages[0] != self._batch.id:
             raise InvalidInput(
-                f"{self._batch.name} is a later stage of another batch: name that one."
+                f"{self._batch.name} is a later stage of another batch; use that batch."
             )
-        found: Fields = {}
-        stages = [
-            spec_from(self._hv.store.read(queries.batch, each).spec) for each in pipeline.stages[1:]
-        ]
-        if all(stage.command for stage in stages) and stages:
-            found["then"] = [_from_anywhere(stage) for stage in stages]
+        fields: Fields = {}
+        stages = [self._stage(batch) for batch in pipeline.stages[1:]]
+        if stages and all(stages):
+            fields["then"] = stages
         if pipeline.reduce_batch:
-            last = spec_from(self._hv.store.read(queries.batch, pipeline.reduce_batch).spec)
-            found["reduce"] = self._own_program(last, run_of(last))
+            last = self._spec_of(pipeline.reduce_batch)
+            fields["reduce"] = self._own_program(last, run_of(last.work))
             if last.agent:
-                self._files["reduce.md"] = (last.prompt or INSTRUCTIONS).encode()
-                found["reduce"]["prompt"] = "reduce.md"
-                found |= self._only_agent(last)
-        return found
+                self._files["reduce.md"] = (last.agent.prompt or INSTRUCTIONS).encode()
+                fields["reduce"]["prompt"] = "reduce.md"
+                fields |= self._only_agent(last.agent)
+        return fields
 
-    def _only_agent(self, last: RunSpec) -> Fields:
-        """What the agent of the reduce may do and cost, where no other one works."""
+    def _spec_of(self, batch: str) -> RunSpec:
+        return spec_from(self._hv.store.read(queries.batch, batch).spec)
+
+    def _stage(self, batch: str) -> list[str]:
+        """The command of a later stage, [] if it runs something else. It cannot be a file of the
+        skill's folder."""
+        spec = self._spec_of(batch)
+        if not spec.command:
+            return []
+        first, *rest = argv = spec.command.argv
+        is_own = own_file(argv)
+        return [os.path.normpath(os.path.join(spec.cwd, first)) if is_own else first, *rest]
+
+    def _only_agent(self, last: AgentSpec) -> Fields:
+        """The permissions and limits of the reduce's agent, if it is the only agent."""
         if self._spec.agent:
-            return {}  # it has the leave of that one
-        found = permissions_of(last, "read-only" if self._spec.propose else "edit")
+            return {}  # those of the other agent apply
+        fields = permissions_of(last, "read-only" if self._spec.propose else "edit")
         limits = limits_of(self._spec) | costs_of(last)
-        return found | ({"limits": limits} if limits else {})
-
-
-def _from_anywhere(stage: RunSpec) -> list[str]:
-    """The command of a later stage; no file of the skill's folder can be one."""
-    first, *rest = stage.command
-    own = own_file(stage.command)
-    return [os.path.normpath(os.path.join(stage.cwd, first)) if own else first, *rest]
+        return fields | ({"limits": limits} if limits else {})
 
 
 def _home(user: bool) -> str:
     if user:
         return user_folder()
-    found = project_folder()
-    if found is None:
+    folder = project_folder()
+    if folder is None:
         raise InvalidInput(
-            "there is no .hypervisor folder here or above, so no project: --user keeps the skill "
-            "for all of yours."
+            "no project: no .hypervisor folder here or in any parent folder; use --user to "
+            "save the skill for all your projects."
         )
-    return found
+    return folder
 
 
 def _write(folder: str, files: dict[str, bytes], programs: set[str]) -> None:
-    """All files in one step: the folder is written beside its place and renamed."""
+    """Write all files atomically: to a new folder, which is then renamed."""
     above = os.path.dirname(folder)
     fresh = os.path.join(above, f".{os.path.basename(folder)}.{os.getpid()}.new")
     try:
@@ -304,7 +312,7 @@ def _write(folder: str, files: dict[str, bytes], programs: set[str]) -> None:
             handle = os.open(os.path.join(fresh, name), os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
             with open(handle, "wb") as file:
                 file.write(data)
-        os.rename(fresh, folder)  # fails if somebody else has just made one
+        os.rename(fresh, folder)  # fails if another process has just created one
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
         raise InvalidInput(f"{folder} cannot be written: {error.strerror}.") from None
@@ -317,7 +325,7 @@ def _is_item(task: Task) -> bool:
 
 
 def _is_chunk(task: Task) -> bool:
-    """Whether the task stands for a pipeline chunk: its item is a list."""
+    """Whether the task is a whole chunk: its item is a list."""
     columns = item_of(task).columns if _is_item(task) else None
     return (task.key or "").startswith("chunk ") and set(columns or ()) == OF_CHUNK
 

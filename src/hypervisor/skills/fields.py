@@ -1,7 +1,7 @@
-"""The fields of a SKILL.md: what each may hold, and which option of `hv run` it stands for.
+"""The fields of a SKILL.md: the valid values of each, and the option of `hv run` it sets.
 
-A reader takes a field's name and its value, and gives the value as the command line would
-have made it of the option; what makes no sense is an InvalidInput that names the field.
+A reader takes a field's name and value, and returns the value as the command line parses it; an
+invalid value raises InvalidInput with the name of the field.
 """
 
 from __future__ import annotations
@@ -11,26 +11,35 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from hypervisor.agents.profile import MODES
-from hypervisor.batches.chunk import GATES, SPANS
-from hypervisor.core import units, validate
+from hypervisor.batches.chunk import SPANS
+from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.queue.priority import PRIORITIES
-from hypervisor.runs.config import MOST_WORKERS, Reader, number, one_of, size, span
-from hypervisor.runs.spec import STRATEGIES
+from hypervisor.core.text import amount, money
+from hypervisor.queue.lane import PRIORITIES
+from hypervisor.runs.config import MAX_WORKERS, Reader, number, one_of, size, span
+from hypervisor.runs.spec import (
+    GATES,
+    MERGE_MODES,
+    PERMISSIONS,
+    RESULT_FORMATS,
+    STDINS,
+    STRATEGIES,
+    WORKSPACES,
+    WRITE_BACKS,
+)
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
-LONGEST_DESCRIPTION = 1_000
-LONGEST_PATH = 500
-MOST_WORDS = 1_000
-MOST_TRIES = 1_000
+MAX_DESCRIPTION_LENGTH = 1_000
+MAX_PATH_LENGTH = 500
+MAX_WORDS = 1_000
+MAX_TRIES = 1_000
 FORMATS = ("lines", "jsonl", "csv", "mbox", "maildir", "tasks")
 ANY = "any"
 
 
 class Field(NamedTuple):
-    """`option` is what the parser of `hv run` calls it; `goes_with` what it means nothing
-    without: an agent, be it of the reduce ("any agent"), or a command or function ("program")."""
+    """`option` is its name in the parser of `hv run`; `goes_with` says what it needs: an agent,
+    an agent that may be that of the reduce ("any agent"), or a command or function ("program")."""
 
     option: str
     read: Reader
@@ -38,17 +47,17 @@ class Field(NamedTuple):
 
 
 def check_name(value: object) -> str:
-    """The name of a skill, which is also a folder's: nothing that could lead elsewhere."""
+    """The name of a skill, which is also that of its folder."""
     if not isinstance(value, str) or not NAME.match(value):
         raise InvalidInput(
-            f"{str(value)[:60]!r} is no name for a skill: write lower-case letters, digits, "
-            "'-' and '_', 64 at most."
+            f"invalid skill name {str(value)[:60]!r}: use lower-case letters, digits, '-' and "
+            f"'_', at most 64."
         )
     return value
 
 
 def text(longest: int, what: str, value: Any) -> str:
-    """One line; numbers are taken as they were written, as nearly as can be."""
+    """One line; a number is accepted and converted to text."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
@@ -60,24 +69,24 @@ def text(longest: int, what: str, value: Any) -> str:
 
 
 def short(what: str, value: Any) -> str:
-    return text(validate.LONGEST_NAME, what, value)
+    return text(validate.MAX_NAME_LENGTH, what, value)
 
 
 def file_name(what: str, value: Any) -> str:
-    """A file of the skill's own folder: no way leads out of it."""
-    found = text(LONGEST_PATH, what, value).removeprefix("./")
-    parts = found.split("/")
-    if found.startswith(("/", "~")) or not all(parts) or {".", ".."} & set(parts):
-        _refuse(what, "a file in the skill's folder, named without .. and /")
-    return found
+    """A file in the skill's own folder."""
+    path = text(MAX_PATH_LENGTH, what, value).removeprefix("./")
+    parts = path.split("/")
+    if path.startswith(("/", "~")) or not all(parts) or {".", ".."} & set(parts):
+        _refuse(what, "a relative path in the skill's folder, without `..`")
+    return path
 
 
 def words(what: str, value: Any) -> list[str]:
-    """A list of words, none of which is read by a shell unless it is asked to."""
+    """The words of a command line."""
     if not isinstance(value, list) or not value:
         _refuse(what, 'a list of words, as in [ruff, check, "{}"]')
-    if len(value) > MOST_WORDS:
-        _refuse(what, f"at most {MOST_WORDS} words")
+    if len(value) > MAX_WORDS:
+        _refuse(what, f"at most {MAX_WORDS} words")
     for word in value:
         if isinstance(word, bool) or not isinstance(word, (str, int, float)):
             _refuse(what, 'a list of words: put each in quotes, as in "{}"')
@@ -85,19 +94,19 @@ def words(what: str, value: Any) -> list[str]:
 
 
 def function(what: str, value: Any) -> str:
-    found = short(what, value)
-    module, colon, name = found.partition(":")
-    if not (colon and module and name) or " " in found:
+    path = short(what, value)
+    module, colon, name = path.partition(":")
+    if not (colon and module and name) or " " in path:
         _refuse(what, "package.module:function")
-    return found
+    return path
 
 
 def pattern(what: str, value: Any) -> str:
-    """Files below the folder that the skill is given."""
-    found = text(LONGEST_PATH, what, value)
-    if found.startswith(("/", "~")) or ".." in found.split("/"):
-        _refuse(what, "a pattern below the folder, without .. and /")
-    return found
+    """A pattern for files below the folder that the skill is run on."""
+    glob = text(MAX_PATH_LENGTH, what, value)
+    if glob.startswith(("/", "~")) or ".." in glob.split("/"):
+        _refuse(what, "a pattern below the folder, without `..`")
+    return glob
 
 
 def yes_or_no(what: str, value: Any) -> bool:
@@ -107,7 +116,7 @@ def yes_or_no(what: str, value: Any) -> bool:
 
 
 def _workers(what: str, value: Any) -> int | None:
-    return None if value == "auto" else _whole(1, MOST_WORKERS)(what, value)
+    return None if value == "auto" else _whole(1, MAX_WORKERS)(what, value)
 
 
 def _whole(low: int, high: int) -> Callable[[str, Any], int]:
@@ -127,16 +136,16 @@ def _names(what: str, value: Any) -> list[str]:
 def _texts(what: str, value: Any) -> list[str]:
     if not isinstance(value, list):
         _refuse(what, 'a list of texts, as in ["Bash(git log:*)"]')
-    return [short(what, each) for each in value]
+    return [short(what, item) for item in value]
 
 
 def _stages(what: str, value: Any) -> list[str]:
-    """Commands, as the option takes each: one line."""
+    """Commands as the option expects them: one line each."""
     if not isinstance(value, list) or not value:
         _refuse(what, 'a list of commands, as in [[jq, ., "{result}"]]')
-    stages = [words(what, each) for each in value]
+    stages = [words(what, command) for command in value]
     if any(stage[0].startswith("./") for stage in stages):
-        _refuse(what, "commands that are programs: only run and reduce have files of the folder")
+        _refuse(what, "a list of programs; only run and reduce can use files of the folder")
     return [shlex.join(stage) for stage in stages]
 
 
@@ -151,7 +160,7 @@ def _named(read: Callable[[Any], int]) -> Reader:
 
 
 def _scratch(what: str, value: Any) -> bool:
-    return bool(one_of("project", "scratch")(what, value) == "scratch")
+    return bool(one_of(*filter(None, WORKSPACES))(what, value) == "scratch")
 
 
 def _refuse(what: str, wanted: str) -> NoReturn:
@@ -165,26 +174,28 @@ FIELDS: Mapping[str, Field] = {
     "branch": Field("branch", _name),
     "workers": Field("workers", _workers),
     "strategy": Field("strategy", one_of(*STRATEGIES)),
-    "retries": Field("retries", _whole(0, MOST_TRIES)),
+    "retries": Field("retries", _whole(0, MAX_TRIES)),
     "requires": Field("requires", _names),
-    "key": Field("key", _texts),
+    "exclusive": Field("exclusive", _texts),
     "chunk": Field("chunk", one_of(*SPANS)),
     "chunk-by": Field("chunk_by", short),
     "chunk-size": Field("chunk_size", _whole(1, 100_000)),
     "per": Field("per", one_of("item", "chunk")),
     "gate": Field("gate", one_of(*GATES)),
-    "write-back": Field("write_back", one_of("none", "receipts", "status")),
+    "write-back": Field("write_back", one_of(*WRITE_BACKS)),
     "propose": Field("propose", yes_or_no),
     "then": Field("then", _stages),
     "fail-fast": Field("fail_fast", yes_or_no),
-    "result": Field("result", one_of("none", "json"), PROGRAM),
-    "stdin": Field("stdin", one_of("closed", "item"), PROGRAM),
+    "merge": Field("merge", one_of(*filter(None, MERGE_MODES))),
+    "verify": Field("verify", _texts),
+    "result": Field("result", one_of(*RESULT_FORMATS), PROGRAM),
+    "stdin": Field("stdin", one_of(*STDINS), PROGRAM),
     "shell": Field("shell", yes_or_no, PROGRAM),
     "python": Field("python", short, PROGRAM),
     "clean-env": Field("clean_env", yes_or_no, PROGRAM),
-    "batch": Field("claim", _whole(1, 1_000), PROGRAM),
+    "claim": Field("claim", _whole(1, 1_000), PROGRAM),
     "prompt": Field("prompt", file_name, AGENT),
-    "permissions": Field("permissions", one_of(*MODES), ANY_AGENT),
+    "permissions": Field("permissions", one_of(*PERMISSIONS), ANY_AGENT),
     "workspace": Field("scratch", _scratch, AGENT),
     "allow": Field("allow", _texts, ANY_AGENT),
     "model": Field("model", short, ANY_AGENT),
@@ -193,15 +204,16 @@ FIELDS: Mapping[str, Field] = {
     "pull": Field("pull", _whole(1, 1_000), AGENT),
     "schema": Field("schema", file_name, AGENT),
 }
+RENAMED = {"key": "exclusive", "batch": "claim"}
 LIMITS: Mapping[str, Field] = {
     "timeout": Field("timeout", _named(span)),
     "memory": Field("memory", _named(size)),
     "silence": Field("silence", _named(span)),
     "max-output": Field("max_output", _named(size)),
-    "budget": Field("budget", _named(units.money), ANY_AGENT),
-    "task-budget": Field("task_budget", _named(units.money), ANY_AGENT),
-    "tokens": Field("tokens", _named(units.amount), ANY_AGENT),
-    "task-tokens": Field("task_tokens", _named(units.amount), ANY_AGENT),
+    "budget": Field("budget", _named(money), ANY_AGENT),
+    "task-budget": Field("task_budget", _named(money), ANY_AGENT),
+    "tokens": Field("tokens", _named(amount), ANY_AGENT),
+    "task-tokens": Field("task_tokens", _named(amount), ANY_AGENT),
 }
 FILES = ("prompt", "schema")  # options whose value is a file in the skill's folder
-CUTS = ("chunk", "chunk-by", "chunk-size")  # one of them cuts a batch
+CUTS = ("chunk", "chunk-by", "chunk-size")  # only one can be used

@@ -1,8 +1,7 @@
 """Where skills are kept, and reading them: the project's, the user's, the built-in ones.
 
-The first place that has a name hides it in the others. A folder is looked into only when its
-name is asked for, and nothing outside it is ever read on its behalf. What belongs to another
-user is refused: a skill runs code.
+A skill hides those of the same name in later places. A folder is read only when its skill is
+used, and nothing outside it is read. Files of another user are refused, because a skill runs code.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from typing import Final, Literal, NamedTuple
 
 from hypervisor.core import store_path
 from hypervisor.core.errors import InvalidInput, NotFound
-from hypervisor.skills.fields import NAME
-from hypervisor.skills.skill import FILE, LARGEST, Skill, check_name, read_skill
+from hypervisor.core.text import closest
+from hypervisor.skills.fields import NAME, check_name
+from hypervisor.skills.skill import FILE, MAX_SIZE, Skill, read_skill
 
 SkillKind = Literal["project", "user", "built-in"]
 PROJECT: Final = "project"
@@ -53,14 +53,14 @@ class BrokenSkill(NamedTuple):
 
 
 def places(env: Mapping[str, str] | None = None, folder: str = "") -> tuple[Place, ...]:
-    """Where skills are looked for from a folder (the current one), in this order."""
-    found = [Place(USER, user_folder(env)), Place(BUILT_IN, built_in_folder())]
-    own = project_folder(folder)
-    return tuple([Place(PROJECT, own), *found] if own else found)
+    """Where skills are searched from a folder (default: the current one), in this order."""
+    shared = (Place(USER, user_folder(env)), Place(BUILT_IN, built_in_folder()))
+    project = project_folder(folder)
+    return (Place(PROJECT, project), *shared) if project else shared
 
 
 def project_folder(folder: str = "") -> str | None:
-    """The skills of the project around a folder (the current one), found upwards like .git."""
+    """The skills of the project around a folder (default: the current one), found like .git."""
     try:
         data = store_path.find_upwards(folder or os.getcwd(), DATA)
     except OSError:
@@ -81,7 +81,7 @@ def built_in_folder() -> str:
 
 
 def find_skill(name: str, where: tuple[Place, ...] | None = None) -> FoundSkill | None:
-    """The skill of that name, None if there is none. InvalidInput: it cannot be used."""
+    """The skill with that name, or None. InvalidInput: it cannot be used."""
     if not NAME.match(name):
         return None
     folders = [
@@ -97,19 +97,17 @@ def find_skill(name: str, where: tuple[Place, ...] | None = None) -> FoundSkill 
 
 
 def require_skill(name: str) -> FoundSkill:
-    """The skill of that name. NotFound names the nearest one."""
+    """The skill with that name. NotFound suggests the nearest one."""
     check_name(name)
-    found = find_skill(name)
-    if found is None:
-        raise NotFound(f"there is no skill {name!r}.{nearest(name)} `hv skills` lists them.")
-    return found
+    skill = find_skill(name)
+    if skill is None:
+        raise NotFound(f"no skill named {name!r}.{nearest(name)} `hv skills` lists all skills.")
+    return skill
 
 
 def nearest(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, skill_names(), 1)
-    return f" Did you mean {near[0]}?" if near else ""
+    similar = closest(name, skill_names())
+    return f" Did you mean {similar}?" if similar else ""
 
 
 def skill_names(where: tuple[Place, ...] | None = None) -> list[str]:
@@ -120,21 +118,21 @@ def skill_names(where: tuple[Place, ...] | None = None) -> list[str]:
 def all_skills(
     where: tuple[Place, ...] | None = None,
 ) -> tuple[list[FoundSkill], list[BrokenSkill]]:
-    """All skills by name, those that are hidden left out, and those that cannot be read."""
+    """All skills by name without hidden ones, and those that cannot be read."""
     where = where or places()
-    found: list[FoundSkill] = []
+    usable: list[FoundSkill] = []
     broken: list[BrokenSkill] = []
     for name in skill_names(where):
         try:
-            one = find_skill(name, where)
+            skill = find_skill(name, where)
         except InvalidInput as error:
             place = next(p for p in where if name in _names_in(p.folder))
             folder = os.path.join(place.folder, name)
             broken.append(BrokenSkill(name, place.kind, folder, str(error)))
         else:
-            if one is not None:
-                found.append(one)
-    return found, broken
+            if skill is not None:
+                usable.append(skill)
+    return usable, broken
 
 
 def _names_in(folder: str) -> list[str]:
@@ -150,13 +148,13 @@ def _names_in(folder: str) -> list[str]:
 
 
 def read_folder(folder: str, kind: SkillKind) -> Skill:
-    """The skill of a folder, with every file that it names in its place."""
+    """Read the skill of a folder, and check the files it refers to."""
     path = os.path.join(folder, FILE)
     around = (os.path.dirname(os.path.dirname(folder)), os.path.dirname(folder), folder, path)
     if kind != BUILT_IN:
         _refuse_foreign(around)
     try:
-        skill = read_skill(_content(folder, FILE, LARGEST), os.path.basename(folder))
+        skill = read_skill(_content(folder, FILE, MAX_SIZE), os.path.basename(folder))
         for name in skill.files:
             own = check_inside(folder, name)
             if kind != BUILT_IN:
@@ -167,17 +165,17 @@ def read_folder(folder: str, kind: SkillKind) -> Skill:
 
 
 def check_inside(folder: str, name: str) -> str:
-    """The path of a file of the folder: a regular file, and no link that leads elsewhere."""
+    """The path of a file of the folder; it must be a regular file, not a link to elsewhere."""
     path = os.path.join(folder, name)
     root = os.path.realpath(folder)
     if not os.path.realpath(path).startswith(root.rstrip("/") + "/"):
-        raise InvalidInput(f"{name} leads out of the skill's folder.")
+        raise InvalidInput(f"{name} is outside the skill's folder.")
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
         raise InvalidInput(f"{name} cannot be read: {error.strerror}.") from None
     if not stat.S_ISREG(mode):
-        raise InvalidInput(f"{name} is no regular file.")
+        raise InvalidInput(f"{name} is not a regular file.")
     return path
 
 
@@ -199,5 +197,5 @@ def _refuse_foreign(paths: Iterable[str]) -> None:
             continue
         if owner not in (os.getuid(), 0):
             raise InvalidInput(
-                f"{path} belongs to another user, and a skill runs code. Nothing was started."
+                f"{path} belongs to another user; a skill runs code, so it was not used."
             )

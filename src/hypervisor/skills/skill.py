@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.text import closest
 from hypervisor.inputs.task_files.front_matter import (
     FrontMatter,
     Node,
@@ -31,17 +32,18 @@ from hypervisor.skills.fields import (
     FIELDS,
     LIMITS,
     PROGRAM,
+    RENAMED,
     check_name,
 )
 
 FILE = "SKILL.md"
-LARGEST = 1 << 20  # bytes of a SKILL.md
+MAX_SIZE = 1 << 20  # bytes of a SKILL.md
 RunKind = Literal["function", "command", "agent"]
 RUN_KINDS: tuple[RunKind, ...] = ("function", "command", "agent")
 
 
 class SkillRun(NamedTuple):
-    """What a skill runs, on each item or as its reduce: exactly one of the three."""
+    """What a skill runs, for each item or as its reduce: exactly one of the three."""
 
     function: str = ""
     command: tuple[str, ...] = ()
@@ -55,7 +57,7 @@ class SkillRun(NamedTuple):
 
 class ItemSource(NamedTuple):
     """Where the items come from: PATH read in a format, files below PATH, or a file of the skill.
-    `paths`: of a folder of task files only the paths are needed."""
+    `paths`: only the paths of task files are needed, not their content."""
 
     format: str = ""
     glob: str = ""
@@ -64,8 +66,8 @@ class ItemSource(NamedTuple):
 
 
 class Skill(NamedTuple):
-    """`options` are those of `hv run`, by the names and in the units that its parser uses;
-    `fields` is what the front matter says, plain."""
+    """`options` are those of `hv run`, with the names and units of its parser; `fields` is the
+    front matter as it is."""
 
     name: str
     description: str
@@ -78,7 +80,7 @@ class Skill(NamedTuple):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of its folder that it names; each must be there."""
+        """The files of its folder that it refers to; each must exist."""
         named = [self.options.get(name) for name in skill_fields.FILES]
         named += [self.items.file, self.reduce.prompt if self.reduce else ""]
         named += [self.script, own_file(self.reduce.command) if self.reduce else ""]
@@ -86,29 +88,29 @@ class Skill(NamedTuple):
 
     @property
     def script(self) -> str:
-        """The file of its folder that is run; "" for a program, or words for a shell."""
+        """The file of its folder that is run; "" for another program or a shell command."""
         return "" if self.options.get("shell") else own_file(self.run.command)
 
 
 def own_file(command: Sequence[str]) -> str:
-    """The file of the skill's folder that a command's first word means, "" for a program."""
+    """The file of the skill's folder that a command runs; "" for another program."""
     return command[0][2:] if command and command[0].startswith("./") else ""
 
 
 def read_skill(data: bytes, name: str) -> Skill:
-    """What the SKILL.md in the folder of that name says."""
-    if len(data) > LARGEST:
-        raise InvalidInput(f"larger than {LARGEST >> 10:,} KB: that is no {FILE}.")
+    """Parse the SKILL.md of the folder with that name."""
+    if len(data) > MAX_SIZE:
+        raise InvalidInput(f"larger than {MAX_SIZE >> 10:,} KB: not a {FILE}.")
     place = find_front_matter(data)
     if place is None:
-        raise InvalidInput("line 1: there is no front matter: it begins with a line `---`.")
+        raise InvalidInput("line 1: no front matter; it must begin with a line `---`.")
     decode_utf8(data)  # the whole file, so that an error names its line
     body = validate.text("the text below the front matter", decode_utf8(data[place.body :]))
     return _SkillReader(FrontMatter(decode_utf8(data[place.start : place.end]))).skill(name, body)
 
 
 class _SkillReader:
-    """Reads one front matter; every complaint gets the line it is about."""
+    """Reads one front matter; every error names its line."""
 
     def __init__(self, front: FrontMatter) -> None:
         self._front = front
@@ -117,7 +119,8 @@ class _SkillReader:
         front = self._front
         if front.root is None:
             raise InvalidInput("line 1: the front matter is empty.")
-        top = self._pairs(front.root, "", (*OWN, *FIELDS))
+        top = self._pairs(front.root, "", (*OWN, *FIELDS, *RENAMED))
+        top = {RENAMED.get(field, field): nodes for field, nodes in top.items()}
         for needed in ("name", "description", "run"):
             if needed not in top:
                 raise InvalidInput(f"line 1: the field {needed} is missing.")
@@ -131,11 +134,13 @@ class _SkillReader:
             self._check_script(top["run"][1], run)
         items = self._items(top["items"][1]) if "items" in top else ItemSource()
         if run.agent and "prompt" not in options and not body.strip():
-            raise InvalidInput("the agent has no prompt: name one, or write it below.")
+            raise InvalidInput(
+                "the agent has no prompt: name a file, or write it below the front matter."
+            )
         description = self._value(
             top["description"][1],
             "description",
-            partial(skill_fields.text, skill_fields.LONGEST_DESCRIPTION),
+            partial(skill_fields.text, skill_fields.MAX_DESCRIPTION_LENGTH),
         )
         fields = MappingProxyType(front.fields())
         return Skill(name, description, run, items, MappingProxyType(options), reduce, body, fields)
@@ -143,13 +148,13 @@ class _SkillReader:
     def _check_name(self, node: Node, folder: str) -> None:
         name = self._value(node, "name", lambda what, value: check_name(value))
         if name != folder:
-            why = f"name is {name!r}, and the folder is called {folder!r}: they must be the same"
+            why = f"name is {name!r}, but the folder is called {folder!r}: they must be the same"
             raise self._refused(node, why)
 
     def _run(self, node: Node, what: str, known: tuple[str, ...]) -> SkillRun:
         pairs = self._pairs(node, what, known)
         if sum(kind in pairs for kind in RUN_KINDS) != 1:
-            raise self._refused(node, f"{what} must be one of {', '.join(RUN_KINDS)}, and only one")
+            raise self._refused(node, f"{what} must have exactly one of {', '.join(RUN_KINDS)}")
         values = {
             key: self._value(value, f"{what}.{key}", RUN[key]) for key, (_, value) in pairs.items()
         }
@@ -161,7 +166,7 @@ class _SkillReader:
         reduce = self._run(node, "reduce", (*RUN_KINDS, "prompt"))
         self._check_script(node, reduce)
         if bool(reduce.prompt) != bool(reduce.agent):
-            raise self._refused(node, "reduce.prompt and reduce.agent go together")
+            raise self._refused(node, "reduce.prompt and reduce.agent must be used together")
         return reduce
 
     def _items(self, node: Node) -> ItemSource:
@@ -170,9 +175,9 @@ class _SkillReader:
             key: self._value(value, f"items.{key}", ITEMS[key]) for key, (_, value) in pairs.items()
         }
         if "glob" in values and "file" in values:
-            raise self._refused(node, "items.glob and items.file do not go together")
+            raise self._refused(node, "items.glob and items.file cannot be used together")
         if values.get("paths") and values.get("format") != "tasks":
-            raise self._refused(pairs["paths"][0], "items.paths goes with the format tasks")
+            raise self._refused(pairs["paths"][0], "items.paths needs the format tasks")
         return ItemSource(**values)
 
     def _limits(
@@ -202,7 +207,7 @@ class _SkillReader:
             instead = key == "prompt" and run.function  # for an agent in its place
             if field.goes_with not in runs and not instead:
                 needs = "a command or a function" if field.goes_with == PROGRAM else "an agent"
-                raise self._refused(node, f"{prefix}{key} goes with {needs} only")
+                raise self._refused(node, f"{prefix}{key} works only with {needs}")
             options[field.option] = self._value(value, prefix + key, field.read)
         return options
 
@@ -217,15 +222,15 @@ class _SkillReader:
     def _check_cuts(self, top: Mapping[str, tuple[Node, Node]]) -> None:
         cuts = [name for name in CUTS if name in top]
         if len(cuts) > 1:
-            raise self._refused(top[cuts[1]][0], f"{' and '.join(cuts)} do not go together")
+            raise self._refused(top[cuts[1]][0], f"{' and '.join(cuts)} cannot be used together")
 
     def _pairs(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, tuple[Node, Node]]:
-        """The keys of a mapping with their nodes; those nobody knows are refused."""
+        """The keys of a mapping with their nodes; unknown ones are refused."""
         if node.id != "mapping":
             raise self._refused(node, f"{what} must hold fields: {', '.join(known)}")
         pairs, merged = self._front.pairs_of(node)
         if merged:
-            raise self._refused(merged[0], "`<<` is not used here")
+            raise self._refused(merged[0], "`<<` is not supported here")
         for key, (at, _) in pairs.items():
             if key not in known:
                 raise self._refused(at, _unknown(f"{what}." if what else "", key, known))
@@ -240,15 +245,13 @@ class _SkillReader:
 
     def _refused(self, node: Node, why: str) -> InvalidInput:
         line = self._front.line(node.start_mark.index)
-        return InvalidInput(f"line {line}: {why}.")
+        return InvalidInput(f"line {line}: {why}" if why.endswith("?") else f"line {line}: {why}.")
 
 
 def _unknown(prefix: str, key: str, known: tuple[str, ...]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(key, known, 1)
-    meant = f"the nearest is {prefix}{near[0]}" if near else f"there are {', '.join(known)}"
-    return f"the field {(prefix + key)[:80]!r} is unknown: {meant}"
+    similar = closest(key, known)
+    meant = f"did you mean {prefix}{similar}?" if similar else f"use one of {', '.join(known)}"
+    return f"unknown field {(prefix + key)[:80]!r}; {meant}"
 
 
 OWN = ("name", "description", "run", "items", "limits", "reduce")

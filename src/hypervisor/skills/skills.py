@@ -1,32 +1,32 @@
-"""Skills: which there are, what each does, and how it has done so far.
+"""Skills with their records.
 
-The record of a skill is the sum over the batches that were made from it, and what the learner
-has found out about it. Nothing is counted twice: what follows on the items of a
-batch, such as a reduce, belongs to the same run.
+The record of a skill is the sum over the batches made from it, and what the learner knows about
+it. Nothing is counted twice: later stages and the reduce belong to the same run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hypervisor.agents.sql import sessions
 from hypervisor.batches.pipeline import batches_of
 from hypervisor.batches.sql import summary
-from hypervisor.learning.learn import Learned, gain_of_skill
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
-from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.queue.task import Batch
-from hypervisor.skills.folders import BrokenSkill, FoundSkill, Place, all_skills, require_skill
+from hypervisor.skills.folders import FoundSkill, Place, all_skills, require_skill
 
-MOST_BATCHES = 10_000
+if TYPE_CHECKING:
+    from hypervisor.learning.learn import Learned
+
+MAX_BATCHES = 10_000
 BAD = ("failed", "cancelled", "blocked", "review")
 
 
 class SkillRecord(NamedTuple):
-    """What came of a skill so far. `success` is the share of the tasks that have ended which
-    are done; `seconds` from a run's first attempt to its last, added up."""
+    """The record of a skill so far. `success` is the share of the ended tasks that are done;
+    `seconds` is the sum of the runs' durations, each from the first attempt to the last."""
 
     runs: int = 0
     tasks: int = 0
@@ -36,11 +36,11 @@ class SkillRecord(NamedTuple):
     tokens: int = 0
     cost_micros: int | None = None
     estimated: bool = False
-    last_at: int | None = None  # when the newest of its batches was made
+    last_at: int | None = None  # when the newest of its batches was created
 
 
 class SkillView(NamedTuple):
-    """A skill as `hv skills` lists it. `problem` says why it cannot be used."""
+    """A skill as listed by `hv skills`. `problem`: why it cannot be used."""
 
     name: str
     description: str
@@ -52,7 +52,7 @@ class SkillView(NamedTuple):
 
 
 class SkillDetails(NamedTuple):
-    """All about a skill: `fields` is its front matter, `learned` what the learner knows."""
+    """A skill in full: `fields` is its front matter, `learned` what the learner knows."""
 
     view: SkillView
     fields: dict[str, Any]
@@ -62,41 +62,45 @@ class SkillDetails(NamedTuple):
 
 
 def skills(hv: Context, where: tuple[Place, ...] | None = None) -> tuple[SkillView, ...]:
-    """List the skills: what each does, where it is from, and how it has done so far."""
-    found, broken = all_skills(where)
-    made = _batches(hv)
-    views = [_view(each, record_of(hv, made.get(each.skill.name, ()))) for each in found]
-    views += [_broken(each) for each in broken]
+    """List the skills with their description, origin and record."""
+    usable, broken = all_skills(where)
+    batches = _batches(hv)
+    views = [
+        _view(usable_skill, record_of(hv, batches.get(usable_skill.skill.name, ())))
+        for usable_skill in usable
+    ]
+    views += [
+        SkillView(skill.name, "", skill.kind, skill.folder, (), SkillRecord(), skill.why)
+        for skill in broken
+    ]
     return tuple(sorted(views, key=lambda view: view.name))
 
 
 def skill(hv: Context, name: str) -> SkillDetails:
-    """Show a skill: its fields, its text, its record, and what parallelism is worth to it."""
-    found = require_skill(name)
-    made = _batches(hv).get(name, [])
+    """Show a skill: its fields, text and record, and how much it gains from parallel workers."""
+    from hypervisor.learning.learn import gain_of_skill
+
+    skill = require_skill(name)
+    batches = _batches(hv).get(name, [])
     return SkillDetails(
-        _view(found, record_of(hv, made)),
-        dict(found.skill.fields),
-        found.skill.body,
-        tuple(batch.name for batch in made),
+        _view(skill, record_of(hv, batches)),
+        dict(skill.skill.fields),
+        skill.skill.body,
+        tuple(batch.name for batch in batches),
         gain_of_skill(hv, name) if hv.has_store else None,
     )
 
 
 def record_of(hv: Context, batches: Iterable[Batch]) -> SkillRecord:
-    """What came of these batches, newest first, and of what follows on them."""
+    """The results of these batches, newest first, and of their later stages."""
     record, ended = SkillRecord(), 0
     for batch in batches:
         parts = batches_of(hv, batch.id)
         for part in parts:
             record, ended = _with_part(hv, record, ended, part)
-        sums = [
-            each
-            for each in (hv.store.read(summary.totals, part, hv.now()) for part in parts)
-            if each.begun
-        ]
-        begun = min((each.begun for each in sums), default=0)
-        last = max((each.ended for each in sums), default=0)
+        totals = [hv.store.read(summary.totals, part, hv.now()) for part in parts]
+        begun = min((total.begun for total in totals if total.begun), default=0)
+        last = max((total.ended for total in totals if total.begun), default=0)
         record = record._replace(
             runs=record.runs + 1,
             seconds=record.seconds + ((last - begun) / 1000 if begun else 0.0),
@@ -107,7 +111,7 @@ def record_of(hv: Context, batches: Iterable[Batch]) -> SkillRecord:
 
 def _with_part(hv: Context, record: SkillRecord, ended: int, batch: str) -> tuple[SkillRecord, int]:
     states = hv.store.read(queries.stats, batch, hv.now(), False).states
-    done, spent = states[lifecycle.DONE], hv.store.read(sessions.spent, batch)
+    done, spent = states[lifecycle.DONE], hv.store.read(agent_sessions.spent, batch)
     cost = record.cost_micros
     if spent.cost_micros:
         cost = (cost or 0) + spent.cost_micros
@@ -122,19 +126,15 @@ def _with_part(hv: Context, record: SkillRecord, ended: int, batch: str) -> tupl
 
 
 def _batches(hv: Context) -> dict[str, list[Batch]]:
-    """The batches of each skill, newest first; of a whole with several parts, the first."""
-    found: dict[str, list[Batch]] = {}
-    for batch in hv.store.read(queries.batches, MOST_BATCHES) if hv.has_store else ():
+    """The batches of each skill, newest first; of a pipeline, only the first stage."""
+    batches: dict[str, list[Batch]] = {}
+    for batch in hv.store.read(queries.batches, MAX_BATCHES) if hv.has_store else ():
         name = batch.spec.get("skill") if isinstance(batch.spec, dict) else None
         if isinstance(name, str) and name and batches_of(hv, batch.id)[0] == batch.id:
-            found.setdefault(name, []).append(batch)
-    return found
+            batches.setdefault(name, []).append(batch)
+    return batches
 
 
 def _view(found: FoundSkill, record: SkillRecord) -> SkillView:
     skill = found.skill
     return SkillView(skill.name, skill.description, found.kind, found.folder, found.hides, record)
-
-
-def _broken(each: BrokenSkill) -> SkillView:
-    return SkillView(each.name, "", each.kind, each.folder, (), SkillRecord(), each.why)

@@ -1,6 +1,6 @@
-"""What the rooms need of a database: transactions, and the little that happens inside one.
+"""The interface of a database: transactions, and what can be done inside one.
 
-A room's SQL is functions that take an open `Session` first. Operations hand such a function to
+A room's SQL is in functions that take an open `Session` first. Operations pass such a function to
 `read` or `write`, which run it in a transaction: `hv.store.read(queries.batch, "nightly")`.
 """
 
@@ -24,7 +24,7 @@ Given = ParamSpec("Given")
 
 
 class Conflict(Exception):
-    """A unique constraint refused a row, which then was not written."""
+    """A unique constraint refused a row, which was not written."""
 
 
 class NotInstalled(Exception):
@@ -40,34 +40,36 @@ def refuse_after_fork(process: int) -> None:
         )
 
 
-class Remembered(Protocol):
-    """What a process remembers of an open database, for as long as it is open."""
+class Cache(Protocol):
+    """Something a process remembers about an open database."""
 
     def rolled_back(self) -> None:
-        """A write failed: forget what its transaction may have shown."""
+        """A write failed: forget what its transaction may have read."""
         ...
 
 
-Memory = TypeVar("Memory", bound=Remembered)
+AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
-class Memories(dict[type, Any]):
-    """One of each kind, made when first asked for."""
+class ProcessCaches(dict[type, Any]):
+    """One cache of each class, created on first use."""
 
-    def of(self, kind: type[Memory]) -> Memory:
-        memory: Memory | None = self.get(kind)
-        if memory is None:
-            memory = self[kind] = kind()
-        return memory
+    def __missing__(self, kind: type[AnyCache]) -> AnyCache:
+        cache = self[kind] = kind()
+        return cache
+
+    def of(self, kind: type[AnyCache]) -> AnyCache:
+        cache: AnyCache = self[kind]
+        return cache
 
     def rolled_back(self) -> None:
-        for memory in tuple(self.values()):  # another thread may be adding one
-            memory.rolled_back()
+        for cache in tuple(self.values()):  # another thread may be adding one
+            cache.rolled_back()
 
 
 class Program(Protocol):
     """A change that each database runs as one statement of its own, which is faster than a
-    transaction. Returns None where nothing was changed because the general way has to be taken."""
+    transaction. Returns None if it changed nothing, because it needs a transaction after all."""
 
     def on_sqlite(self, database: SqliteDatabase) -> Row | None: ...
 
@@ -77,18 +79,21 @@ class Program(Protocol):
 class Session(Protocol):
     """One open transaction. SQL uses `?` for values and runs on both databases."""
 
-    for_update: str  # appended to a SELECT that reads rows it is going to change
-    skip_locked: str  # appended to take the first rows that nobody else is taking
-    wait_locked: str  # … or to wait for those that somebody else is looking at
-    pending: list[Row]  # event lines, written in one go before the commit
-    memories: Memories
+    for_update: str  # appended to a SELECT of rows that will be changed
+    for_key_share: str  # appended to a SELECT of rows that must not be deleted meanwhile
+    skip_locked: str  # appended to skip rows that others have locked
+    wait_locked: str  # appended to wait for rows that others have locked
+    events_after: str  # a query of the events above a number, and of those not numbered yet
+    event_number: str  # the column of an event's number
+    pending: list[Row]  # event lines, written together before the commit
+    caches: ProcessCaches
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Run a query and return all its rows."""
         ...
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """Run a statement whose answer does not matter."""
+        """Run a statement and ignore its result."""
         ...
 
     def run_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
@@ -96,18 +101,22 @@ class Session(Protocol):
         ...
 
     def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert whole rows into a table of `schema.COLUMNS`, fast for many."""
+        """Insert whole rows, even many, into a table of `schema.COLUMNS`."""
         ...
 
     def together(
         self, statements: Sequence[Statement], inserts: Sequence[tuple[str, Sequence[Row]]] = ()
     ) -> list[Row]:
-        """Run statements and inserts of which none reads what another writes, in one go where
-        the database can. Returns the rows of the last statement."""
+        """Run statements and inserts, none of which reads what another writes, in one round trip
+        if possible. Returns the rows of the last statement."""
         ...
 
     def lock(self, name: str) -> None:
-        """Let one transaction at a time go on from here (a no-op with a single writer)."""
+        """Take a lock that one transaction at a time can hold (a no-op with a single writer)."""
+        ...
+
+    def number_events(self) -> None:
+        """Number the events that are committed and have no number yet."""
         ...
 
     def heads(self, lanes: Sequence[int]) -> list[Row]:
@@ -115,14 +124,14 @@ class Session(Protocol):
         ...
 
     def index_words(self, number: int, words: Sequence[str]) -> None:
-        """Let a finding be found by these words, and no longer by any others."""
+        """Index a finding under exactly these words."""
         ...
 
     def unindex_words(self, number: int) -> None: ...
 
     def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
-        """The newest findings that have at least one word of each group. A word is letters,
-        digits and colons of ASCII."""
+        """The newest findings that have at least one word of each group. Words consist of ASCII
+        letters, digits and colons."""
         ...
 
 
@@ -131,7 +140,7 @@ class Database(Protocol):
 
     where: str
 
-    memories: Memories
+    caches: ProcessCaches
 
     def read(
         self,
@@ -160,19 +169,19 @@ class Database(Protocol):
         *args: Given.args,
         **options: Given.kwargs,
     ) -> Answer:
-        """The same without waiting for the disk: a power cut may undo it."""
+        """Like `write`, without waiting for the disk: a power cut may undo it."""
         ...
 
     def run(self, program: Program) -> Row | None:
-        """Run a program for this database."""
+        """Run a program's statement for this database."""
         ...
 
     def event_rows(self, since: int, limit: int) -> list[Row]:
-        """Events numbered above `since`, in order; none ever appears below one returned."""
+        """Events numbered above `since`, in order; none appears later below a returned one."""
         ...
 
     def check_present(self) -> None:
-        """Raise StoreGone if what is open is no longer what has the store's name."""
+        """Raise StoreGone if the store's path no longer leads to the open file."""
         ...
 
     def now(self) -> int:
@@ -180,25 +189,25 @@ class Database(Protocol):
         ...
 
     def location(self) -> str:
-        """Where the bytes are, however one gets there; a copy is somewhere else."""
+        """Where the data is, the same for every path or URL that leads there."""
         ...
 
     def facts(self) -> dict[str, Any]:
-        """What `hv doctor` should know about the database."""
+        """Facts about the database, for `hv doctor`."""
         ...
 
     def close(self) -> None: ...
 
 
 def flush_events(session: Session) -> None:
-    """The event lines of a transaction are written at its end, all at once."""
+    """Write the event lines of a transaction, at its end."""
     lines, session.pending = session.pending, []
     session.insert("events", lines)
 
 
 @lru_cache(maxsize=1000)
 def marks(count: int) -> str:
-    """Placeholders for an IN list, rounded up so that few distinct statements arise."""
+    """Placeholders for an IN list, rounded up so that there are few distinct statements."""
     return ",".join("?" * _padded(count))
 
 
@@ -209,7 +218,7 @@ def pad(values: Sequence[Any]) -> list[Any]:
 
 
 def slices(values: Sequence[Any], size: int = 512) -> Iterable[Sequence[Any]]:
-    """Slices short enough for one IN list."""
+    """Split values into parts short enough for an IN list."""
     if len(values) <= size:
         return (values,) if values else ()
     return [values[start : start + size] for start in range(0, len(values), size)]

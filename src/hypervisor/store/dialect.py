@@ -1,9 +1,9 @@
-"""All that differs between the two databases in words."""
+"""The SQL fragments that differ between the two databases."""
 
 from __future__ import annotations
 
-# The CHECK of a task's state as the first migration wrote it, and one that means the same:
-# for a list, SQLite makes a table each time it checks, here it seldom needs a third look.
+# The CHECK of a task's state in the first migration, and a faster equivalent: SQLite builds a table
+# for each check of an IN list, but rarely gets past the second of these comparisons.
 STATE_IN_LIST = """state IN ('inbox', 'waiting', 'active', 'in_progress',
         'merging', 'review', 'blocked', 'done', 'failed', 'cancelled')"""
 STATE_IS_ONE = " OR ".join(
@@ -22,9 +22,9 @@ STATE_IS_ONE = " OR ".join(
     )
 )
 
-# The settings of a pipeline: `pattern BATCH` is [[STAGE, …], REDUCE BATCH, REDUCE TASK, FAIL FAST],
-# the same for every batch of it, and `untended BATCH` says that its reduce is pending. What the
-# first batch has counts: an earlier submission may have left other batches behind.
+# Old settings of a pipeline: `pattern BATCH` is [[STAGE, …], REDUCE BATCH, REDUCE TASK, FAIL FAST],
+# the same for each of its batches, and `untended BATCH` means that its reduce is pending. Those of
+# the first batch apply: an earlier submission may have left other batches behind.
 OLD_PIPELINE = "CASE WHEN substr(name, 1, 8) = 'pattern ' THEN settings.value ELSE '[[]]' END"
 MOVE_PIPELINES = """
     INSERT INTO pipelines (id, reduce_batch, reduce_task, fail_fast, submissions)
@@ -47,17 +47,36 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-SQLITE_WORDS = {
+# PostgreSQL assigns an event's `id` before the commit, so readers number events in `seq` once they
+# are visible, one reader at a time.
+LOCK_EVENTS = "SELECT pg_advisory_xact_lock(1213616689, hashtext('events'))"
+NUMBER_EVENTS = """
+UPDATE events SET seq = fresh.number FROM (
+    SELECT id, row_number() OVER (ORDER BY id)
+        + (SELECT coalesce(max(seq), 0) FROM events) AS number
+    FROM (SELECT id FROM events WHERE seq IS NULL ORDER BY id LIMIT ?) AS unnumbered) AS fresh
+WHERE events.id = fresh.id RETURNING 1
+"""
+SQLITE_EVENTS_AFTER = "SELECT id, kind, task, batch, attempt, state FROM events WHERE id > ?"
+POSTGRES_EVENTS_AFTER = """
+SELECT seq AS id, kind, task, batch, attempt, state FROM events WHERE seq > ?
+UNION ALL SELECT NULL, kind, task, batch, attempt, state FROM events WHERE seq IS NULL
+"""
+
+SQLITE_FRAGMENTS = {
     "text": "TEXT",
     "bigint": "INTEGER",
     "clustered": " WITHOUT ROWID",
     "event_number": "id INTEGER PRIMARY KEY",
     "event_index": "",
+    "event_seq": "id",
+    "number_all_events": "",
     "finding_words": "CREATE VIRTUAL TABLE finding_words USING fts5(words, content='', "
     "contentless_delete=1, detail=none, tokenize=\"ascii tokenchars ':'\")",
     "random_id": "lower(hex(randomblob(16)))",
+    "find": "instr",
     "unchecked": "",
-    # The way SQLite's documentation has for a CHECK: it is nowhere but in the table's text.
+    # The documented way to change a CHECK in SQLite: it is only in the text of the table.
     "cheaper": f"""
         PRAGMA writable_schema = ON;
         UPDATE sqlite_schema SET sql = replace(sql, {quoted(STATE_IN_LIST)}, {quoted(STATE_IS_ONE)})
@@ -74,19 +93,26 @@ SQLITE_WORDS = {
         position="stage.key + 1",
     ),
 }
-# Ids compare byte by byte on both. PostgreSQL hands out `id` before the commit,
-# so readers number events in `seq` once they are visible (see postgres.py).
-POSTGRES_WORDS = {
+# Ids compare byte by byte in both.
+POSTGRES_FRAGMENTS = {
     "text": 'TEXT COLLATE "C"',
     "bigint": "BIGINT",
     "clustered": "",
     "event_number": "id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIGINT UNIQUE",
     "event_index": "CREATE INDEX events_unnumbered ON events (id) WHERE seq IS NULL",
+    "event_seq": "seq",
+    # Nothing may change while tasks are counted and events are numbered.
+    "number_all_events": f"""
+        LOCK TABLE tasks, events IN SHARE ROW EXCLUSIVE MODE;
+        {LOCK_EVENTS};
+        {NUMBER_EVENTS.replace("LIMIT ?", "")};
+    """,
     "finding_words": "CREATE TABLE finding_words (number BIGINT PRIMARY KEY, words TSVECTOR "
     "NOT NULL); CREATE INDEX finding_words_found ON finding_words USING gin (words) "
     "WITH (fastupdate = off)",
     "random_id": "replace(gen_random_uuid()::text, '-', '')",
-    # What they were about: see postgres_checks.py. The names are those PostgreSQL gave them.
+    "find": "strpos",
+    # postgres_checks.py replaces them. PostgreSQL chose these names.
     "unchecked": "".join(
         f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_{name};"
         for table, names in {
@@ -102,7 +128,7 @@ POSTGRES_WORDS = {
         }.items()
         for name in names
     ),
-    # Events have no number until they are read: as long, they need not be in its index.
+    # Events have no number until they are first read, and no index entry until then.
     "cheaper": "ALTER TABLE events DROP CONSTRAINT IF EXISTS events_seq_key; "
     "CREATE UNIQUE INDEX events_numbered ON events (seq) WHERE seq IS NOT NULL",
     "move_pipelines": MOVE_PIPELINES.format(
@@ -117,7 +143,7 @@ POSTGRES_WORDS = {
     ),
 }
 
-# SQLite looks at one lane after the other; PostgreSQL, asked once, at all, each from a rank on.
+# SQLite runs a statement per lane; PostgreSQL one for all lanes, each from a given rank upwards.
 SQLITE_HEAD = "SELECT min(rank) FROM tasks WHERE state = 'active' AND lane = ?"
 POSTGRES_HEADS = """
 SELECT rank, lane FROM (
@@ -127,7 +153,7 @@ SELECT rank, lane FROM (
 WHERE rank IS NOT NULL
 """
 
-# Words come as the domain makes them, so that both databases find the same.
+# The hive normalises the words, so that both databases find the same.
 SQLITE_INDEX_WORDS = "INSERT OR REPLACE INTO finding_words (rowid, words) VALUES (?, ?)"
 SQLITE_UNINDEX_WORDS = "DELETE FROM finding_words WHERE rowid = ?"
 SQLITE_MATCHING = """
@@ -138,9 +164,9 @@ INSERT INTO finding_words (number, words) VALUES (?, array_to_tsvector(?::text[]
 ON CONFLICT (number) DO UPDATE SET words = excluded.words
 """
 POSTGRES_UNINDEX_WORDS = "DELETE FROM finding_words WHERE number = ?"
-# + 0: otherwise all findings are walked from the newest on, which takes long for a rare word.
+# + 0 prevents a scan of all findings, newest first, which is slow for a rare word.
 POSTGRES_MATCHING = """
 SELECT number FROM finding_words WHERE words @@ ?::tsquery ORDER BY number + 0 DESC LIMIT ?
 """
-# An index of words can only be read as a bitmap, which our other statements do without.
+# A GIN index needs a bitmap scan, which is off for all other statements.
 POSTGRES_BITMAPS = "SELECT set_config('enable_bitmapscan', 'on', true)"

@@ -16,18 +16,18 @@ def make_store_folder(folder: str) -> None:
         if os.path.basename(folder) == FOLDER:
             from hypervisor.core import gitignore
 
-            os.chmod(folder, 0o700)  # git may have made it, for the skills in it
+            os.chmod(folder, 0o700)  # git may have created it, for the skills in it
             with suppress(FileExistsError), open(os.path.join(folder, gitignore.FILE), "x") as file:
                 file.write(gitignore.SKILLS_ONLY)
     except OSError as error:
         raise StoreUnavailable(
-            f"{folder} cannot be made ({error.strerror}). Nothing was changed; "
-            "choose another place with --store."
+            f"{folder} cannot be created ({error.strerror}). Nothing was changed; choose "
+            f"another path with --store."
         ) from None
 
 
 def _sync_folder(folder: str) -> None:
-    """A power cut must not take the new folder back."""
+    """The new folder must survive a power cut."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -37,6 +37,6 @@ def _sync_folder(folder: str) -> None:
 
 
 def make_empty_store(path: str) -> None:
-    """An empty file is a store to be; SQLite gives the files beside it the same mode."""
+    """Create an empty, private file; SQLite gives the files next to it the same mode."""
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))

@@ -1,8 +1,8 @@
-"""PostgreSQL through psycopg 3: many hosts on one ledger.
+"""PostgreSQL through psycopg 3: many hosts share one store.
 
-Statements of a transaction are pipelined: only a query whose answer is needed
-costs a round trip. Time is the database's, so that hosts need not agree on it.
-Deadlocks are resolved by running the transaction again.
+Statements of a transaction are pipelined: only a query whose result is needed
+costs a round trip. The time is the database's, so hosts need not agree on it.
+After a deadlock, the transaction runs again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Concatenate, NoReturn
 
 import psycopg
@@ -24,41 +24,32 @@ from hypervisor.store import postgres_checks, schema
 from hypervisor.store.database import (
     Answer,
     Given,
-    Memories,
     NotInstalled,
+    ProcessCaches,
     Program,
     Row,
     Session,
     flush_events,
     refuse_after_fork,
 )
-from hypervisor.store.dialect import (
-    POSTGRES_WORDS,
-)
+from hypervisor.store.dialect import POSTGRES_FRAGMENTS
 from hypervisor.store.postgres_errors import translated, without_secrets
 from hypervisor.store.postgres_prepared import PreparedStatement
 from hypervisor.store.postgres_session import PostgresSession
 
-# A lost connection is told by our own error; unless an application wants to
-# know more, psycopg shall not write a second line about it.
+# Our own error reports a lost connection; psycopg must not log a second line
+# unless an application asks for it.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 SCHEMA = "hypervisor"
 TRIES = 10
-CLOCK_TRUSTED = 10.0  # seconds until the offset to the database's clock is measured again
+REMEASURE_AFTER = 10.0  # seconds until the offset to the database's clock is measured again
 
-# A queue's tables change faster than their statistics: the planner is told to
-# go by index always, and to plan each statement once.
+# A queue's tables change faster than their statistics, so the planner always
+# uses indexes and plans each statement once.
 SETTINGS = f"""
 SET search_path TO {SCHEMA}; SET client_min_messages TO warning; SET jit TO off;
 SET plan_cache_mode TO force_generic_plan; SET enable_seqscan TO off; SET enable_bitmapscan TO off
-"""
-NUMBER_EVENTS = """
-UPDATE events SET seq = fresh.number FROM (
-    SELECT id, row_number() OVER (ORDER BY id)
-        + (SELECT coalesce(max(seq), 0) FROM events) AS number
-    FROM (SELECT id FROM events WHERE seq IS NULL ORDER BY id LIMIT ?) AS unnumbered) AS fresh
-WHERE events.id = fresh.id RETURNING 1
 """
 MAY_ASK_SERVER = "SELECT has_function_privilege('pg_control_system()', 'execute')"
 SERVER = "SELECT system_identifier FROM pg_control_system()"
@@ -68,11 +59,10 @@ SELECT seq, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE seq > ? ORDER BY seq LIMIT ?
 """
 VERSION_TABLE = "CREATE TABLE schema_version (version BIGINT NOT NULL)"
-MOST_NUMBERED = 10_000
 
 
 class PostgresDatabase:
-    """A PostgreSQL database, connected when needed and again after a loss."""
+    """A PostgreSQL database, connected when needed and reconnected after a loss."""
 
     def __init__(self, url: str, relaxed: bool = False) -> None:
         self._url = url
@@ -81,7 +71,7 @@ class PostgresDatabase:
         self._process = os.getpid()
         self._connection: psycopg.Connection[Row] | None = None
         self._prepared: dict[str, PreparedStatement] = {}
-        self.memories = Memories()
+        self.caches = ProcessCaches()
         self.writes = 0  # how many transactions this process has begun
         self._clock: tuple[float, float] = (0.0, 0.0)
         self.where = without_secrets(url)
@@ -112,7 +102,7 @@ class PostgresDatabase:
             try:
                 return self._transaction(lambda session: change(session, *args, **options))
             except BaseException:
-                self.memories.rolled_back()
+                self.caches.rolled_back()
                 raise
 
     write_unsynced = write
@@ -122,9 +112,9 @@ class PostgresDatabase:
 
     def run_prepared(self, name: str, sql: str, values: Row) -> Row | None:
         """Run one prepared statement as a transaction of its own and return its JSON array. None:
-        it returned null, or lost to a rival. NotInstalled: it calls a function that is missing."""
+        it returned null, or lost a conflict. NotInstalled: it calls a function that is missing."""
         with self._mutex:
-            try:  # the hottest path: a context manager would be felt
+            try:
                 connection = self._connected()
                 prepared = self._prepared.get(name)
                 if prepared is None:
@@ -140,13 +130,11 @@ class PostgresDatabase:
                 self._fail(error)
 
     def event_rows(self, since: int, limit: int) -> list[Row]:
-        """Events get their number when they are first read, after their commit: numbers
-        drawn before it could show up behind a reader that has already passed them."""
+        """Events get their number when they are first read, after their commit: a number
+        assigned earlier could become visible after a reader has passed it."""
 
         def work(session: Session) -> list[Row]:
-            session.lock("events")
-            while len(session.rows(NUMBER_EVENTS, (MOST_NUMBERED,))) == MOST_NUMBERED:
-                pass
+            session.number_events()
             return session.rows(EVENTS, (since, limit))
 
         if self.read(lambda s: s.rows("SELECT 1 FROM events WHERE seq IS NULL LIMIT 1")):
@@ -154,14 +142,14 @@ class PostgresDatabase:
         return self.read(lambda s: s.rows(EVENTS, (since, limit)))
 
     def check_present(self) -> None:
-        """A server answers for itself."""
+        """Nothing to check: a server cannot be replaced while we are connected."""
 
     def now(self) -> int:
         """The database's time, carried forward by this host's steady clock for some seconds."""
         with self._mutex:
             offset, measured = self._clock
             steady = time.clock_gettime(time.CLOCK_BOOTTIME)
-            if steady - measured > CLOCK_TRUSTED:
+            if steady - measured > REMEASURE_AFTER:
                 sql = "SELECT extract(epoch FROM clock_timestamp())::float8"
                 database = self._transaction(lambda s: s.rows(sql))[0][0]
                 before, steady = steady, time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -170,11 +158,11 @@ class PostgresDatabase:
             return int((steady + offset) * 1000)
 
     def location(self) -> str:
-        """The server and the database in it, as far as we may ask."""
+        """The ids of the server, if we may read it, and of the database."""
 
         def work(session: Session) -> str:
-            known = session.rows(MAY_ASK_SERVER)[0][0] and session.rows(SERVER)[0][0]
-            return f"{known or ''}:{session.rows(DATABASE)[0][0]}"
+            server = session.rows(MAY_ASK_SERVER)[0][0] and session.rows(SERVER)[0][0]
+            return f"{server or ''}:{session.rows(DATABASE)[0][0]}"
 
         return self.read(work)
 
@@ -198,52 +186,47 @@ class PostgresDatabase:
         with self._mutex:
             if self._connection is not None and os.getpid() == self._process:
                 self._connection.close()
-            self._connection = None  # after a fork, the other process still needs it
+            self._connection = None  # after a fork, the parent process still needs it
 
     def _transaction(self, work: Callable[[Session], Answer], mode: str = "") -> Answer:
-        """Whatever it is about, whoever loses to a rival begins again."""
+        """Run a transaction, and retry it if it loses a conflict with another."""
         for _ in range(TRIES):
             with suppress(pg.DeadlockDetected, pg.SerializationFailure):
                 return self._try(work, mode)
-            self.memories.rolled_back()  # the next try must not believe what this one saw
+            self.caches.rolled_back()  # the next try must not rely on what this one read
         raise StoreUnavailable(
-            f"{self.where}: too many rivals for the same rows. Nothing was changed; try again."
+            f"{self.where}: too much lock contention. Nothing was changed; try again."
         )
 
     def _try(self, work: Callable[[Session], Answer], mode: str) -> Answer:
         """Without a mode, the pipeline itself is the transaction: what is sent until it
-        ends is committed together, or rolled back if we say so before."""
-        with self._failing_cleanly():
+        ends is committed together, unless it is rolled back before."""
+        try:
             connection = self._connected()
             with connection.pipeline():
                 try:
                     if mode:
                         connection.execute(f"BEGIN {mode}")
-                    session = PostgresSession(connection, self.memories)
+                    session = PostgresSession(connection, self.caches)
                     answer = work(session)
                     flush_events(session)
                     if mode:
                         connection.execute("COMMIT")
                 except BaseException:
-                    with suppress(psycopg.Error):  # the server has given up by itself
+                    with suppress(psycopg.Error):  # the server has already rolled back
                         connection.execute("ROLLBACK")
                     raise
             return answer
-
-    @contextmanager
-    def _failing_cleanly(self) -> Iterator[None]:
-        """Whatever goes wrong is rolled back and told in our own words."""
-        try:
-            yield
         except BaseException as error:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> NoReturn:
+        """Roll back, and raise the error as one of ours."""
         self._roll_back()
-        told = translated(error, self.where)
-        if told is error:
+        ours = translated(error, self.where)
+        if ours is error:
             raise error
-        raise told from error
+        raise ours from error
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -292,28 +275,29 @@ class PostgresDatabase:
         encoding = self._connected().info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise StoreUnavailable(
-                f"{self.where} keeps text as {encoding}, which not all text fits into. Nothing was "
-                "changed; make a database with: createdb --encoding=UTF8 --template=template0."
+                f"{self.where} has the encoding {encoding}, which cannot store all text. Nothing "
+                f"was changed; create a database with: createdb --encoding=UTF8 "
+                f"--template=template0."
             )
 
 
 def _version(session: Session) -> int:
-    """0 where there is nothing yet, -1 where there is something foreign."""
-    there = session.rows(
+    """The version of the schema; 0 if it does not exist yet, -1 if it is not ours."""
+    columns = session.rows(
         "SELECT table_name, column_name, data_type FROM information_schema.columns "
         "WHERE table_schema = ?",
         (SCHEMA,),
     )
-    if not there:
+    if not columns:
         return 0
-    if ("schema_version", "version", "bigint") not in there:
+    if ("schema_version", "version", "bigint") not in columns:
         return -1
-    found = session.rows("SELECT version FROM schema_version")
-    return int(found[0][0]) if len(found) == 1 else -1
+    rows = session.rows("SELECT version FROM schema_version")
+    return int(rows[0][0]) if len(rows) == 1 else -1
 
 
 def _migrate(session: Session) -> int:
-    """Bring an empty or older database up to date, whoever comes first. Returns its version."""
+    """Create or migrate the schema; the first process does it. Returns its version."""
     session.lock("migrate")
     session.run(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     version = _version(session)
@@ -323,7 +307,7 @@ def _migrate(session: Session) -> int:
         session.run(VERSION_TABLE)
         session.run("INSERT INTO schema_version (version) VALUES (0)")
     for number in range(version + 1, schema.VERSION + 1):
-        for statement in schema.statements(number, POSTGRES_WORDS):
+        for statement in schema.statements(number, POSTGRES_FRAGMENTS):
             session.run(statement)
     session.run("UPDATE schema_version SET version = ?", (schema.VERSION,))
     return schema.VERSION

@@ -1,12 +1,13 @@
-"""What must be true of every row of the tables that PostgreSQL does not check at each write.
+"""Invariants that PostgreSQL does not check at each write.
 
-It reads and plans a table's CHECK constraints anew for every statement, which was a fifth of its
-work in a busy queue (docs/decisions/0028). SQLite, on which the same statements run, checks
-them still; here `hv doctor` does, and the tests do at the end of each.
+It reads and plans the CHECK constraints of a table again for every statement, which took a fifth of
+its time in a busy queue (docs/decisions/0028). SQLite, which runs the same statements, still has
+them; on PostgreSQL, `hv doctor` checks them, and every test does at its end.
 """
 
 from __future__ import annotations
 
+from hypervisor.core.text import pluralize
 from hypervisor.store.database import Session
 from hypervisor.store.dialect import STATE_IS_ONE
 
@@ -23,20 +24,20 @@ CHECKS = {
 }
 
 
-# Every row is looked at: our statements are told to go by index otherwise.
-ROW_BY_ROW = "SELECT set_config('enable_seqscan', 'on', true)"
+# Sequential scans are off for all other statements.
+ALLOW_SEQUENTIAL_SCANS = "SELECT set_config('enable_seqscan', 'on', true)"
 
 
 def integrity(session: Session) -> str:
-    """`ok`, or how many rows contradict themselves."""
-    session.run(ROW_BY_ROW)
+    """`ok`, or how many rows violate which invariant."""
+    session.run(ALLOW_SEQUENTIAL_SCANS)
     broken = []
     for table, checks in CHECKS.items():
         counts = ", ".join(f"count(*) FILTER (WHERE NOT ({check}))" for check in checks)
-        [found] = session.rows(f"SELECT {counts} FROM {table}")
+        [violations] = session.rows(f"SELECT {counts} FROM {table}")
         broken += [
-            f"{count} of {table} against {check}"
-            for count, check in zip(found, checks, strict=True)
+            f"{pluralize(count, 'row')} of {table} violating {check}"
+            for count, check in zip(violations, checks, strict=True)
             if count
         ]
     return "; ".join(broken) or "ok"

@@ -1,7 +1,7 @@
-"""A statement of one PostgreSQL connection: prepared once, sent as plain text, read as JSON.
+"""A prepared statement of a PostgreSQL connection: values sent as text, the result read as JSON.
 
-For what a worker runs thousands of times. A cursor finds out each time how to send and read every
-value; here that is known. Bar: claim and complete at k=1, see decision 0020.
+For statements that a worker runs thousands of times: a cursor works out at each call how to send
+and read every value. Bar: claim and complete at k=1, see decision 0020.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class PreparedStatement:
         self._is_prepared = False
 
     def run(self, values: Row) -> Row | None:
-        """The JSON array it returns; by itself, the statement is a transaction."""
+        """The JSON array that the statement returns; it is a transaction of its own."""
         encoding = self._encoding
         encoded = [None if value is None else str(value).encode(encoding) for value in values]
         if b"\0" in b"".join(filter(None, encoded)):  # the rest would be cut off
             raise errors.DataError("text cannot contain NUL (0x00) bytes")
         try:
             answer = self._execute(encoded)
-        except errors.InvalidSqlStatementName:  # after a rollback, psycopg forgets all of them
+        except errors.InvalidSqlStatementName:  # psycopg deallocates them all after a rollback
             self._is_prepared = False
             answer = self._execute(encoded)
         return None if answer is None else tuple(DECODE(answer.decode(encoding))[0])
@@ -47,7 +47,7 @@ class PreparedStatement:
         pgconn = self._connection.pgconn
         if not self._is_prepared:
             pgconn.send_prepare(self._name, self._sql)
-            with suppress(errors.DuplicatePreparedStatement):  # interrupted right after it was
+            with suppress(errors.DuplicatePreparedStatement):  # interrupted before the next line
                 self._result()
             self._is_prepared = True
         pgconn.send_query_prepared(self._name, values)

@@ -9,9 +9,11 @@ from typing import Any
 import psycopg
 
 from hypervisor.store import schema
-from hypervisor.store.database import Memories, Row, Statement
+from hypervisor.store.database import ProcessCaches, Row, Statement
 from hypervisor.store.dialect import (
+    NUMBER_EVENTS,
     POSTGRES_BITMAPS,
+    POSTGRES_EVENTS_AFTER,
     POSTGRES_HEADS,
     POSTGRES_INDEX_WORDS,
     POSTGRES_MATCHING,
@@ -19,6 +21,7 @@ from hypervisor.store.dialect import (
 )
 
 FEW = 20
+MAX_NUMBERED = 10_000
 FROM_ARRAYS = {
     table: f"SELECT * FROM unnest({', '.join(f'?::{kind}[]' for _, kind in columns)})"
     for table, columns in schema.COLUMNS.items()
@@ -27,20 +30,23 @@ FROM_ARRAYS = {
 
 @lru_cache(maxsize=1000)
 def numbered(sql: str) -> bytes:
-    """`?` placeholders as PostgreSQL numbers them."""
+    """The statement with `$1`, `$2` … for its `?` placeholders."""
     first, *rest = sql.split("?")
     return (first + "".join(f"${i}{part}" for i, part in enumerate(rest, 1))).encode()
 
 
 class PostgresSession:
     for_update = " FOR UPDATE"
+    for_key_share = " FOR KEY SHARE"
     skip_locked = " FOR UPDATE OF t SKIP LOCKED"
     wait_locked = " FOR UPDATE OF t"
+    events_after = POSTGRES_EVENTS_AFTER
+    event_number = "seq"
 
-    def __init__(self, connection: psycopg.Connection[Row], memories: Memories) -> None:
+    def __init__(self, connection: psycopg.Connection[Row], caches: ProcessCaches) -> None:
         self._connection = connection
         self.pending: list[Row] = []
-        self.memories = memories
+        self.caches = caches
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._execute(sql, values).fetchall()
@@ -72,6 +78,11 @@ class PostgresSession:
             "SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (schema.APPLICATION_ID, name)
         )
 
+    def number_events(self) -> None:
+        self.lock("events")
+        while len(self.rows(NUMBER_EVENTS, (MAX_NUMBERED,))) == MAX_NUMBERED:
+            pass
+
     def heads(self, lanes: Sequence[int]) -> list[Row]:
         return self.rows(POSTGRES_HEADS, (list(lanes), [0] * len(lanes)))
 
@@ -82,9 +93,9 @@ class PostgresSession:
         self.run(POSTGRES_UNINDEX_WORDS, (number,))
 
     def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
-        found = " & ".join(f"({' | '.join(map(repr, group))})" for group in groups)
+        query = " & ".join(f"({' | '.join(map(repr, group))})" for group in groups)
         self.run(POSTGRES_BITMAPS)
-        return [row[0] for row in self.rows(POSTGRES_MATCHING, (found, limit))]
+        return [row[0] for row in self.rows(POSTGRES_MATCHING, (query, limit))]
 
     def _execute(self, sql: str, values: Sequence[Any]) -> psycopg.RawCursor[Row]:
         cursor = psycopg.RawCursor(self._connection)
@@ -97,7 +108,7 @@ def _insertion(table: str, rows: Sequence[Sequence[Any]]) -> Statement:
         columns = [list(column) for column in zip(*rows, strict=True)]
         return f"{schema.INTO[table]} {FROM_ARRAYS[table]}", columns
     # plain values are cheaper to send than arrays
-    row = f"({', '.join('?' * len(rows[0]))})"
-    return f"{schema.INTO[table]} VALUES {', '.join([row] * len(rows))}", [
-        v for each in rows for v in each
+    placeholders = f"({', '.join('?' * len(rows[0]))})"
+    return f"{schema.INTO[table]} VALUES {', '.join([placeholders] * len(rows))}", [
+        value for row in rows for value in row
     ]

@@ -1,9 +1,9 @@
 """The tables, as numbered, append-only migrations for both databases.
 
-Each is a file in `migrations/`, in a portable subset of SQL with the words of `dialect.py`. Hot
-rows stay small: text and JSON live in `details`. Partial indexes hold only the rows they serve, so
-that a claim never meets what is not claimable. CHECK and unique constraints repeat the invariants
-of the lifecycle table; for the hot tables on PostgreSQL, `postgres_checks.py` does.
+Each is a file in `migrations/`, in a portable subset of SQL with fragments from `dialect.py`. Hot
+rows stay small: text and JSON are in `details`. Partial indexes hold only the rows they serve, so
+that a claim never reads a task that is not claimable. CHECK and unique constraints repeat the
+invariants of the lifecycle; for the hot tables on PostgreSQL, `postgres_checks.py` does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 
 APPLICATION_ID = 0x48565231  # "HVR1", marks an SQLite file as ours
-VERSION = 14  # the last migration; opening a store that has it reads none of the files
+VERSION = 21  # the last migration; opening a store of this version reads none of the files
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "migrations")
 
-# What is inserted as whole rows, and the types of the columns.
+# Columns, with their types, of the tables into which whole rows are inserted.
 _ROWS = {
     "tasks": "id text, state text, lane bigint, rank bigint, batch text, open_deps bigint, "
     "start_at bigint, retries bigint, created_at bigint, updated_at bigint, chunk bigint, "
@@ -26,6 +26,7 @@ _ROWS = {
     "dependencies": "task text, needs text",
     "task_keys": "task text, key text, lane bigint, rank bigint, queued bigint",
     "key_holds": "key text, lane bigint, task text",
+    "count_changes": "batch text, type text, state text, tasks bigint",
     "receipts": "chain text, number bigint, task text, attempt bigint, at bigint, "
     "actor text, text text, hash text",
 }
@@ -43,18 +44,22 @@ INTO = {
 
 def texts() -> list[str]:
     """The migrations in their order, without comments."""
-    found = []
-    for name in sorted(os.listdir(FOLDER)):
-        if name.endswith(".sql"):
-            with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
-                found.append("".join(line for line in file if not line.startswith("--")))
-    return found
+    return [_text(name) for name in _files()]
 
 
-def statements(number: int, words: dict[str, str]) -> list[str]:
-    """The statements of migration `number` (1 is the first) in one database's words."""
-    text = texts()[number - 1].format(**words)
+def statements(number: int, fragments: dict[str, str]) -> list[str]:
+    """The statements of migration `number` (1 is the first) with one database's fragments."""
+    text = _text(_files()[number - 1]).format(**fragments)
     return [part.strip() for part in text.split(";") if part.strip()]
+
+
+def _files() -> list[str]:
+    return sorted(name for name in os.listdir(FOLDER) if name.endswith(".sql"))
+
+
+def _text(name: str) -> str:
+    with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
+        return "".join(line for line in file if not line.startswith("--"))
 
 
 def tables() -> list[str]:

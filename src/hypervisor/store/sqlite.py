@@ -1,10 +1,10 @@
 """SQLite through apsw: one file, many processes.
 
-Writers queue fairly on a lock file. A commit is made without waiting for the
-disk (`synchronous=NORMAL`), the lock is let go, and only then is the
-write-ahead log synced, before the change is acknowledged: processes share
-syncs instead of queueing for them. Safe because the log is a sequence: syncing
-it makes everything up to and including our commit durable. See
+Writers queue fairly on a lock file. A commit does not wait for the disk
+(`synchronous=NORMAL`); the write-ahead log is synced after the lock is
+released and before the change is acknowledged, so that processes share syncs
+instead of queueing for them. This is safe because the log is a sequence: a
+sync makes everything up to and including our commit durable. See
 docs/decisions/0003.
 """
 
@@ -19,38 +19,31 @@ from typing import Any, Concatenate
 
 import apsw
 
-from hypervisor.core.errors import (
-    StoreBroken,
-    StoreGone,
-    StoreNewer,
-    StoreUnavailable,
-)
+from hypervisor.core.errors import StoreBroken, StoreGone, StoreNewer, StoreUnavailable
+from hypervisor.core.mounts import network_file_system
 from hypervisor.store import schema
 from hypervisor.store.clock import Clocks, HostClocks, StoreClock
 from hypervisor.store.database import (
     Answer,
     Given,
-    Memories,
+    ProcessCaches,
     Program,
     Row,
     Session,
     flush_events,
     refuse_after_fork,
 )
-from hypervisor.store.dialect import (
-    SQLITE_WORDS,
-)
-from hypervisor.store.mounts import network_file_system
+from hypervisor.store.dialect import SQLITE_FRAGMENTS
 from hypervisor.store.restored import Notes, refuse_foreign_log
 from hypervisor.store.sqlite_errors import Errors
 from hypervisor.store.sqlite_session import SqliteSession
 from hypervisor.store.write_lock import WriteLock
 
 BUSY_TIMEOUT = 30_000
-# Seconds between two looks of the fast path whether the file is still there: each costs a tenth
-# of it, and a deleted file takes what was written just before with it as well.
+# How often the fast path checks that the file still exists, in seconds. A check takes a tenth of
+# its time, and the writes just before a deletion are lost anyway.
 CHECK_EVERY = 0.01
-LOG_PAGES = 4000  # so many in the write-ahead log are copied into the database file
+LOG_PAGES = 4000  # a write-ahead log of this length is copied into the database file
 KEPT_MEMORY = 1 << 20
 EVENTS = """
 SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
@@ -63,7 +56,7 @@ class SqliteDatabase:
 
     def __init__(self, path: str, relaxed: bool = False, clocks: Clocks | None = None) -> None:
         self.where = path
-        self.memories = Memories()
+        self.caches = ProcessCaches()
         self._relaxed = relaxed
         self._mutex = threading.RLock()
         self._process = os.getpid()
@@ -85,21 +78,21 @@ class SqliteDatabase:
             self._file = _file_at(path)
             self._errors = Errors(path, self._connection)
             self._connection.set_busy_timeout(BUSY_TIMEOUT)
-            # One plan per statement: otherwise it is planned anew for every LIMIT.
+            # One plan per statement: otherwise SQLite plans it again for every LIMIT.
             self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         try:
             with self._errors:
                 version = self._consistent(self._check_identity)
                 self._lock.open()
                 if version < schema.VERSION:
-                    version = self._begin_log_alone()
+                    version = self._start_log_locked()
                 else:
                     self._connection.pragma("journal_mode", "wal")
                 self._connection.pragma("synchronous", "normal")
                 self._connection.set_wal_hook(self._log)
             file = os.stat(path)
             self._location = f"{file.st_dev}:{file.st_ino}"
-            self._session = SqliteSession(self._connection, self.memories)
+            self._session = SqliteSession(self._connection, self.caches)
             if version < schema.VERSION:
                 self.write(self._migrate)
         except BaseException:
@@ -144,8 +137,8 @@ class SqliteDatabase:
         return program.on_sqlite(self)
 
     def run_alone(self, set_up: tuple[str, ...], sql: str, values: Sequence[Any]) -> list[Row]:
-        """Run one statement as a transaction of its own: the write lock is held no longer than
-        the statement takes. `set_up` is run once per connection."""
+        """Run one statement as a transaction of its own, so that the write lock is held only for
+        that statement. `set_up` is run once per connection."""
         refuse_after_fork(self._process)
         with self._mutex, self._errors:
             if set_up not in self._set_up:
@@ -163,7 +156,7 @@ class SqliteDatabase:
             if time.monotonic() >= self._check_again:
                 self.check_present()
                 self._check_again = time.monotonic() + CHECK_EVERY
-            self._empty_log()
+            self._checkpoint()
         return rows
 
     def _write(self, work: Callable[[Session], Answer], durable: bool) -> Answer:
@@ -178,28 +171,28 @@ class SqliteDatabase:
                 self._note_log()
                 if durable and not self._relaxed:
                     self._sync()
-                self.check_present()  # last: a change to a file that is gone is not kept
+                self.check_present()  # last: a change to a deleted file is lost
             except BaseException:
-                self.memories.rolled_back()
+                self.caches.rolled_back()
                 raise
-            self._empty_log()
+            self._checkpoint()
             return answer
 
     def event_rows(self, since: int, limit: int) -> list[Row]:
         return self.read(lambda s: s.rows(EVENTS, (since, limit)))
 
     def check_present(self) -> None:
-        """A file that was deleted stays readable and writable for who has it open: only its name
-        tells. Nobody else would ever see what is written to it."""
+        """A deleted file can still be read and written by processes that have it open; only its
+        path shows the deletion."""
         if self._log_file < 0:
             self._open_log()
         log_deleted = self._log_file >= 0 and not os.fstat(self._log_file).st_nlink
         if log_deleted or _file_at(self.where) != self._file:
             self._check_again = 0.0
             raise StoreGone(
-                f"{self.where} was deleted, moved or replaced while it was in use. Nothing more is "
-                "started, and nothing new can be kept; put it back, or run the command again to "
-                "begin a new store."
+                f"{self.where} was deleted, moved or replaced while it was in use. Nothing "
+                f"more will start and nothing new can be saved; put it back, or run the "
+                f"command again to create a new store."
             )
 
     def now(self) -> int:
@@ -210,21 +203,21 @@ class SqliteDatabase:
 
     def facts(self) -> dict[str, Any]:
         with self._mutex, self._errors:
-            found = self._connection.execute("PRAGMA quick_check").fetchall()
-            there = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_schema")}
-            missing = [f"table {name} is missing" for name in schema.tables() if name not in there]
+            problems = self._connection.execute("PRAGMA quick_check").fetchall()
+            tables = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_schema")}
+            missing = [f"table {name} is missing" for name in schema.tables() if name not in tables]
             return {
                 "database": f"SQLite {apsw.sqlite_lib_version()}",
                 "where": self.where,
                 "schema": self._connection.pragma("user_version"),
                 "durability": "relaxed" if self._relaxed else "every acknowledged change on disk",
-                "integrity": "; ".join(missing) or "; ".join(str(row[0]) for row in found),
+                "integrity": "; ".join(missing) or "; ".join(str(row[0]) for row in problems),
                 "bytes": os.path.getsize(self.where),
             }
 
     def close(self) -> None:
         if os.getpid() != self._process:
-            return  # after a fork, all of it is the other process's
+            return  # after a fork, it belongs to the parent process
         with self._mutex:
             self._connection.close()
             self._notes.forget(self._lock.handle)
@@ -247,9 +240,8 @@ class SqliteDatabase:
             raise
 
     def _open_log(self) -> None:
-        """Stays open as long as the connection does; while it is open, the log cannot be the
-        file of another, later store."""
-        with suppress(FileNotFoundError):  # nothing was read or written yet, or it is gone
+        """Open the log for as long as the connection, so that its inode cannot be reused."""
+        with suppress(FileNotFoundError):  # nothing was read or written yet, or it was deleted
             self._log_file = os.open(self.where + "-wal", os.O_RDONLY | os.O_CLOEXEC)
 
     def _sync(self) -> None:
@@ -260,16 +252,16 @@ class SqliteDatabase:
         except OSError as error:
             raise StoreUnavailable(
                 f"the disk did not confirm the change ({error.strerror}): {self.where}. "
-                "It may or may not survive a power cut; check the disk, then look with `hv show`."
+                "It may or may not survive a power cut; check the disk, then check the task "
+                "with `hv show`."
             ) from error
 
-    def _empty_log(self) -> None:
-        """Copy a long log into the database file, so that it can start over.
+    def _checkpoint(self) -> None:
+        """Copy a long log into the database file, so that it can be restarted.
 
-        Nearly all is copied while others write. For what they wrote meanwhile, and for the sync of
-        the database file once all is copied, they have to wait; then the next writer finds
-        nothing left to copy and starts over.
-        Whoever is not the first to come leaves it. The change is made whatever comes of it."""
+        Most of it is copied while others write. They wait only while the rest is copied and the
+        database file is synced; then the next writer restarts the log. One process does it; the
+        change itself is already committed."""
         if self._log.pages < self._log_limit:
             self._log_tried = 0
             return
@@ -299,17 +291,17 @@ class SqliteDatabase:
             finally:
                 self._lock.release()
 
-    def _consistent(self, look: Callable[[], int]) -> int:
-        """Several statements on one view: another process may be making the store."""
+    def _consistent(self, query: Callable[[], int]) -> int:
+        """Run several statements on one snapshot: another process may be creating the store."""
         self._connection.execute("BEGIN")
         try:
-            return look()
+            return query()
         finally:
             if self._connection.in_transaction:  # not after some errors
                 self._connection.execute("COMMIT")
 
-    def _begin_log_alone(self) -> int:
-        """Two processes that make the same new store at once would lock each other out."""
+    def _start_log_locked(self) -> int:
+        """Without the lock, two processes that create the same store would lock each other out."""
         self._lock.take()
         try:
             version = self._consistent(self._check_identity)
@@ -319,39 +311,39 @@ class SqliteDatabase:
             self._lock.release()
 
     def _check_identity(self) -> int:
-        """The schema version, 0 for a new file; refuses what is not ours, untouched."""
-        ours = self._connection.pragma("application_id")
+        """The schema version, 0 for a new file. Refuses a file that is not ours."""
+        app_id = self._connection.pragma("application_id")
         version = self._connection.pragma("user_version")
-        if ours == schema.APPLICATION_ID:
+        if app_id == schema.APPLICATION_ID:
             if version > schema.VERSION:
                 raise StoreNewer(
                     f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
                     f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
                 )
             return int(version)
-        if self._connection.execute("SELECT count(*) FROM sqlite_schema").get or ours or version:
+        if self._connection.execute("SELECT count(*) FROM sqlite_schema").get or app_id or version:
             raise StoreBroken(
                 f"{self.where} is an SQLite file, but not a Hypervisor store. "
-                "Nothing was changed; name another path with --store."
+                "Nothing was changed; choose another path with --store."
             )
         return 0
 
     def _migrate(self, session: Session) -> None:
-        """Bring an empty or older file up to date, whoever comes first."""
-        version = self._check_identity()  # once more: now nobody else can be quicker
+        """Create or migrate the schema; the first process does it."""
+        version = self._check_identity()  # again: now we hold the lock
         if version == schema.VERSION:
             return
         for number in range(version + 1, schema.VERSION + 1):
-            for statement in schema.statements(number, SQLITE_WORDS):
+            for statement in schema.statements(number, SQLITE_FRAGMENTS):
                 session.run(statement)
         self._connection.pragma("application_id", schema.APPLICATION_ID)
         self._connection.pragma("user_version", schema.VERSION)
-        # Others shall read the tables' definitions anew, also those that were only rewritten.
+        # Make others read the table definitions again, including rewritten ones.
         self._connection.pragma("schema_version", self._connection.pragma("schema_version") + 1)
 
 
 class _Log:
-    """How long the log is. SQLite says so at each commit, and leaves emptying it to us."""
+    """The length of the log, which SQLite reports at each commit."""
 
     pages = 0
 
@@ -362,16 +354,16 @@ class _Log:
 
 def _file_at(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _keep_freed_memory() -> None:
-    """When another process has written, SQLite forgets the pages it has read and frees their
-    memory. glibc would give that back to the system each time, and fetch it again page by
-    page. Once it has seen a large block being freed, it keeps up to twice as much."""
+    """When another process has written, SQLite frees the pages it has cached. glibc would return
+    that memory to the system each time and fault it in again page by page; once it has seen a
+    large block being freed, it keeps up to twice as much."""
     bytes(KEPT_MEMORY)
 
 
@@ -381,17 +373,17 @@ def _refuse_network_file_system(path: str) -> None:
         kind = network_file_system(os.path.dirname(os.path.abspath(path)))
     if kind:
         raise StoreUnavailable(
-            f"{path} is on a network file system ({kind}), where SQLite's locks do not hold. "
+            f"{path} is on a network file system ({kind}), where SQLite locks are unreliable. "
             "Nothing was changed; use a local path or a postgresql:// store."
         )
 
 
 def _refuse_second_name(path: str) -> None:
-    """Each name would get a log and a lock of its own."""
+    """Each name would have a log and a lock of its own."""
     with suppress(OSError):
         if os.stat(path).st_nlink > 1:
             raise StoreUnavailable(
-                f"{path} has a second name (a hard link), under which others could write without "
-                f"being seen. Nothing was changed; give it a file of its own: cp '{path}' NEW, "
+                f"{path} has a second hard link, and writes through it would bypass the lock. "
+                f"Nothing was changed; make a separate copy: cp '{path}' NEW, "
                 f"then mv NEW '{path}'."
             )

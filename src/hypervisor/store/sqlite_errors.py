@@ -1,4 +1,4 @@
-"""SQLite's errors in our own words."""
+"""Turns SQLite's errors into ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DUPLICATE = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE)
 
 
 class Errors:
-    """Turns the database's errors into ours."""
+    """A context in which SQLite's errors are raised as ours."""
 
     def __init__(self, where: str, connection: apsw.Connection | None = None) -> None:
         self._where = where
@@ -34,7 +34,7 @@ class Errors:
             number = self._connection.system_errno if self._connection else 0
             raise translate(error, self._where, number) from error
         if isinstance(error, UnicodeDecodeError):
-            raise damaged(self._where, "text in it cannot be read") from error
+            raise damaged(self._where, "it contains invalid text") from error
 
 
 def translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
@@ -54,11 +54,11 @@ def translate(error: apsw.Error, where: str, number: int = 0) -> Exception:
         if os.path.exists(where) and not os.access(where, os.W_OK):
             return StoreReadOnly(f"{where} cannot be opened. {kept}; check its permissions.")
         return StoreUnavailable(f"{where} cannot be opened. {kept}; check path and permissions.")
-    return StoreError(f"{where}: {error}. {kept}; `hv doctor` looks closer.")
+    return StoreError(f"{where}: {error}. {kept}; `hv doctor` checks the store.")
 
 
 def damaged(where: str, how: str) -> StoreBroken:
     return StoreBroken(
         f"{where} is damaged or not a Hypervisor store ({how}). Nothing was changed; "
-        "restore a copy or name another path with --store."
+        "restore a backup or choose another path with --store."
     )

@@ -8,8 +8,9 @@ from typing import Any
 import apsw
 
 from hypervisor.store import schema
-from hypervisor.store.database import Memories, Row, Statement
+from hypervisor.store.database import ProcessCaches, Row, Statement
 from hypervisor.store.dialect import (
+    SQLITE_EVENTS_AFTER,
     SQLITE_HEAD,
     SQLITE_INDEX_WORDS,
     SQLITE_MATCHING,
@@ -24,13 +25,16 @@ INSERT = {
 
 class SqliteSession:
     for_update = ""
+    for_key_share = ""
     skip_locked = ""
     wait_locked = ""
+    events_after = SQLITE_EVENTS_AFTER
+    event_number = "id"
 
-    def __init__(self, connection: apsw.Connection, memories: Memories) -> None:
+    def __init__(self, connection: apsw.Connection, caches: ProcessCaches) -> None:
         self._cursor = connection.cursor()
         self.pending: list[Row] = []
-        self.memories = memories
+        self.caches = caches
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._cursor.execute(sql, values).fetchall()
@@ -58,9 +62,12 @@ class SqliteSession:
     def lock(self, name: str) -> None:
         """There is only one writer."""
 
+    def number_events(self) -> None:
+        """They are numbered in the order of their commits."""
+
     def heads(self, lanes: Sequence[int]) -> list[Row]:
-        found = [(self.rows(SQLITE_HEAD, (lane,))[0][0], lane) for lane in lanes]
-        return [head for head in found if head[0] is not None]
+        heads = [(self.rows(SQLITE_HEAD, (lane,))[0][0], lane) for lane in lanes]
+        return [head for head in heads if head[0] is not None]
 
     def index_words(self, number: int, words: Sequence[str]) -> None:
         self.run(SQLITE_INDEX_WORDS, (number, " ".join(words)))
@@ -69,8 +76,8 @@ class SqliteSession:
         self.run(SQLITE_UNINDEX_WORDS, (number,))
 
     def matching(self, groups: Sequence[Sequence[str]], limit: int) -> list[int]:
-        found = " AND ".join(_any_of(group) for group in groups)
-        return [row[0] for row in self.rows(SQLITE_MATCHING, (found, limit))]
+        query = " AND ".join(_any_of(group) for group in groups)
+        return [row[0] for row in self.rows(SQLITE_MATCHING, (query, limit))]
 
 
 def _any_of(words: Sequence[str]) -> str:

@@ -1,8 +1,9 @@
-"""The lock file on which SQLite's writers queue, so that each gets its turn in the order they came.
+"""The lock file on which SQLite's writers queue, in the order in which they come.
 
-A writer may be stopped while it holds the lock, with Ctrl-Z for one. Others wait for it no longer
-than for SQLite's own lock. The kernel, which keeps their order, would wait for ever; what ends its
-wait is a signal. Where that is not ours to use (a thread, a program with its own), we wait with it.
+A writer may be stopped while it holds the lock, for example with Ctrl-Z. Others wait for it no
+longer than for SQLite's own lock. `flock`, which keeps their order, has no timeout; only a signal
+ends it. Where we cannot use signals (in a thread, or in a program that uses them itself), the wait
+is unlimited.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import threading
 
 from hypervisor.core.errors import StoreFull, StoreReadOnly, StoreUnavailable
 
-LOOKS_BEFORE_SLEEP = 50
-LONGEST_WAIT = 30  # seconds
+TRIES_BEFORE_SLEEP = 50
+MAX_WAIT = 30  # seconds
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _waiting_for = ""  # the store for whose lock this process's main thread waits
@@ -45,8 +46,8 @@ class WriteLock:
             ) from error
 
     def take(self) -> None:
-        """A turn takes less time than falling asleep and being woken: look a few times first."""
-        for _ in range(LOOKS_BEFORE_SLEEP):
+        """A write is shorter than going to sleep and waking up: try a few times before waiting."""
+        for _ in range(TRIES_BEFORE_SLEEP):
             try:
                 return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -54,7 +55,7 @@ class WriteLock:
         try:
             _wait(self._file, self._path)
         except BaseException:
-            self.release()  # it may have come in the same moment
+            self.release()  # we may have got it at the same moment
             raise
 
     def release(self) -> None:
@@ -78,9 +79,9 @@ def _wait(file: int, path: str) -> None:
     ):
         return fcntl.flock(file, fcntl.LOCK_EX)
     if handler is not _give_up:
-        signal.signal(signal.SIGALRM, _give_up)  # stays: each time anew, it would be felt
+        signal.signal(signal.SIGALRM, _give_up)  # left in place: setting it each time is slow
     _waiting_for = path
-    signal.setitimer(signal.ITIMER_REAL, LONGEST_WAIT)
+    signal.setitimer(signal.ITIMER_REAL, MAX_WAIT)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
     finally:
@@ -89,12 +90,12 @@ def _wait(file: int, path: str) -> None:
 
 
 def _give_up(number: int, _frame: object) -> None:
-    if not _waiting_for:  # somebody else's: it means what it would without us
+    if not _waiting_for:  # not our alarm: pass the signal on
         import signal
 
         signal.signal(number, signal.SIG_DFL)
         return signal.raise_signal(number)
     raise StoreUnavailable(
-        f"{_waiting_for} is locked: somebody else has been writing for {LONGEST_WAIT} s, or was "
+        f"{_waiting_for} is locked: another process has been writing for {MAX_WAIT} s, or was "
         "stopped while writing. Nothing was changed; try again."
     )

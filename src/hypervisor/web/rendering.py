@@ -8,6 +8,7 @@ page's security policy allows them by hash and forbids everything else.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -33,9 +34,9 @@ def environment() -> Environment:
     return env
 
 
-def inlined(style: str, script: str) -> dict[str, Markup]:
-    """The contents of two static files, and the policy for a page that uses nothing else."""
-    css, js = _static(style), _static(script)
+def inlined(styles: Sequence[str], script: str) -> dict[str, Markup]:
+    """The contents of static files, and the policy for a page that uses nothing else."""
+    css, js = "".join(map(_static, styles)), _static(script)
     policy = (
         f"default-src 'none'; style-src {source_hash(css)}; script-src {source_hash(js)}; "
         "base-uri 'none'; form-action 'none'"

@@ -46,7 +46,7 @@ def installed(name: str) -> bool:
 
 
 class Asking(NamedTuple):
-    """One run of a CLI, the same words for all of them."""
+    """One run of a CLI, with the same options for all of them."""
 
     url: str
     home: Path

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import hypervisor
-from hypervisor.agents.sql import sessions as sessions_sql
-from hypervisor.queue.sql import queries
+from hypervisor.queue.sql import agent_sessions, queries
+from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.queue.task import TaskFilter
-from hypervisor.runs import sql as runs_sql
 from tests.agents.real import clis
 from tests.agents.real.model_server import ModelServer
 from tests.support.ungoverned import UNGOVERNED
 from tests.torture.fleet import Project, command_line, wait_for
 
-KEY = "sk-planted-7d1f0c55e2a94b03"  # stands in all variables for keys; nobody may ever see it
+KEY = "sk-planted-7d1f0c55e2a94b03"  # the value of all key variables; it must never appear anywhere
 ITEM = r"item-[0-9]+"
 
 
@@ -31,7 +30,7 @@ class AgentProject(Project):
         self.model = model
         self.home = folder
         programs = clis.folder() / "node_modules/.bin"
-        # The user's own tools stay away: what is found is what is pinned.
+        # The user's own tools are hidden: only the pinned programs are found.
         self.env |= {
             "PATH": f"{programs}:{os.environ.get('PATH', os.defpath)}",
             "ANTHROPIC_BASE_URL": model.url,
@@ -63,7 +62,7 @@ class AgentProject(Project):
         path.write_text(json.dumps(config))
 
     def work(self, agent: str, items: int, *args: str, seconds: float = 600) -> Any:
-        """Runs a batch of so many items to its end."""
+        """Runs a batch with this many items to its end."""
         return self.run(*self.words(agent, *args), items=self.items(items), seconds=seconds)
 
     def words(self, agent: str, *args: str) -> list[str]:
@@ -80,17 +79,17 @@ class AgentProject(Project):
 
     def sessions(self) -> list[Any]:
         with closing(hypervisor.open(self.store)) as hv:
-            return hv.store.read(sessions_sql.sessions, limit=10_000)
+            return hv.store.read(agent_sessions.sessions, limit=10_000)
 
     def task(self, item: str) -> Any:
         (found,) = [task for task in self.tasks() if task.data["item"] == item]
         return found
 
     def pause(self, seconds: float = 300) -> Any:
-        """The pause that the only batch comes to."""
+        """The pause of the only batch, once there is one."""
         with closing(hypervisor.open(self.store)) as hv:
-            wait_for(lambda: bool(hv.store.read(runs_sql.pauses)), "a pause", seconds, self.story)
-            (found,) = hv.store.read(runs_sql.pauses)
+            wait_for(lambda: bool(hv.store.read(pauses_sql.pauses)), "a pause", seconds, self.story)
+            (found,) = hv.store.read(pauses_sql.pauses)
             return found
 
     def agents(self) -> list[int]:
@@ -104,12 +103,12 @@ class AgentProject(Project):
         ]
 
     def attempts(self) -> Counter[str]:
-        """How many attempts ended how."""
+        """The number of attempts by outcome."""
         (rows,) = self.query("SELECT outcome, count(*) FROM attempts GROUP BY outcome")
         return Counter({str(outcome): count for outcome, count in rows})
 
     def outcomes(self) -> Counter[str]:
-        """How many runs of agents came out how."""
+        """The number of agent sessions by outcome."""
         return Counter(str(session.outcome) for session in self.sessions())
 
     def story(self) -> str:

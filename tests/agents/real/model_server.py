@@ -1,7 +1,7 @@
 """A scripted model on loopback that speaks the wire APIs of the agent CLIs.
 
 Many agents may talk to it at once: the first script that matches a request's text answers it. It
-keeps what a test needs to know afterwards: every request with its time, and the tokens dealt out.
+records every request with its time, and the tokens it reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
 
 class Dealt(NamedTuple):
-    """Tokens that the server counted out."""
+    """Tokens that the server reported."""
 
     input: int = 0
     output: int = 0
@@ -44,7 +44,7 @@ class ModelServer:
     """The server, in a thread of this process. Use as a context manager.
 
     It can be down, from the start or for a while: connections are then refused, and open ones are
-    reset. The address stays its own meanwhile."""
+    reset. It keeps its address."""
 
     def __init__(
         self, scripts: list[Script] | None = None, keep_bodies: bool = False, down: bool = False
@@ -61,7 +61,7 @@ class ModelServer:
         self._starts_down = down
         self._http: _Http | None = None
         self._thread: threading.Thread | None = None
-        # Bound but never listening: nobody else gets the port while the server is down.
+        # Bound but never listening: no other process gets the port while the server is down.
         self._place = socket.socket()
         self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._place.bind(("127.0.0.1", 0))
@@ -121,7 +121,7 @@ class ModelServer:
             return self._number
 
     def deal(self, key: str, tokens: tuple[int, int, int]) -> None:
-        """Counts an answer that was written out whole."""
+        """Counts an answer that was written completely."""
         with self._lock:
             old = self._dealt[key]
             sent, output, cached = tokens
@@ -161,7 +161,7 @@ class _Http(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)  # its thread closes it then
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Agents are killed in the middle of requests: that is no error of the server."""
+        """Agents are killed in the middle of requests: that is not an error of the server."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -263,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def reset(connection: socket.socket) -> None:
-    """Once it is closed, whoever reads from it gets an error, not an end."""
+    """After it is closed, the reader gets an error, not an end of file."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 

@@ -1,7 +1,7 @@
 """What a scripted model does: moves, the turn it answers, and scripts that choose the next move.
 
 A script never keeps a position of its own: how far a conversation is can be read from its history,
-so a resumed session goes on where it was. Only faults, which leave no trace there, are counted.
+so a resumed session continues where it was. Only faults, which leave no trace there, are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Call(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One request to the model, whatever its wire."""
+    """One request to the model, over any wire."""
 
     wire: str
     model: str
@@ -55,7 +55,7 @@ class Turn(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What the model does in one turn. A fault is played `times` times, then passed over."""
+    """What the model does in one turn. A fault occurs `times` times, then it is skipped."""
 
     text: str = ""
     tool: str = ""
@@ -90,7 +90,7 @@ def call(tool: str, args: dict[str, Any] | None = None, **more: Any) -> Move:
 
 
 def shell(command: str, **more: Any) -> Move:
-    """Runs a shell command with whatever tool the program has for it."""
+    """Runs a shell command with the program's own tool for it."""
     return Move(tool="shell", args={"command": command}, **more)
 
 
@@ -100,7 +100,7 @@ def result(data: dict[str, Any], **more: Any) -> Move:
 
 
 def refuse(status: int, retry_after: float | str | None = None, **more: Any) -> Move:
-    """An HTTP error, for ever unless told how many times. Retry-After is in seconds or a date."""
+    """An HTTP error, forever or `times` times. Retry-After is in seconds or a date."""
     after = f"{retry_after:g}" if isinstance(retry_after, int | float) else retry_after
     headers = {} if after is None else {"retry-after": after}
     return Move(status=status, **{"times": FOR_EVER, "headers": headers, **more})
@@ -117,7 +117,7 @@ def broken(times: int = 1) -> Move:
 
 
 def garbled(times: int = 1) -> Move:
-    """An answer that began with 200 and is no JSON."""
+    """An answer that began with 200 and is not JSON."""
     return Move(garbled=True, times=times)
 
 

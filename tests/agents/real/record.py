@@ -132,7 +132,7 @@ CASES = {
 }
 
 
-class Ran(NamedTuple):
+class EndedRun(NamedTuple):
     lines: list[tuple[str, str]]
     code: int | None
     seconds: float
@@ -140,8 +140,8 @@ class Ran(NamedTuple):
 
 def run(
     argv: list[str], env: dict[str, str], stdin: str, cwd: Path, stop: Any, limit: float
-) -> Ran:
-    """Runs a program, keeps its lines in the order they came, stops it once `stop` says so."""
+) -> EndedRun:
+    """Runs a program, records its lines in order, stops it when `stop` returns true."""
     began = time.monotonic()
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -172,7 +172,7 @@ def run(
         _sweep(env["TMPDIR"])
         for reader in readers:
             reader.join(5)
-        return Ran(lines, code, time.monotonic() - began)
+        return EndedRun(lines, code, time.monotonic() - began)
 
 
 def _keep(lines: list[tuple[str, str]], name: str, stream: Any) -> None:
@@ -181,7 +181,7 @@ def _keep(lines: list[tuple[str, str]], name: str, stream: Any) -> None:
 
 
 def _sweep(tmp: str) -> None:
-    """Ends what the program left behind: processes that carry this recording's TMPDIR."""
+    """Ends the processes that the program left behind: those with this recording's TMPDIR."""
     for proc in Path("/proc").iterdir():
         if proc.name.isdigit():
             try:
@@ -192,7 +192,7 @@ def _sweep(tmp: str) -> None:
 
 
 def session_in(lines: list[tuple[str, str]]) -> str:
-    """The session id, wherever the program says it."""
+    """The session id, wherever the program prints it."""
     for _, text in lines:
         found = re.search(r'"(?:session_id|thread_id|sessionID|sessionId)":\s*"([^"]+)"', text)
         if found:
@@ -201,7 +201,7 @@ def session_in(lines: list[tuple[str, str]]) -> str:
 
 
 def scrub(text: str, home: Path, url: str) -> str:
-    """Puts neutral paths in place of this machine's."""
+    """Replaces the paths of this machine with neutral ones."""
     checkout = str(Path(__file__).parents[3])
     pairs = [
         (str(home / "project"), "/work/project"),

@@ -1,5 +1,5 @@
-"""Eight real agents drain forty tasks, pushed to them or pulled by them: all done, none twice,
-and what is kept of them is what the model dealt out."""
+"""Eight real agents drain a queue, pushed to them or pulled by them: all done, none twice,
+and the stored figures are those of the model."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.agents.real.fleet import ITEM, AgentProject
 from tests.agents.real.moves import Move, Turn, call, result, say
 
 pytestmark = pytest.mark.agents
-TASKS, AGENTS = 40, 8
+TASKS, AGENTS = 16, 8
 MAIN = ("claude", "codex", "gemini")
 SUMMARY = "looked at it"
-# Micro-dollars for a token read and written by the model that claude takes by itself.
+# Micro-dollars per token read and written by claude's default model.
 CLAUDE_PRICE = (4, 20)
 PULLING = "Look at the item"
 
@@ -28,12 +28,14 @@ def test_pushed_tasks_are_done_once_each(project: AgentProject, agent: str) -> N
     assert ended.code == 0, ended.err + project.story()
     project.wait_until_left()
     _all_done_once(project)
-    # On a busy host an agent may lose its connection: it is put back, which costs nobody anything.
-    sessions = [session for session in project.sessions() if session.outcome == "settled"]
+    # On a busy host an agent may lose its connection: its task is put back at no cost.
+    # An agent without our tools reports its result in its last message.
+    endings = ("settled", "completed")
+    sessions = [session for session in project.sessions() if session.outcome in endings]
     assert len(sessions) == TASKS, [session.outcome for session in project.sessions()]
     asked = Counter(asked.key for asked in project.model.asked if asked.turn.replies == 0)
     assert set(asked) == set(project.items(TASKS))
-    if len(sessions) == len(project.sessions()):  # one that lost its connection cannot tell all
+    if len(sessions) == len(project.sessions()):  # one that lost its connection cannot report all
         _figures_are_the_models(project, agent)
     for session in sessions:
         assert session.session in _transcript(project, session.task, session.attempt)
@@ -60,7 +62,7 @@ def test_pulled_tasks_are_done_once_each(project: AgentProject, agent: str) -> N
 
 
 def pulling(turn: Turn) -> Move:
-    """Claims and completes task after task, until there is none."""
+    """Claims and completes tasks until none is left."""
     last = turn.calls[-1] if turn.calls else None
     if last is None or last.name.endswith("complete_task"):
         return call("claim_next_task", {"caller": "agent"})

@@ -1,4 +1,4 @@
-"""What is left of a real agent's attempt: its figures, refused tools, its last line, no key."""
+"""What is stored about a real agent's attempt: figures, refused tools, the last line, no key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.torture.fleet import wait_for
 
 pytestmark = pytest.mark.agents
 MAIN = ("claude", "codex", "gemini")
-# 5 MB in which no line is like another: gemini stops where it takes a text for a loop.
+# 5 MB in which all lines differ: gemini stops when it takes repeated text for a loop.
 LONG = "".join(f"{sha256(str(n).encode()).hexdigest()}\n" for n in range(80_000))
 DONE = result({"status": "completed", "summary": "done"})
 
@@ -57,7 +57,7 @@ def test_the_last_line_of_an_answer_of_5_mb_counts(project: AgentProject, agent:
     project.run(*project.words(agent), items=["item-1"], seconds=600)
     task = project.task("item-1")
     if agent == "gemini":  # at its end it drops what is not in the pipe yet: 1 MB is
-        assert task.state == "failed" and "without its closing word" in task.reason
+        assert task.state == "failed" and "without a final report" in task.reason
         return
     assert (task.state, task.result) == ("done", {"summary": "read it"}), project.story()
 

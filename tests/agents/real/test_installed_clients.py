@@ -92,7 +92,7 @@ def test_finds_the_skill(desk, agent):
 
 
 def test_claude_sees_the_tools_in_its_first_turn(desk):
-    """It asks no search tool for them first."""
+    """It does not search for them first."""
     desk.hv("install", "claude", "--yes")
     with ModelServer(keep_bodies=True) as model:
         desk.env |= {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": clis.KEY}
@@ -103,7 +103,7 @@ def test_claude_sees_the_tools_in_its_first_turn(desk):
 
 
 def trust(desk: ClaimRegistry, agent: str) -> None:
-    """Two of them only look at a project that its user trusts."""
+    """Two of them read a project only if its user trusts it."""
     said = {
         "codex": (".codex/config.toml", f'[projects."{desk.project}"]\ntrust_level = "trusted"\n'),
         "copilot": (".copilot/config.json", f'{{"trustedFolders": ["{desk.project}"]}}'),

@@ -1,4 +1,4 @@
-"""Agents that are killed go on where they were; agents that are cancelled leave nothing behind."""
+"""Killed agents resume where they were; cancelled agents leave nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DONE = [
     result({"status": "completed", "summary": "done"}),
 ]
 BEGUN = 'echo "$$" >> begun.txt'
-# A child in a session of its own that outlives its parents, and a command that goes on as well.
+# A child in its own session that outlives its parents, and a command that keeps running.
 ESCAPE = (
     "setsid sh -c 'echo $$ > escaped.pid; exec tail -f /dev/null' > /dev/null 2>&1 &"
     " tail -f /dev/null"

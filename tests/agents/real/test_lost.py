@@ -1,4 +1,4 @@
-"""What an agent counted on is gone: the tools of Hypervisor, or the session it would resume."""
+"""What an agent relies on is gone: the tools of Hypervisor, or the session to resume."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SESSIONS = {"claude": ".claude/projects", "codex": ".codex/sessions", "gemini": 
 
 
 @pytest.mark.parametrize("agent", MAIN)
-def test_an_agent_without_hypervisors_tools_is_no_success(
+def test_an_agent_without_hypervisors_tools_does_not_succeed(
     project: AgentProject, agent: str
 ) -> None:
-    """claude and gemini go on without them and end with 0."""
+    """claude and gemini continue without them and exit with 0."""
     _break_mcp(project, agent)
     project.model.script("item-1", [say("I have looked at it.")])
     ended = project.run(*project.words(agent), items=["item-1"], seconds=600)
@@ -47,7 +47,7 @@ def _break_mcp(project: AgentProject, agent: str) -> None:
         words = ["-c", 'mcp_servers.hypervisor.command="/bin/false"']
         _configure(project, "codex", f"mcp = {json.dumps(words)}")
     else:
-        # Its settings win over all others: only somebody before it can break them.
+        # Its settings override all others: they can only be broken before it starts.
         before = project.home / "before"
         before.write_text(
             '#!/bin/sh\nsed -i \'s#"command": "[^"]*"#"command": "/bin/false"#\' '
@@ -63,7 +63,7 @@ def _configure(project: AgentProject, agent: str, line: str) -> None:
 
 
 @pytest.mark.parametrize("agent", MAIN)
-def test_a_session_that_is_gone_is_begun_anew(project: AgentProject, agent: str) -> None:
+def test_a_missing_session_starts_over(project: AgentProject, agent: str) -> None:
     project.model.script("item-1", [shell("echo begun"), hang(times=1), *DONE])
     words = project.words(agent, "--permissions", "full", "--retries", "1", "--name", "lost")
     client = project.start("run", *words, items=["item-1"])

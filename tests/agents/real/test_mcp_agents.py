@@ -1,4 +1,4 @@
-"""Real agents that use the MCP server by themselves, as their users configured it."""
+"""Real agents that use the MCP server as their users configured it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROMPT = "Work off the queue"
 
 
 class Session:
-    """An agent in front of a scripted model, with `hv mcp` for a server."""
+    """An agent with a scripted model and `hv mcp` as its server."""
 
     def __init__(self, place, model, agent, monkeypatch):
         server = place.folder / "server"

@@ -1,4 +1,4 @@
-"""The MCP server and clients not ours: JavaScript, the Inspector, the conformance suite."""
+"""The MCP server with third-party clients: JavaScript, the Inspector, the conformance suite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tests.mcp.conftest import DEADLINE, PROGRAM
 pytestmark = pytest.mark.agents
 HERE = Path(__file__).resolve().parent
 # What the suite can say about a server without the tools that it wants for its tests: which are
-# there to return images, to sample, to log, … Those scenarios fail for want of these tools alone.
+# there to return images, to sample, to log, … Those scenarios fail only because these tools are
+# missing.
 APPLICABLE = (
     "server-initialize",
     "server-session-lifecycle",
@@ -74,13 +75,13 @@ def check_crowd(place, ended):
 
 
 def test_a_crowd_of_javascript_clients_over_stdio(place):
-    """The SDK of before, which most clients are built on: with a handshake."""
+    """The earlier SDK, which most clients use: with a handshake."""
     ended = node(place, HERE / "crowd.js", clis.folder(), "old", *PROGRAM, "mcp")
     check_crowd(place, ended)
 
 
 def test_a_crowd_of_javascript_clients_over_http(served):
-    """The SDK of now: without sessions."""
+    """The current SDK: without sessions."""
     ended = node(
         served.place, HERE / "crowd.js", clis.folder(), "new", served.url, TOKEN=served.token
     )
@@ -122,7 +123,7 @@ def starter(place):
 
 
 class Door(http.server.ThreadingHTTPServer):
-    """Lets the suite in, which cannot show a token; all else passes as it came."""
+    """A proxy that adds the token, which the suite cannot send; everything else is unchanged."""
 
     def __init__(self, served):
         self.target, self.token = served.url.split("/")[2], served.token

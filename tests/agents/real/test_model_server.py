@@ -52,7 +52,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 
 def ask(server: ModelServer, wire: str, **more: Any) -> tuple[int, dict[str, str], str]:
     path, body = ASKED[wire]
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=180)
     try:
         connection.request("POST", path, json.dumps({"stream": True, **body, **more}))
         answer = connection.getresponse()
@@ -128,8 +128,8 @@ class TestEachWire:
         assert "well" not in text
 
 
-def test_goes_on_from_the_history(model):
-    """A resumed session is not at its beginning."""
+def test_continues_from_the_history(model):
+    """A resumed session does not start over."""
     model.script("item-7", [shell("ls"), say("the second")])
     history = [
         {"role": "user", "content": "see item-7"},
@@ -152,14 +152,14 @@ def test_reads_the_answers_of_tools(model):
     assert "x told 42" in ask(model, "messages", messages=history)[2]
 
 
-def test_requests_without_tools_are_no_part_of_a_conversation(model):
+def test_requests_without_tools_are_not_part_of_a_conversation(model):
     model.script("item-7", [say("well")])
     assert "ok" in ask(model, "messages", tools=[])[2]
     assert not model.asked
 
 
 def test_a_websocket_is_refused(model):
-    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=60)
+    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=180)
     connection.request("GET", "/v1/responses", headers={"Upgrade": "websocket"})
     assert connection.getresponse().status == 426
     connection.close()
@@ -176,7 +176,7 @@ def test_a_server_that_is_down_refuses_until_it_comes_up():
 
 def test_a_server_that_goes_down_resets_what_is_open_and_keeps_its_address(model):
     model.script("item-7", [say("well")])
-    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=60)
+    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=180)
     path, body = ASKED["messages"]
     connection.request("POST", path, json.dumps(body))
     connection.getresponse().read()

@@ -1,8 +1,7 @@
-"""A provider that is away, or wants something from a person: no task is punished for it."""
+"""A provider that is down, or needs a person to act: no task is penalised for it."""
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import closing
 from email.utils import formatdate
@@ -19,8 +18,7 @@ pytestmark = pytest.mark.agents
 MAIN = ("claude", "codex", "gemini")
 PROVIDERS = {"claude": "anthropic", "codex": "openai", "gemini": "google"}
 DONE = [call("complete_task", {"summary": "done"}), result({"status": "completed", "summary": "d"})]
-OUTAGE = 60.0
-TASKS = 20
+TASKS = 8
 
 
 def unpunished(project: AgentProject) -> None:
@@ -29,13 +27,13 @@ def unpunished(project: AgentProject) -> None:
 
 
 def wait_for_events(project: AgentProject, kind: str, count: int) -> None:
-    wait_for(lambda: len(project.events(kind)) >= count, f"a {kind}", 120, project.story)
+    wait_for(lambda: len(project.events(kind)) >= count, f"a {kind}", 300, project.story)
 
 
-def lift_brakes(project: AgentProject) -> None:
+def end_cooldowns(project: AgentProject) -> None:
     with closing(hypervisor.open(project.store)) as hv:
-        for brake in hv.store.read(cooldowns.brakes):
-            hv.lift_brake(brake.account)
+        for cooldown in hv.store.read(cooldowns.every):
+            hv.end_cooldown(cooldown.account)
 
 
 @pytest.mark.parametrize("agent", MAIN)
@@ -48,7 +46,7 @@ def test_a_provider_that_is_down_from_the_start_is_waited_for(
     wait_for_events(project, "brake", 1)
     said = project.events("brake")[0].data["said"]
     assert said.startswith(f"{PROVIDERS[agent]}: provider unreachable; trying again in "), said
-    wait_for(lambda: not project.agents(), "the end of the agents", 120, project.story)
+    wait_for(lambda: not project.agents(), "the end of the agents", 300, project.story)
     project.model.come_up()
     ended = project.ended(client, 300)
     assert ended.code == 0, ended.err + project.story()
@@ -57,13 +55,13 @@ def test_a_provider_that_is_down_from_the_start_is_waited_for(
     unpunished(project)
 
 
-def test_a_minute_without_a_provider_costs_no_task_anything(project: AgentProject) -> None:
+def test_an_outage_in_the_middle_costs_no_task_anything(project: AgentProject) -> None:
     project.model.script(ITEM, DONE)
     words = project.words("claude", "--workers", "3")
     client = project.start("run", *words, items=project.items(TASKS))
-    wait_for(lambda: project.states().get("done", 0) >= 3, "some done", 120, project.story)
+    wait_for(lambda: project.states().get("done", 0) >= 2, "some done", 300, project.story)
     project.model.go_down()
-    threading.Event().wait(OUTAGE)
+    wait_for_events(project, "brake", 2)
     assert "failed" not in project.states(), project.story()
     project.model.come_up()
     ended = project.ended(client, 400)
@@ -72,7 +70,7 @@ def test_a_minute_without_a_provider_costs_no_task_anything(project: AgentProjec
     assert project.states() == {"done": TASKS}
     unpunished(project)
     rests = [event.data["until"] - event.at for event in project.events("brake")]
-    assert len(rests) >= 2 and rests == sorted(rests), "the rests do not grow"
+    assert rests == sorted(rests), "the rests do not grow"
 
 
 @pytest.mark.parametrize("agent", MAIN)
@@ -91,29 +89,32 @@ def test_what_only_a_person_can_change_pauses_the_batch(project: AgentProject, a
         reason = project.events("pause")[-1].data["reason"]
         assert step in reason and f"HTTP {status}" in reason, reason
         assert "not logged in" not in reason, reason
-        wait_for(lambda: not project.agents(), "the end of the agent", 120, project.story)
+        wait_for(lambda: not project.agents(), "the end of the agent", 300, project.story)
         assert project.task(f"item-{status}").state == "active", project.story()
         assert project.ended(project.start("cancel", "--batch", name)).code == 0
     assert not project.events("brake")
 
 
 @pytest.mark.parametrize("agent", MAIN)
-def test_a_limit_is_waited_for_however_it_is_told(project: AgentProject, agent: str) -> None:
-    """claude passes on a Retry-After in seconds; codex and gemini none, and nobody a date."""
+def test_a_limit_is_waited_for_in_every_form(project: AgentProject, agent: str) -> None:
+    """claude passes on a Retry-After in seconds; codex and gemini pass on none, and no agent a
+    date."""
     date = formatdate(time.time() + 3600, usegmt=True)
-    limit = {"times": 1, "error": "Too many requests"}
-    project.model.script("item-1", [refuse(429, retry_after=5, **limit), *DONE])
-    project.model.script("item-2", [refuse(429, retry_after=date, **limit), *DONE])
-    for number, item in enumerate(("item-1", "item-2"), 1):
+    for item, retry_after in (("item-1", 5), ("item-2", date)):
+        # Refused until we have noticed: an agent that retries by itself may be faster than we are.
+        moves = [refuse(429, retry_after=retry_after, error="Too many requests")]
+        project.model.script(item, moves)
+        before = len(project.events("brake"))
         client = project.start("run", *project.words(agent, "--name", item), items=[item])
-        wait_for_events(project, "brake", number)
-        brake = project.events("brake")[-1]
-        rest = brake.data["until"] - brake.at
+        wait_for_events(project, "brake", before + 1)
+        moves[:] = DONE
+        cooldown = project.events("brake")[before]
+        rest = cooldown.data["until"] - cooldown.at
         if (agent, item) == ("claude", "item-1"):
             assert 5_000 <= rest <= 8_000, rest
         else:
             assert 25_000 <= rest <= 35_000, rest
-            lift_brakes(project)
-        assert project.ended(client, 120).code == 0, project.story()
+            end_cooldowns(project)
+        assert project.ended(client, 300).code == 0, project.story()
     project.wait_until_left()
     unpunished(project)

@@ -1,4 +1,5 @@
-"""The recorded samples: whole, free of this machine, and read alike when a session is resumed."""
+"""The recorded samples: complete, without paths of this machine, and parsed alike when a session is
+resumed."""
 
 from __future__ import annotations
 

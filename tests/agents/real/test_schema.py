@@ -1,4 +1,4 @@
-"""`--schema` holds for the real CLIs, however they report."""
+"""`--schema` is enforced for the real CLIs, however they report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.agents.real.moves import Move, Turn, call, result
 pytestmark = pytest.mark.agents
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
 MISMATCH = "data.count: 'three' is not of type 'integer'"
-WHY = f"the data does not fit the schema: {MISMATCH}"
+WHY = f"the data does not match the schema: {MISMATCH}"
 
 
 def report(count: object) -> Move:
@@ -24,7 +24,7 @@ def complete(count: object) -> Move:
 
 
 def moves(turn: Turn) -> Move:
-    """What the model answers, by item; whether it was told to correct is in its prompt."""
+    """What the model answers, by item; its prompt shows whether a correction was requested."""
     told = "was not accepted" in turn.text and MISMATCH in turn.text
     if "item-stubborn" in turn.text:
         return report("three")

@@ -1,4 +1,4 @@
-"""Neither a key nor a claim's token is anywhere to be read, even if the agent prints them."""
+"""Neither keys nor claim tokens appear anywhere, even if the agent prints them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRINT_ALL = "env; cat $HOME/mcp.json $HOME/.gemini/settings.json $HOME/.codex/co
 
 
 class Lookout(threading.Thread):
-    """Keeps what stands in the command line of any process, from a thread of its own."""
+    """Records the command lines of all processes, in a separate thread."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""A model that hangs is noticed by its silence, whatever CPU the program burns while it waits."""
+"""A model that hangs is detected by its silence, whatever CPU the program uses while it waits."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def test_a_model_that_hangs_does_not_hold_its_slot(project: AgentProject, agent:
     project.wait_until_left()
     task = project.task("item-1")
     assert task.state == "failed", project.story()
-    assert "silence limit: not a word from the agent and no tool at work for 6" in task.reason
+    assert "silence limit: no output from the agent and no tool running for 6" in task.reason

@@ -1,4 +1,4 @@
-"""The built-in skills with real agents: what they read and report, and what stays as it was."""
+"""The built-in skills with real agents: what they read and report, and what is left unchanged."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 import hypervisor
 from tests.agents.real.fleet import AgentProject
 from tests.agents.real.moves import Move, Turn, call, result, shell
+from tests.git.repositories import Repo
 from tests.torture.fleet import wait_for
 
 pytestmark = pytest.mark.agents
@@ -33,7 +34,7 @@ def shop(project: AgentProject) -> AgentProject:
 
 
 def read_move(agent: str, path: str) -> Move:
-    """How that program reads a file."""
+    """The program's own way to read a file."""
     return shell(f"cat {path}") if agent == "codex" else call("Read", {"file_path": path})
 
 
@@ -66,8 +67,8 @@ def search_moves(agent: str, project: AgentProject, item: str) -> list[Move]:
 
 
 def report_moves(agent: str, turn: Turn) -> Move:
-    """Reads the file that the prompt names; what it reports is what was in there."""
-    named = re.search(r"is in the file `([^`]+)`", turn.text)
+    """Reads the file that the prompt names, and reports its contents."""
+    named = re.search(r"in the file `([^`]+)`", turn.text)
     assert named is not None
     if not turn.calls:
         return read_move(agent, named[1])
@@ -91,7 +92,9 @@ def tasks_of(project: AgentProject, kind: str) -> dict[str, Any]:
 def test_three_search_one_reports_and_all_of_it_is_in_the_hive(
     shop: AgentProject, agent: str
 ) -> None:
-    shop.model.script("Make one report", lambda turn: report_moves(agent, turn))
+    shop.model.script(
+        "Combine their findings into one report", lambda turn: report_moves(agent, turn)
+    )
     for item in SEARCHES:
         shop.model.script(f"weakness: `{item}`", search_moves(agent, shop, item))
     before = {path: path.read_bytes() for path in (shop.folder / "flawed").iterdir()}
@@ -111,13 +114,15 @@ def test_three_search_one_reports_and_all_of_it_is_in_the_hive(
         assert (known.agents, known.findings, known.distinct, known.shared) == (3, 6, 4, 1)
         receipts = [line.text for task in searches.values() for line in hv.show(task.id).receipts]
     assert sum("quoted" not in line and "flawed/" in line for line in receipts) >= 3
-    asked = next(each for each in shop.model.asked if each.key == "Make one report")
+    asked = next(
+        each for each in shop.model.asked if each.key == "Combine their findings into one report"
+    )
     assert "pickle.loads of what anybody sends" in asked.turn.text  # the findings are in the prompt
     assert {path: path.read_bytes() for path in (shop.folder / "flawed").iterdir()} == before
 
 
 @pytest.mark.parametrize("agent", ("claude", "codex"))
-def test_each_file_is_reviewed_once_and_its_category_is_told(
+def test_each_file_is_reviewed_once_and_its_category_is_reported(
     shop: AgentProject, agent: str
 ) -> None:
     reviews = {"accounts": "broken", "invoices": "broken", "serve": "risky", "tidy": "fine"}
@@ -150,7 +155,9 @@ def test_each_file_is_reviewed_once_and_its_category_is_told(
     wait_for(lambda: json.loads(summary.read_text())["categories"] == counted, "the summary")
 
 
-def test_a_refactoring_is_a_patch_and_the_project_stays_as_it_was(shop: AgentProject) -> None:
+def test_a_refactoring_is_merged_and_the_project_stays_as_it_was(shop: AgentProject) -> None:
+    repo = Repo(shop.folder)
+    repo.commit({".gitignore": "*\n!flawed/\n!flawed/*.py\n"})
     path = shop.folder / "flawed" / "tidy.py"
     before = path.read_bytes()
 
@@ -188,5 +195,7 @@ def test_a_refactoring_is_a_patch_and_the_project_stays_as_it_was(shop: AgentPro
     assert path.read_bytes() == before
     (task,) = tasks_of(shop, "refactor").values()
     assert (task.state, task.result["category"]) == ("done", "simpler")
-    patch = shop.ended(shop.start("logs", task.id, "--patch"))
+    (branch,) = repo.git.text("for-each-ref", "--format=%(refname)", "refs/heads/hv").split()
+    assert "A single space" in (repo.read(branch, "flawed/tidy.py") or "")
+    patch = shop.ended(shop.start("diff", task.id))
     assert '+    """A single space between words, none around them."""' in patch.out, shop.story()

@@ -1,4 +1,4 @@
-"""When things go wrong for real agents, the verdict is right, whatever their exit code is."""
+"""When something goes wrong for real agents, the outcome is right, whatever their exit code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EXPECTED: dict[str, dict[str, tuple[str, ...]]] = {
     "item-settled": dict.fromkeys(MAIN, ("done", "settled")),
     "item-reported": dict.fromkeys(MAIN, ("done", "completed")),
     "item-blocked": dict.fromkeys(MAIN, ("blocked", "blocked")),
-    "item-failed": dict.fromkeys(MAIN, ("failed", "refused")),
+    "item-failed": dict.fromkeys(MAIN, ("failed", "failed")),
     "item-idle": dict.fromkeys(MAIN, ("failed", "nothing_done")),
     "item-refused": dict.fromkeys(MAIN, ("failed", "bad_request")),
     "item-dropped": dict.fromkeys(MAIN, ("done", "settled")),
@@ -48,14 +48,14 @@ EXPECTED: dict[str, dict[str, tuple[str, ...]]] = {
     "item-garbled": dict.fromkeys(MAIN, ("done", "settled")),
     "item-long": {
         **dict.fromkeys(MAIN, ("done", "completed")),
-        # It ends before it has written all of that, its closing word included, with exit code 0.
+        # It exits with 0 before it has written all of that, including its last message.
         "gemini": ("failed", "crashed"),
     },
 }
 
 
 @pytest.mark.parametrize("agent", MAIN)
-def test_what_came_of_it_is_told_by_evidence(project: AgentProject, agent: str) -> None:
+def test_the_outcome_is_decided_by_evidence(project: AgentProject, agent: str) -> None:
     for item, moves in SCRIPTS.items():
         project.model.script(item + r"\b", moves)
     project.run(*project.words(agent, "--workers", "4"), items=list(SCRIPTS), seconds=600)
@@ -71,7 +71,8 @@ def test_what_came_of_it_is_told_by_evidence(project: AgentProject, agent: str) 
 
 @pytest.mark.parametrize("agent", MAIN)
 def test_without_a_key_the_batch_stops_and_says_so(project: AgentProject, agent: str) -> None:
-    """One refused key is refused for all: the tasks wait, unharmed, and the pause tells why."""
+    """A refused key is refused for all: the tasks wait, unharmed, and the pause gives the
+    reason."""
     project.model.script("item-", [refuse(401, error="invalid x-api-key")])
     client = project.start(
         "run", *project.words(agent, "--workers", "2", "--detach"), items=project.items(4)
@@ -86,7 +87,7 @@ def test_without_a_key_the_batch_stops_and_says_so(project: AgentProject, agent:
 
 
 def test_refused_tools_block_the_task(project: AgentProject) -> None:
-    """claude denies what is not allowed, tells the model, and ends with 0."""
+    """claude denies what is not allowed, tells the model, and exits with 0."""
     project.model.script("item-1", [shell("touch forbidden"), say("I could not do it.")])
     project.run(
         *project.words("claude", "--permissions", "read-only"), items=["item-1"], seconds=600

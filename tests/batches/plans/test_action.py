@@ -1,4 +1,4 @@
-"""Proposals are checked before anything is believed; a step and its inverse cancel out."""
+"""Proposals are validated first; a step and its inverse cancel out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypervisor.batches.plans.action import (
     fingerprint,
     inverse,
     proposals_of,
-    standing,
+    status_of_step,
     step_data,
     step_from,
     visible,
@@ -127,15 +127,15 @@ def test_a_fingerprint_tells_proposals_apart_but_not_the_order_of_their_words():
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 class TestStep:
     def test_is_not_made_while_everything_is_as_before(self, step):
-        assert standing(step, step.before).how == NOT_YET
+        assert status_of_step(step, step.before).how == NOT_YET
 
     def test_is_made_once_everything_is_as_after(self, step):
         after = ("", step.before) if step.kind == StepKind.MOVE else (step.after, "")
-        assert standing(step, *after).how == DONE
+        assert status_of_step(step, *after).how == DONE
 
     @pytest.mark.parametrize("found", ["c" * 64, None])
-    def test_is_neither_when_somebody_else_was_there(self, step, found):
-        seen = standing(step, found)
+    def test_is_neither_when_someone_else_was_there(self, step, found):
+        seen = status_of_step(step, found)
         assert seen.how == NEITHER
         assert "x" in seen.problem
 
@@ -143,17 +143,17 @@ class TestStep:
         back = inverse(step)
         assert inverse(back) == step
         undone = ("", back.before) if step.kind == StepKind.MOVE else (back.after, "")
-        assert standing(back, *undone).how == DONE
-        assert standing(step, step.before).how == NOT_YET
+        assert status_of_step(back, *undone).how == DONE
+        assert status_of_step(step, step.before).how == NOT_YET
 
     def test_survives_being_kept(self, step):
         assert step_from({"step": step_data(step)}) == step
 
 
 def test_a_move_does_not_count_as_made_while_both_files_are_there():
-    found = standing(STEPS[StepKind.MOVE], A, A)
+    found = status_of_step(STEPS[StepKind.MOVE], A, A)
     assert found.how == NEITHER
-    assert found.problem == "y is there already"
+    assert found.problem == "y already exists"
 
 
 def test_evidence_tells_the_contents():

@@ -1,4 +1,4 @@
-"""Approved actions: state and evidence change together, and a task is never made twice."""
+"""Approved actions: state and evidence change together, and a task is never created twice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def look(batch):
     return LOOK._replace(data={"plan": batch})
 
 
-def test_an_approval_is_one_receipt_and_numbers_go_on(ledger, batch, tasks, approve):
+def test_an_approval_is_one_receipt_and_numbers_continue(ledger, batch, tasks, approve):
     first = approve("move", "edit")
     second = approve("delete", at=NOW + 1)
     assert [a.number for a in first + second] == [1, 2, 3]
@@ -91,12 +91,12 @@ def test_a_task_is_added_with_the_state_that_says_so(ledger, batch, approve):
     assert texts(ledger, batch)[-1] == f"made: {made.id}, proposed by {action.task}"
 
 
-def test_somebody_elses_task_of_that_key_is_left_alone(ledger, batch, approve):
+def test_someone_elses_task_of_that_key_is_left_alone(ledger, batch, approve):
     (theirs,) = ledger.add([NewTask("theirs", key="the key")], None, "eve", NOW).ids
     (action,) = approve("task")
     done = ledger.apply_task(action, look(batch), "made", "bob", NOW)
     assert (done.data["made"], done.data["is_ours"]) == (theirs, False)
-    said = f"made, which was there already: {theirs}, proposed by {action.task}"
+    said = f"made, which already existed: {theirs}, proposed by {action.task}"
     assert texts(ledger, batch)[-1] == said
     assert ledger.undo_task(done, "undone", "bob", NOW).state == UNDONE
     assert ledger.task(theirs).state == "active"
@@ -118,10 +118,10 @@ def test_a_task_that_was_started_is_not_cancelled(ledger, batch, approve, claim,
     done = ledger.apply_task(action, look(batch)._replace(type="fresh"), "made", "bob", NOW)
     token = claim(types=("fresh",))
     assert token.task == done.data["made"]
-    with pytest.raises(WrongState, match="was started and is in_progress"):
+    with pytest.raises(WrongState, match="was started and is running"):
         ledger.undo_task(done, "undone", "bob", NOW)
     settle(token, "release")
-    with pytest.raises(WrongState, match="was started and is active"):
+    with pytest.raises(WrongState, match="was started and is ready"):
         ledger.undo_task(done, "undone", "bob", NOW)
     assert ledger.actions(batch)[0].state == APPLIED
 
@@ -151,7 +151,7 @@ def test_only_chunks_that_may_have_a_say_are_asked(ledger, chunked):
     asked = ledger.proposing(batch, "", 10)
     assert [each.title for each in asked] == ["a", "e"]
     assert ledger.held_back(batch) == {"open": 1, "rejected": 1}
-    # To run it again without its gate decides nothing; to set the rest free does.
+    # Running it again without its gate decides nothing; approving the rest does.
     ledger.declare("chunked", {"cwd": "/", "gate": "none"}, "me", NOW)
     assert [each.title for each in ledger.proposing(batch, "", 10)] == ["a", "e"]
     ledger.decide_chunk(batch, 3, "approved", "", "me", NOW, in_advance=True)

@@ -1,4 +1,5 @@
-"""Proposals under a claim: kept one by one, added to the result by the transaction that ends it."""
+"""Proposals under a claim: stored one by one, and added to the result by the transaction that ends
+the claim."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 from hypervisor.core.errors import InvalidInput, LeaseLost
 from hypervisor.queue.lease import AttemptResult, ClaimRequest
-from hypervisor.queue.sql.proposals import LARGEST
+from hypervisor.queue.sql.proposals import MAX_SIZE
 from tests.support.given import ANN, LEASE, NOW
 from tests.support.proposing import left_over
 
@@ -94,8 +95,8 @@ def test_too_much_is_refused_and_what_was_kept_stays(ledger, add, claim, settle,
     add("a")
     token = claim()
     propose(token, "1")
-    with pytest.raises(InvalidInput, match="too much"):
-        propose(token, "x" * LARGEST)
+    with pytest.raises(InvalidInput, match="too many"):
+        propose(token, "x" * MAX_SIZE)
     assert propose(token, "2") == [2]
 
 
@@ -108,7 +109,7 @@ def test_those_that_an_earlier_version_kept_in_the_settings_are_added_too(
     assert propose(token, "3") == [3]
     settle(token, "complete", proposals=True)
     assert result_of(ledger, token) == {"actions": [delete("1"), delete("2"), delete("3")]}
-    assert ledger.settings_like("proposals ") == {}
+    assert ledger.setting(f"proposals {token.task}.{token.attempt}") is None
 
 
 def test_completing_twice_gives_the_first_answer_and_the_same_result(

@@ -1,4 +1,4 @@
-"""A folder with a task file, and what changes it."""
+"""A folder with a task file, and helpers that change it."""
 
 from __future__ import annotations
 

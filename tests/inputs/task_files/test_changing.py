@@ -1,4 +1,5 @@
-"""Task files: changed in one step, refused where that cannot be, receipts and many at once."""
+"""Task files: changed atomically, refused where that is not possible, receipts, and many at
+once."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files.change import LARGEST, explaining
+from hypervisor.inputs.task_files.change import MAX_SIZE, explaining
 from hypervisor.inputs.task_files.files import TaskFiles
-from hypervisor.inputs.task_files.markdown import receipt_line, receipt_problems
+from hypervisor.inputs.task_files.receipts_section import receipt_line, receipt_problems
 from tests.support.taskfiles import THREE, add, names, replace
 
 ROOT = Path(__file__).parents[3]
@@ -79,7 +80,7 @@ class TestChanging:
         path.write_bytes(b"0")
         command = [sys.executable, "-c", program, str(tmp_path / "locks" / "here"), str(path)]
         crew = [subprocess.Popen(command) for _ in range(4)]
-        assert [each.wait(60) for each in crew] == [0] * 4
+        assert [each.wait(180) for each in crew] == [0] * 4
         assert path.read_bytes() == b"100"
 
 
@@ -115,7 +116,7 @@ class TestRefusals:
         assert names(folder) == ["task.md"]
 
     def test_too_large(self, files, path):
-        os.truncate(path, LARGEST + 1)
+        os.truncate(path, MAX_SIZE + 1)
         self.check(files, path, "larger")
 
 
@@ -155,7 +156,7 @@ assert files.append_receipts(path, many)
 
 def test_a_full_disk_leaves_the_file_as_it_was(folder, tmp_path):
     command = [sys.executable, "-c", FULL, str(folder), str(tmp_path / "locks"), str(ROOT)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=180)
     if run.returncode == 77:
         pytest.skip(run.stdout)
     assert run.returncode == 0, run.stderr
@@ -211,7 +212,7 @@ def test_errors_that_are_not_about_the_file_stay_what_they_are():
 
 
 class TestMany:
-    """Files that are changed together: each as if it were alone."""
+    """Files that are changed together: each is handled as if it were alone."""
 
     @pytest.fixture
     def paths(self, folder):
@@ -250,7 +251,7 @@ class TestMany:
         assert paths[5].read_bytes() == b"5" and paths[6].read_bytes() == b"6+"
         assert len(names(folder)) == len(paths) - 1
 
-    def test_no_place_for_locks_is_told_of_each_file(self, paths, tmp_path):
+    def test_no_place_for_locks_is_reported_for_each_file(self, paths, tmp_path):
         (tmp_path / "no-folder").write_text("in the way")
         files = TaskFiles(str(tmp_path / "no-folder"))
         outcomes = files.change_all([(str(path), add(b"+")) for path in paths])
@@ -267,7 +268,7 @@ class TestMany:
         assert files.change_all([(str(link), add(b"+")), (str(path), add(b"!"))]) == [True, True]
         assert link.is_symlink() and path.read_bytes() == b"old+!"
 
-    def test_who_saves_meanwhile_is_merged(self, files, paths, folder):
+    def test_a_concurrent_save_is_merged(self, files, paths, folder):
         """The owner saves the first file while the last one is being edited."""
         before = names(folder)
         saved: list[bool] = []
@@ -283,13 +284,13 @@ class TestMany:
         assert paths[0].read_bytes() == b"theirs+" and paths[9].read_bytes() == b"9+"
         assert names(folder) == before
 
-    def test_who_holds_a_lock_is_waited_for_last(self, files, paths):
-        """Nobody waits for a lock while holding one, so two who need each other's go on."""
+    def test_locked_files_come_last(self, files, paths):
+        """No process waits for a lock while it holds one, so there is no deadlock."""
         held, go, order = threading.Event(), threading.Event(), []
 
         def slow(data):
             held.set()
-            assert go.wait(30)
+            assert go.wait(180)
             return data + b"!"
 
         def noted(number):
@@ -303,8 +304,8 @@ class TestMany:
 
         other = threading.Thread(target=files.change, args=(str(paths[0]), slow))
         other.start()
-        assert held.wait(30)
+        assert held.wait(180)
         edits = [(str(path), noted(number)) for number, path in enumerate(paths[:10])]
         assert files.change_all(edits) == [True] * 10
-        other.join(30)
+        other.join(180)
         assert order[-1] == 0 and paths[0].read_bytes() == b"0!+"

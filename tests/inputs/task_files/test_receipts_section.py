@@ -1,4 +1,4 @@
-"""Receipts in a task file: every one, once, in order, and whatever was tampered with is found."""
+"""Receipts in a task file: all of them, once, in order; tampering is detected."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.task_files.markdown import (
-    parse,
+from hypervisor.inputs.task_files.markdown import parse, with_body_line, with_fields
+from hypervisor.inputs.task_files.receipts_section import (
     receipt_line,
     receipt_problems,
-    with_body_line,
-    with_fields,
     with_receipts,
 )
 from hypervisor.queue.receipt import GENESIS, ChainHead, Entry, seal
@@ -121,7 +119,7 @@ def test_what_is_missing_comes_back_in_its_place(gone, name):
 
 @given(st.integers(0, 400), st.integers(0, 40), st.sampled_from([b"\n", b"\r\n"]))
 def test_a_torn_end_is_repaired(lost, zeros, end):
-    """A power cut may cut the last write anywhere, in the middle of a character, or zero it."""
+    """A power cut may truncate the last write anywhere, even inside a character, or zero it."""
     base = with_receipts(b"text" + end, FIVE[:2])
     full = with_receipts(base, FIVE)
     torn = full[: max(len(full) - lost, len(base))] + b"\0" * zeros
@@ -131,7 +129,7 @@ def test_a_torn_end_is_repaired(lost, zeros, end):
         assert healed.startswith(torn), "so that appending is enough"
 
 
-def test_half_a_line_that_is_no_receipt_stays():
+def test_half_a_line_that_is_not_a_receipt_stays():
     data = with_receipts(b"", FIVE[:2]) + b"- 2026-11-16 I was here"
     after = with_receipts(data, FIVE[:3])
     assert after.startswith(data + b"\n") and receipt_problems(after, FIVE[:3]) == []
@@ -149,13 +147,13 @@ TAMPERED = {
     "removed": (lambda s: s.replace(LINES[1] + "\n", ""), ["is missing"]),
     "all removed": (lambda s: "text", ["is missing"] * 5),
     "heading removed": (lambda s: s.replace("## Receipts", ""), ["is missing"] * 5),
-    "repeated": (lambda s: s + LINES[1] + "\n", ["there twice"]),
+    "repeated": (lambda s: s + LINES[1] + "\n", ["appears twice"]),
     "swapped": (
         lambda s: s.replace(LINES[1], "%").replace(LINES[2], LINES[1]).replace("%", LINES[2]),
         ["was moved"],
     ),
     "foreign": (lambda s: s + receipt_line(chain("x", name="d")[0]) + "\n", ["not in the store"]),
-    "below another heading": (lambda s: s + "## More\n" + LINES[0] + "\n", ["there twice"]),
+    "below another heading": (lambda s: s + "## More\n" + LINES[0] + "\n", ["appears twice"]),
     "below a second heading": (
         lambda s: s + "## Receipts\n" + receipt_line(chain("x", name="d")[0]) + "\n",
         ["not in the store"],

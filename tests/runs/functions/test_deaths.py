@@ -1,4 +1,4 @@
-"""Functions may cost the interpreter its life, never the worker; and what they cost is told."""
+"""Functions may kill the interpreter, but never the worker; and their usage is reported."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TestDeath:
         assert runner.finish() is None
         assert attempt(runner, "fuse", output).result != pid
 
-    def test_collected_by_somebody_who_did_not_tell(self, make, output):
+    def test_collected_by_someone_who_did_not_tell(self, make, output):
         runner = make("dies")
         runner.start("kill", str(output))
         os.waitpid(runner.pid, 0)
@@ -103,7 +103,7 @@ class TestDeath:
     def test_a_broken_protocol_is_a_crash(self, make, output):
         runner = make("breaks_protocol")
         ended = attempt(runner, None, output)
-        assert (ended.ok, ended.reason()) == (False, "the interpreter sent no valid answer")
+        assert (ended.ok, ended.reason()) == (False, "the interpreter sent an invalid answer")
         assert runner.pid is None
 
     def test_closed_pipes_are_a_crash(self, make, output):
@@ -160,7 +160,9 @@ class TestCost:
         assert died.exit_code == 1
         assert 0.25 <= died.cpu < 0.5
 
-    def test_the_peak_of_one_that_died_is_told_only_if_it_is_its_own(self, make, folder, output):
+    def test_the_peak_of_one_that_died_is_reported_only_if_it_is_its_own(
+        self, make, folder, output
+    ):
         (folder / "big.py").write_text(
             "import os\ndef f(item): x = b'x' * item[0]; return item[1] and os._exit(1)"
         )
@@ -220,7 +222,7 @@ class TestDeathOfTheWorker:
 
     @pytest.mark.parametrize("how", ["in pure Python", "in C", "with a child"])
     def test_ends_it_even_if_only_the_pipe_tells(self, folder, make, output, how):
-        """As where the kernel sends no signal: we live on but let go of the pipe."""
+        """As where the kernel sends no signal: we stay alive but close the pipe."""
         started = Fifo(folder / "fifo")
         runner = make("hangs")
         runner.start([started.path, how], str(output))
@@ -239,7 +241,7 @@ class TestDeathOfTheWorker:
         (Ended(3, None, 0.0, 0), "exit code 3"),
         (Ended(None, 11, 0.0, 0), "killed by SIGSEGV"),
         (Ended(None, 63, 0.0, 0), "killed by signal 63"),
-        (Ended(None, None, 0.0, 0), "ended unseen"),
+        (Ended(None, None, 0.0, 0), "exit code unknown"),
         (Ended(0, None, 0.0, 0, error="no result"), "no result"),
     ],
 )

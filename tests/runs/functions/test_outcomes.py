@@ -55,14 +55,16 @@ class TestOutcome:
             ("fails_mutely", None, "Mute: (its message cannot be shown)"),
         ],
     )
-    def test_what_is_no_plain_exception_fails_just_the_attempt(self, run, function, item, reason):
+    def test_what_is_not_a_plain_exception_fails_just_the_attempt(
+        self, run, function, item, reason
+    ):
         ended = run(function, item)
         assert (ended.exit_code, ended.reason()) == (1, reason)
 
     def test_an_error_is_one_bounded_printable_line(self, run):
         reason = run("fails", "one\n two\0\x1b[1m\ud800").reason()
         assert reason == r"ValueError: one two\x00\x1b[1m\ud800"
-        assert len(run("fails", "x" * 5_000_000).reason()) == interpreter.LONGEST_ERROR
+        assert len(run("fails", "x" * 5_000_000).reason()) == interpreter.MAX_ERROR_LENGTH
 
     def test_a_failure_does_not_cost_the_interpreter(self, make, output):
         runner = make("exits")
@@ -117,7 +119,7 @@ class TestLoading:
         [
             ("missing:f", "ModuleNotFoundError: No module named 'missing'"),
             ("work:missing", "AttributeError: module 'work' has no attribute 'missing'"),
-            ("work:os", "TypeError: it is of type module, which cannot be called"),
+            ("work:os", "TypeError: it is of type module, which is not callable"),
             ("work:", "ValueError: name it as package.module:function"),
             (":same", "ValueError: name it as package.module:function"),
             ("broken:f", "SyntaxError: "),
@@ -182,7 +184,7 @@ class TestLoading:
 
 
 class TestSurroundings:
-    def test_everything_printed_is_in_the_output_whoever_printed_it(self, run, output):
+    def test_everything_printed_is_in_the_output_whatever_printed_it(self, run, output):
         assert run("speaks").ok
         assert output.read_text().splitlines() == [
             "from Python",
@@ -264,7 +266,7 @@ class TestSurroundings:
 
 
 def inherited_pipes() -> set[str]:
-    """What whoever started the tests has left open for all."""
+    """Descriptors that the tests' own parent has left open for all children."""
     command = ["find", "/proc/self/fd", "-lname", "pipe:*"]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, close_fds=False)
     return set(run.stdout.split()) - {"/proc/self/fd/1"}

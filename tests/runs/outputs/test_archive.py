@@ -118,7 +118,7 @@ def test_without_room_nothing_of_a_record_is_left(outputs, writer):
     assert read(outputs, TASKS[0]) == b"first" and read(outputs, TASKS[2]) == b"third"
 
 
-def test_a_pack_that_somebody_removed_begins_anew(outputs, writer):
+def test_a_pack_that_was_removed_is_started_again(outputs, writer):
     add(outputs, writer, TASKS[0], b"first")
     os.unlink(pack_of(outputs, TASKS[0]))
     os.rmdir(outputs.folder_of(TASKS[0]))
@@ -141,7 +141,7 @@ def test_what_could_not_be_cut_is_cut_by_the_next_one(outputs, writer, monkeypat
     assert [read(outputs, task) for task in TASKS] == [b"first", b"", b"third"]
 
 
-def test_a_pack_that_has_become_another_one_is_read_anew(outputs, writer):
+def test_a_pack_that_was_replaced_is_read_again(outputs, writer):
     """A new file may get the number of the one before it."""
     add(outputs, writer, TASKS[0], b"first")
     assert read(outputs, TASKS[0]) == b"first"

@@ -1,4 +1,5 @@
-"""Kept outputs: bounded without a lie, read whatever is in them, never anywhere else."""
+"""Stored outputs: shortened with a note, readable whatever they contain, and stored nowhere
+else."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ def test_an_output_is_for_its_owner_only(outputs):
     assert path == outputs.path(TASK, 3) == os.path.join(outputs.root, TASK[:10], f"{TASK}.3.log")
     for folder in (outputs.root, os.path.dirname(path)):
         assert os.stat(folder).st_mode & 0o777 == 0o700
-    assert not os.path.exists(path), "whoever writes makes it"
+    assert not os.path.exists(path), "the writer creates it"
     assert outputs.prepare(TASK, 3) == path
 
 
-def test_the_folder_is_made_again_if_somebody_removed_it(outputs):
+def test_the_folder_is_created_again_if_it_was_removed(outputs):
     write(outputs, b"x")
     os.unlink(outputs.path(TASK, 1))
     os.rmdir(os.path.dirname(outputs.path(TASK, 1)))
@@ -51,7 +52,7 @@ def test_the_folder_is_made_again_if_somebody_removed_it(outputs):
     assert os.stat(outputs.root).st_mode & 0o777 == 0o700
 
 
-def test_the_folder_may_be_made_by_another_worker_meanwhile(outputs, monkeypatch):
+def test_the_folder_may_be_made_by_another_worker_in_the_meantime(outputs, monkeypatch):
     folder, make = os.path.dirname(outputs.path(TASK, 1)), os.mkdir
 
     def after_another(path, mode=0o777):
@@ -81,7 +82,7 @@ def test_only_ids_are_names_of_outputs(outputs, tmp_path, name):
         lambda: outputs.bound(name, 1, 0),
         lambda: outputs.remove([Output(name, 1, 0, 0)]),
     ):
-        with pytest.raises(InvalidInput, match="is no id"):
+        with pytest.raises(InvalidInput, match="invalid id"):
             use()
     assert outside.read_text() == "mine" and os.listdir(tmp_path) == ["1.log"]
 
@@ -150,14 +151,14 @@ def test_a_bound_keeps_head_and_tail_and_says_how_much_was_left_out(outputs, kee
     outputs.bound(TASK, 1, keep)
     half = keep // 2
     left_out = len(text) - 2 * half
-    note = f"\n… {left_out} bytes left out here by Hypervisor …\n".encode()
+    note = f"\n… {left_out} bytes left out by Hypervisor …\n".encode()
     assert read(outputs) == text[:half] + note + text[-half:]
 
 
 def test_a_bound_of_nothing_keeps_the_note(outputs):
     write(outputs, pattern(2 * PIECE))
     outputs.bound(TASK, 1, 0)
-    assert read(outputs) == f"\n… {2 * PIECE} bytes left out here by Hypervisor …\n".encode()
+    assert read(outputs) == f"\n… {2 * PIECE} bytes left out by Hypervisor …\n".encode()
 
 
 @pytest.mark.parametrize("size", [0, 10, 1000, 1000 + PIECE])
@@ -176,13 +177,14 @@ def test_bounding_twice_changes_nothing_more(outputs):
     assert read(outputs) == once
 
 
-def test_bounding_what_is_not_there_is_no_error(outputs):
+def test_bounding_what_is_not_there_is_not_an_error(outputs):
     outputs.bound(TASK, 1, 10)
     assert outputs.size(TASK, 1) is None
 
 
-def test_a_command_that_still_writes_goes_on_at_the_end(outputs):
-    """It has the file open to append; what it says after the bound is not lost."""
+def test_a_command_that_still_writes_continues_at_the_end(outputs):
+    """It has the file open for appending; what it prints after the output was shortened is not
+    lost."""
     with open(outputs.prepare(TASK, 1), "ab", buffering=0) as file:
         file.write(pattern(2 * PIECE))
         outputs.bound(TASK, 1, 100)
@@ -249,6 +251,6 @@ def test_removing_a_link_leaves_what_it_leads_to(outputs, tmp_path):
 
 
 def test_the_room_on_the_disk_is_told_even_before_there_is_a_folder(outputs, tmp_path):
-    assert outputs.free() > 0
+    assert outputs.room() > 0
     write(outputs, b"x")
-    assert 0 < outputs.free() < 1 << 62
+    assert 0 < outputs.room() < 1 << 62

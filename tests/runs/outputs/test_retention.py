@@ -1,4 +1,5 @@
-"""Retention: old outputs go, and the oldest when there are too many; what is needed stays."""
+"""Retention: old outputs are deleted, and the oldest if there are too many; what is needed
+stays."""
 
 from __future__ import annotations
 
@@ -7,9 +8,8 @@ import os
 import pytest
 
 from hypervisor.agents.homes import AgentHomes
-from hypervisor.agents.session import NewSession
-from hypervisor.agents.stream_state import Tokens
 from hypervisor.queue.add import add
+from hypervisor.queue.agent_session import NewSession, Tokens
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Worker, parse_token
 from hypervisor.queue.task import NewTask
@@ -133,7 +133,7 @@ def test_a_finished_task_keeps_nothing_that_is_too_old(hv, end):
 
 
 def test_what_unfinished_tasks_keep_counts_but_costs_others_their_place(equipped):
-    """Room is room: finished tasks make it, even if what takes it may not be touched."""
+    """Outputs of finished tasks are deleted even if the space is used by others that must stay."""
     hv = equipped(keep_size=15)
     going, done = task(hv, ""), task(hv, "complete")
     keep(hv, going, days=9, size=10)
@@ -148,7 +148,7 @@ def test_outputs_of_tasks_the_store_does_not_know_are_left_alone(equipped):
     assert gc(hv, now=NOW) == Collected(0, 0, 1, 10)
 
 
-def test_what_is_no_output_is_left_alone(equipped, tmp_path):
+def test_what_is_not_an_output_is_left_alone(equipped, tmp_path):
     hv = equipped(keep_size=0)
     name = task(hv, "complete")
     keep(hv, name, days=99)

@@ -1,4 +1,4 @@
-"""The spool: what a command printed is its own, short or long, and nothing of another's."""
+"""The spool: every command gets exactly its own output, short or long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.runs.outputs.files import Outputs
-from hypervisor.runs.outputs.spool import LONGEST_PACKED, Spool
+from hypervisor.runs.outputs.spool import MAX_PACKED_LENGTH, Spool
 
 FIRST, SECOND = "1vwk5n0003n3", "1vwk5n0003n4"
 WORKER = "worker-7@host/7.ab"
@@ -43,10 +43,10 @@ def has_file(outputs, task, attempt=1):
     return os.path.exists(outputs.path(task, attempt))
 
 
-@pytest.mark.parametrize("text", [b"", b"x", b"a\0b\xff\n", b"y" * LONGEST_PACKED])
+@pytest.mark.parametrize("text", [b"", b"x", b"a\0b\xff\n", b"y" * MAX_PACKED_LENGTH])
 def test_short_ones_need_no_file(spool, outputs, text):
     assert run(spool, FIRST, text) == len(text)
-    spool.takes_long(FIRST, 1)  # too late to mean anything
+    spool.takes_long(FIRST, 1)  # too late to have an effect
     assert run(spool, SECOND, b"other") == 5
     assert read(outputs, FIRST) == text and outputs.size(FIRST, 1) == len(text)
     assert read(outputs, SECOND) == b"other"
@@ -54,7 +54,7 @@ def test_short_ones_need_no_file(spool, outputs, text):
 
 
 def test_much_gets_a_file(spool, outputs):
-    much = b"z" * (LONGEST_PACKED + 1)
+    much = b"z" * (MAX_PACKED_LENGTH + 1)
     assert run(spool, FIRST, much) == len(much)
     assert run(spool, SECOND, b"short") == 5
     assert has_file(outputs, FIRST) and read(outputs, FIRST) == much
@@ -70,13 +70,14 @@ def test_one_that_takes_long_can_be_read_while_it_writes(spool, outputs):
         file.write(b"late")
         assert read(outputs, FIRST) == b"early late"
     assert spool.ended(FIRST, 1) == 10
-    spool.takes_long(FIRST, 1)  # too late to mean anything
+    spool.takes_long(FIRST, 1)  # too late to have an effect
     assert run(spool, SECOND, b"next") == 4
     assert read(outputs, FIRST) == b"early late" and read(outputs, SECOND) == b"next"
 
 
 def test_nothing_gets_into_the_output_of_another(spool, outputs):
-    """Something of the first command still has its output open, and writes when the next runs."""
+    """A process of the first command still has its output open, and writes while the next one
+    runs."""
     with open(spool.prepare(FIRST, 1), "ab", buffering=0) as left:
         left.write(b"mine, ")
         assert spool.ended(FIRST, 1) == 6
@@ -158,15 +159,15 @@ def test_a_spool_that_cannot_be_emptied_is_given_away(spool, outputs, monkeypatc
     assert len(list(outputs.all())) == 2, "one that is packed and a file counts once"
 
 
-def test_an_attempt_whose_end_nobody_told_keeps_its_words(spool, outputs):
-    """It was called off, or its claim was lost."""
+def test_an_attempt_whose_end_was_not_reported_keeps_its_output(spool, outputs):
+    """It was cancelled, or its claim was lost."""
     with open(spool.prepare(FIRST, 1), "ab") as file:
         file.write(b"one")
     assert run(spool, SECOND, b"two") == 3
     assert read(outputs, FIRST) == b"one" and read(outputs, SECOND) == b"two"
 
 
-def test_a_spool_that_somebody_removed_is_made_again(spool, outputs):
+def test_a_spool_that_was_removed_is_created_again(spool, outputs):
     run(spool, FIRST, b"one")
     for folder, _, names in os.walk(outputs.root, topdown=False):
         for name in names:
@@ -192,14 +193,14 @@ def test_a_spool_that_cannot_be_made_is_made_the_next_time(spool, outputs, monke
     assert run(spool, FIRST, b"one", 3) == 3 and read(outputs, FIRST, 3) == b"one"
 
 
-def test_what_is_read_elsewhere_is_let_be(spool, outputs):
-    """A reader has no part in who writes."""
+def test_a_reader_changes_nothing(spool, outputs):
+    """A reader does not count as a writer."""
     with open(spool.prepare(FIRST, 1), "rb"):
         assert run(spool, FIRST, b"one") == 3
     assert not has_file(outputs, FIRST)
 
 
-# When the worker is no more
+# After the worker has died
 
 
 def test_a_worker_that_ends_leaves_no_spool(tmp_path, outputs):
@@ -217,7 +218,7 @@ def test_what_a_killed_worker_s_command_had_printed_is_kept(spool, outputs):
     outputs.recover(WORKER, (SECOND, 2))
     assert read(outputs, SECOND, 2) == b"the last words"
     assert not os.path.exists(outputs.spool_of(WORKER))
-    outputs.recover(WORKER, (SECOND, 2))  # another looks after it too
+    outputs.recover(WORKER, (SECOND, 2))  # another process recovers it, too
     assert read(outputs, SECOND, 2) == b"the last words"
 
 
@@ -230,5 +231,5 @@ def test_an_empty_spool_goes_with_its_worker(spool, outputs, running):
 
 @pytest.mark.parametrize("worker", ["", "x/..", "a/b\0", "w/.", "w/a b"])
 def test_only_workers_have_spools(outputs, worker):
-    with pytest.raises(InvalidInput, match="no worker's id"):
+    with pytest.raises(InvalidInput, match="invalid worker id"):
         outputs.spool_of(worker)

@@ -1,4 +1,4 @@
-"""Process trees for the tests of what ends them."""
+"""Process trees for the tests of stopping them."""
 
 from __future__ import annotations
 

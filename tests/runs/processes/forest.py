@@ -1,8 +1,8 @@
-"""Process trees for the tests: what grows them, what looks at them, what surely fells them.
+"""Process trees for the tests: starting them, listing them, reliably ending them.
 
 Each tree has a folder of its own as working directory. No fork, new session or
-scrubbed environment changes that, so it tells whose a process is, whatever the
-code under test believes. Everything ends with the forest.
+scrubbed environment changes that, so it shows which tree a process belongs to,
+independently of the code under test. Everything ends with the forest.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 from hypervisor.resources.process_table import Process, snapshot
 
 SOURCE = Path(__file__).parents[3] / "src"
-DEADLINE = 60.0
+DEADLINE = 100.0
 PATIENCE = 50.0  # seconds that killed processes may take to go here: the machine may be slow
 BARE = [sys.executable, "-S", "-E"]
-# The mark of an attempt: whoever bears it is ended, so it must be no other test's.
+# The mark of an attempt: processes that have it are ended, so no other test may use it.
 MARK = f"t{os.getpid()}.1"
 
-# Grows one process for each kind named, which signs the roster once it is what it will be.
-# None lives for more than a minute or two, whatever becomes of the test.
+# Starts one process of each kind named, which signs the roster once it is set up. None
+# lives for more than a minute or two, whatever happens to the test.
 ATTEMPT = r"""
 import os, signal, sys, time
 
@@ -148,7 +148,7 @@ for kind in sys.argv[1:]:
 stay("leader")
 """
 
-# Runs one attempt as a worker does, then whatever it is told to call.
+# Runs one attempt as a worker does, then calls what it is given.
 WORKER = r"""
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
@@ -232,7 +232,7 @@ class Worker:
         self.leader: tuple[int, int] | None = None
 
     def grow(self, signatures: int) -> None:
-        """Start the attempt and wait until that many of its processes are what they will be."""
+        """Start the attempt and wait until that many of its processes are set up."""
         pid, start = self.call("start()")
         self.leader = (pid, start)
         wait_for(lambda: len(self.roster()) >= signatures, f"{signatures} in {self.folder}")
@@ -290,7 +290,7 @@ class Forest:
         return found.pid
 
     def living(self, folder: Path) -> list[int]:
-        """Every process that works in the folder, whoever it hangs below by now."""
+        """Every process that works in the folder, whatever its parent is now."""
         return [pid for pid, place in _places() if place == str(folder)]
 
     def fell(self) -> None:
@@ -337,6 +337,6 @@ def look(pid: int) -> Process:
 
 
 def identity(pids: Iterable[int]) -> set[tuple[int, int]]:
-    """Who they are, so that a living process can be told from one that took over its pid."""
+    """Their identities, to tell a live process from one that reuses its pid."""
     all = snapshot()
     return {(pid, all[pid].start) for pid in pids if pid in all and all[pid].lives}

@@ -79,7 +79,7 @@ def test_none_where_it_can_be_made_but_not_entered(tmp_path, monkeypatch):
 
 
 def test_none_below_a_threaded_group(group):
-    """The kernel lets it be made there, but no process may enter."""
+    """The kernel allows creating it there, but no process may enter."""
     os.mkdir(f"{group.path}/threaded")
     Path(group.path, "threaded/cgroup.type").write_text("threaded")
     source = str(Path(cgroup.__file__).parents[2])
@@ -122,7 +122,7 @@ def test_groups_below_are_seen_and_removed_too(forest, group):
 
 
 def test_a_group_that_is_there_is_never_taken_over(group):
-    """To a container, one that is full of another container's processes looks empty."""
+    """A group full of another container's processes looks empty from inside a container."""
     assert Group.make(os.path.basename(group.path)) is None
     assert group.exists()
 
@@ -153,7 +153,7 @@ def test_an_empty_group_is_removed_once_its_maker_is_gone(forest, group):
         wait_for(lambda: removed(full), "the removal")
 
 
-def test_the_root_is_no_group():
+def test_the_root_is_not_a_group():
     home = cgroup.own_path()
     if home is None:
         pytest.skip("no unified hierarchy")
@@ -186,7 +186,8 @@ class TestTree:
 
     @pytest.mark.parametrize("kinds", [MIX, ["fleer"] * 3, ["runner"] * 3], ids=["mix", "f", "r"])
     def test_nothing_that_a_killed_worker_left_escapes(self, forest, group, kinds):
-        """Neither the scrubbed and orphaned in sessions of their own, nor the ever fleeing."""
+        """Neither orphans in their own sessions with a scrubbed environment, nor processes that
+        keep forking."""
         worker = forest.worker("w", kinds, MARK)
         assert worker.call(f"cgroup.Group({group.path!r}).enter()")
         worker.grow(GROWN if kinds is MIX else len(kinds) + 1)
@@ -214,7 +215,7 @@ class TestTree:
         ],
     )
     def test_a_group_is_empty_only_when_it_says_so(self, forest, group, call):
-        """Whatever the scans see: they may always come too late."""
+        """Whatever the scans find: they may always be too late."""
         worker, member = forest.worker("w", []), forest.other("sleep", "120")
         assert group.enter(member)
         worker.call("setattr(tree, 'pids', list) or setattr(tree, 'snapshot', dict)")

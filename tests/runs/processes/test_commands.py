@@ -34,7 +34,7 @@ def output(tmp_path):
 
 @pytest.fixture
 def run(commands, output):
-    """Runs a command to its end; returns how it ended and what it said."""
+    """Runs a command to its end; returns how it ended and what it printed."""
 
     def runner(*argv, env=ENV, stdin=None):
         started = commands.start(argv, env, output, stdin)
@@ -76,21 +76,21 @@ def open_files():
 
 
 @pytest.mark.parametrize("code", [0, 1, 42, 126, 127, 255])
-def test_an_exit_code_is_told_as_it_is(run, code):
+def test_an_exit_code_is_reported_as_it_is(run, code):
     ended, _ = run("sh", "-c", f"exit {code}")
     assert (ended.exit_code, ended.signal, ended.ok) == (code, None, code == 0)
     assert ended.reason() == (None if code == 0 else f"exit code {code}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, 40])
-def test_an_end_by_a_signal_is_told_as_one(run, number):
+def test_an_end_by_a_signal_is_reported_as_one(run, number):
     ended, _ = run("sh", "-c", f"kill -{int(number)} $$")
     assert (ended.exit_code, ended.signal, ended.ok) == (None, number, False)
     name = number.name if isinstance(number, signal.Signals) else str(number)
     assert name in (ended.reason() or "")
 
 
-def test_what_it_cost_is_told(run):
+def test_what_it_cost_is_reported(run):
     ended, _ = run(*python("x = bytearray(80 << 20); x[::4096] = b'x' * (80 << 8)"))
     assert ended.ok and ended.peak >= 80 << 20
     spins = "import time\nwhile time.process_time() < 0.2: pass"
@@ -112,8 +112,8 @@ def test_its_end_can_be_waited_for(commands, output):
 
 def test_a_program_that_is_not_there(run):
     ended, text = run("no-such-program-xyz", "arg")
-    assert ended == Ended(127, None, 0.0, 0, error="no-such-program-xyz: no such program.")
-    assert text is None and ended.reason() == "no-such-program-xyz: no such program."
+    assert ended == Ended(127, None, 0.0, 0, error="command not found: no-such-program-xyz")
+    assert text is None and ended.reason() == "command not found: no-such-program-xyz"
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder/program", "./nothing-here", ""])
@@ -133,13 +133,13 @@ def test_a_program_on_the_path_that_may_not_be_executed(run, tmp_path):
     assert ended.exit_code == 126
 
 
-def test_a_folder_is_no_program(run, tmp_path):
+def test_a_folder_is_not_a_program(run, tmp_path):
     assert run(str(tmp_path))[0].exit_code == 126
 
 
 def test_an_interpreter_that_is_not_there(run, tmp_path):
     ended, _ = run(script(tmp_path / "odd", "#!/no/such/interpreter\n"))
-    assert ended.exit_code in (126, 127) and "could not be started" in str(ended.error)
+    assert ended.exit_code in (126, 127) and "cannot start" in str(ended.error)
 
 
 def test_too_long_a_command_line_is_the_commands_fault(run):
@@ -154,7 +154,7 @@ def test_programs_are_looked_for_on_the_path_of_the_attempt(run, tmp_path):
 
 
 def test_a_program_that_comes_later_is_found(run, tmp_path):
-    """An earlier task may make what a later one runs."""
+    """An earlier task may create the program that a later one runs."""
     path = tmp_path / "late-tool"
     assert run(str(path))[0].exit_code == 127
     script(path, "#!/bin/sh\necho here now\n")
@@ -221,7 +221,7 @@ def test_without_free_file_handles_nothing_is_started(commands, output):
 
 
 def test_a_command_that_cannot_be_watched_does_not_stay_behind(commands, output, monkeypatch):
-    """It would run unseen while its task is handed out again."""
+    """It would keep running unnoticed while its task is claimed again."""
     pids: list[int] = []
 
     def fails(pid, *_):

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypervisor.runs.processes.environment import KEPT_WHEN_CLEAN, environment_for
-from hypervisor.runs.spec import RunSpec
+from tests.support.specs import changed, run_spec
 
-SPEC = RunSpec("/", ("true",))
-CLEAN = SPEC._replace(clean_env=True)
+SPEC = run_spec("/", ("true",))
+CLEAN = changed(SPEC, clean_env=True)
 URL = "postgresql://ann:secret@db.example/hv"
 SECRETS = {
     "PGPASSWORD": "secret",
@@ -47,7 +47,7 @@ def test_the_secrets_of_a_postgres_store_are_never_passed_on(spec, url):
 
 @pytest.mark.parametrize("spec", [SPEC, CLEAN])
 def test_nor_if_the_store_was_named_on_the_command_line(spec, monkeypatch):
-    """Then the worker knows the store from its own environment, not from the user's."""
+    """Then the worker has the store in its own environment, not in the user's."""
     monkeypatch.setenv("HYPERVISOR_STORE", URL)
     env = environment_for(spec, {**PLAIN, **SECRETS}, "b1")
     assert not set(env) & {*SECRETS, "HYPERVISOR_STORE"}

@@ -1,4 +1,4 @@
-"""The fork server: its workers are children of whoever adopts, and it ends with its owner."""
+"""The fork server: its workers become children of the subreaper, and it ends with its owner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor.core.places import Places
-from hypervisor.resources.process_table import children_of, family, look, snapshot
+from hypervisor.resources.process_table import children_of, family, read_process, snapshot
 from hypervisor.runs.processes.launcher import LocalLauncher
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nobody adopts elsewhere")
@@ -69,14 +69,14 @@ def wait_for(condition) -> None:
 
 
 def lives(pid: int) -> bool:
-    process = look(pid)
+    process = read_process(pid)
     return process is not None and process.lives
 
 
 def test_its_workers_are_ours_and_tell_how_they_ended(tmp_path):
     log = tmp_path / "log"
     out, _ = owner(TELLS, log).communicate(timeout=DEADLINE)
-    assert json.loads(out) == [[0, 1], None]  # of a fork server that is gone comes nothing
+    assert json.loads(out) == [[0, 1], None]  # a fork server that is gone starts nothing
     text = log.read_text()
     assert "well works in a session of its own: True" in text
     assert text.count("Traceback") == 1 and "ValueError: on purpose" in text
@@ -133,7 +133,7 @@ print(json.dumps([*answers, fork_server.start(["late"], log)]))
     out, _ = owner(script, tmp_path / "log").communicate(timeout=DEADLINE)
     assert json.loads(out) == [None, None, None]
     log = tmp_path / "log"
-    assert not log.exists() or "late works" not in log.read_text()  # nobody knew of it
+    assert not log.exists() or "late works" not in log.read_text()  # it was not registered
 
 
 def test_a_worker_that_nobody_knows_of_never_begins(tmp_path):

@@ -1,4 +1,4 @@
-"""The journal: what a worker was doing can be read afterwards, whatever became of the file."""
+"""The journal: what a worker was doing can be read afterwards, whatever the state of the file."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hypervisor.queue.lease import AttemptResult, Usage
+from hypervisor.queue.lease import AttemptResult, Leftovers, Usage
 from hypervisor.runs.processes import journal
 from hypervisor.runs.processes.journal import Journal, remains
-from hypervisor.runs.spec import Leftovers
 from tests.support.journals import ONE, TWO, WORKER, left, told
 
 
@@ -34,7 +33,7 @@ def test_a_worker_that_never_began_left_no_word(runtime):
 
 
 def test_the_short_way_of_writing_an_end_says_the_same(runtime, book):
-    """Those that succeed by the thousand are not encoded the general way."""
+    """Plain successes, of which there are thousands, are not encoded the general way."""
     plain = AttemptResult(ONE, "complete", usage=Usage(0, 12, None, 345))
     others = [
         plain._replace(result=""),
@@ -96,7 +95,7 @@ def test_clearing_keeps_what_runs_and_nothing_else(runtime, book):
 
 def test_what_was_decided_without_a_start_counts_as_ended(runtime, book):
     book.starting(str(ONE))
-    other = AttemptResult(TWO, "fail", reason="no command fits it")
+    other = AttemptResult(TWO, "fail", reason="no command can run for it")
     book.ended(other)
     assert told(runtime).verdicts == (other,)
     assert told(runtime).running == str(ONE)

@@ -54,13 +54,15 @@ def test_nothing_that_was_kept_for_workers_is_left(launcher, client):
     launcher.publish_status({"target": 2})
     for name in ("governor.json.new", "b2.env.5eed.new"):
         with open(os.path.join(launcher.places.runtime, name), "w") as file:
-            file.write('{"tar')  # somebody was killed while he wrote
+            file.write('{"tar')  # a process was killed while writing it
     assert launcher.release(no)
     assert kept(launcher) == []
     assert client.supervisor() is None
 
 
-def test_what_a_client_removes_meanwhile_keeps_nothing_else_there(launcher, client, monkeypatch):
+def test_what_a_client_removes_in_the_meantime_keeps_nothing_else_there(
+    launcher, client, monkeypatch
+):
     client.keep_environment("b2")
     launcher.acquire_lock()
     launcher.publish_status({"target": 2})
@@ -77,7 +79,7 @@ def test_nothing_to_tidy_is_fine(launcher):
     assert launcher.release(no), "and to leave twice is, too"
 
 
-def test_it_does_not_leave_while_somebody_submits_a_run(launcher, client):
+def test_it_does_not_exit_while_a_run_is_being_submitted(launcher, client):
     """Its tasks are not in the store yet, so there seems to be nothing to do."""
     launcher.acquire_lock()
     with client.submitting():
@@ -96,8 +98,8 @@ def test_work_that_came_while_it_made_up_its_mind_keeps_a_supervisor(launcher, c
     assert client.environment("b1") == dict(os.environ)
 
 
-def test_who_looks_while_it_leaves_sees_none(launcher, client):
-    """Else they would count on one that has looked for work before theirs came."""
+def test_a_client_that_checks_while_it_exits_sees_none(launcher, client):
+    """Otherwise they would rely on one that has looked for work before theirs was added."""
     launcher.acquire_lock()
     seen = []
     look = Thread(target=lambda: seen.append(client.supervisor()))
@@ -142,8 +144,8 @@ def test_one_that_was_stopped_while_it_left_stops_nobody_else(launcher, client, 
     assert client.supervisor() is None
 
 
-def test_one_that_is_on_its_way_out_is_not_coming_up(launcher, client):
-    """Its process may need a moment more to end."""
+def test_one_that_is_shutting_down_is_not_starting(launcher, client):
+    """Its process may need a moment longer to end."""
     child = subprocess.Popen(["sleep", "60"])
     try:
         client._coming_up = child.pid
@@ -171,15 +173,15 @@ def test_a_lock_that_cannot_be_signed_is_not_kept(launcher, client, monkeypatch)
 
 def test_a_run_that_is_over_takes_away_its_own_environment_only(launcher, client):
     client.keep_environment("b1")
-    launcher.keep_environment("b1")  # somebody runs it again with other items
+    launcher.keep_environment("b1")  # it is run again with other items
     client.forget_environment("b1")
     assert launcher.environment("b1") == dict(os.environ)
     launcher.forget_environment("b1")
     assert launcher.environment("b1") is None
 
 
-def test_while_somebody_submits_a_run_no_environment_is_taken_away(launcher, client):
-    """It may be theirs by the time that it goes."""
+def test_no_environment_is_deleted_while_a_run_is_being_submitted(launcher, client):
+    """It may belong to the new run by then."""
     client.keep_environment("b1")
     with launcher.submitting():
         client.forget_environment("b1")

@@ -1,4 +1,4 @@
-"""What a killed worker left behind is ended, whoever finds it; nobody else is."""
+"""Processes that a killed worker left behind are ended, no matter who finds them; no others are."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class TestEndLeftovers:
         assert tree.end_leftovers({MARK}, worker.leader, None, 0.2) == []
 
     @pytest.mark.parametrize("run", range(5))
-    def test_nothing_is_lost_that_is_forked_meanwhile(self, forest, run):
-        """Once its parent is gone, nothing tells whose such a child was."""
+    def test_processes_forked_during_the_scan_are_found(self, forest, run):
+        """Once its parent is gone, nothing shows which attempt such a child belonged to."""
         worker = self.grown(forest, kinds=["scatterer"] * 2)
         worker.kill()
         tree.end_leftovers({MARK}, None, None, 0.2)
@@ -122,7 +122,7 @@ class TestEndLeftovers:
         assert look(child).lives
 
     def test_neither_we_nor_our_ancestors_are_ended(self, forest):
-        """An agent inside the attempt may ask for this; it outlives the asking."""
+        """An agent inside the attempt may request this, and must survive the request."""
         worker = forest.worker("w", [], MARK)
         code = (
             f"import sys; sys.path.insert(0, {str(Path(tree.__file__).parents[3])!r})\n"

@@ -1,4 +1,4 @@
-"""A supervisor that comes up before it is needed: used, or gone without a trace."""
+"""A supervisor that starts before it is needed: used, or ended without a trace."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import hypervisor
-from hypervisor import entry_points
-from hypervisor.resources.process_table import environment, look, snapshot
+from hypervisor import app
+from hypervisor.resources.process_table import environment, read_process, snapshot
 from hypervisor.runs.processes import prestart
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 
-DEADLINE = 60.0
+DEADLINE = 180.0
 HV = [sys.executable, "-I", "-c", "from hypervisor.app import main; main()"]
 WAITS = """
 import time
@@ -46,7 +46,7 @@ def words_of(pid: int) -> list[str]:
 
 
 def is_gone(pid: int) -> bool:
-    process = look(pid)
+    process = read_process(pid)
     return process is None or not process.lives
 
 
@@ -68,7 +68,8 @@ def waiting(tmp_path, monkeypatch):
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder where `hv` runs, with a runtime folder of its own that tells its processes."""
+    """A folder where `hv` runs, with its own runtime folder, by which its processes are
+    recognised."""
     (tmp_path / "run").mkdir(mode=0o700)
     env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run"), "HYPERVISOR_STORE": ""}
 
@@ -94,22 +95,22 @@ def test_none_is_started_where_the_last_supervisor_of_the_path_still_works(tmp_p
     monkeypatch.setattr(prestart, "start", lambda: started.append(True))
     with hypervisor.open(tmp_path) as hv:
         store = ["--store", str(tmp_path)]
-        entry_points.prestart_supervisor(store)
+        app.prestart_supervisor(store)
         assert started == [True]
         launcher: Any = hv.launcher
         assert launcher.acquire_lock() is not None
         os.symlink(tmp_path, tmp_path / "linked")
-        entry_points.prestart_supervisor(store)
-        entry_points.prestart_supervisor(["--store", str(tmp_path / "linked" / "store.db")])
+        app.prestart_supervisor(store)
+        app.prestart_supervisor(["--store", str(tmp_path / "linked" / "store.db")])
         assert started == [True]
         assert launcher.release(lambda: False)
-        entry_points.prestart_supervisor(store)
+        app.prestart_supervisor(store)
         assert started == [True, True]
 
 
 def test_without_use_it_is_ended_and_collected(waiting):
     prestart.dismiss()
-    assert look(waiting) is None
+    assert read_process(waiting) is None
     assert prestart.take("nowhere", "/dev/null") is None
 
 
@@ -122,7 +123,7 @@ def test_it_ends_with_a_client_that_was_killed():
     wait_for(lambda: is_gone(pid))
 
 
-def test_it_becomes_the_supervisor_of_the_store_it_is_told(waiting, tmp_path):
+def test_it_becomes_the_supervisor_of_the_given_store(waiting, tmp_path):
     log = tmp_path / "supervisor.log"
     with hypervisor.open(tmp_path / "store.db") as hv:
         assert prestart.take(hv.store.where, str(log)) == waiting
@@ -137,11 +138,11 @@ def test_one_that_was_killed_is_not_taken(waiting):
     os.kill(waiting, signal.SIGKILL)
     os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
     assert prestart.take("nowhere", "/dev/null") is None
-    assert look(waiting) is None
+    assert read_process(waiting) is None
 
 
 def test_a_run_uses_it(project, tmp_path):
-    """Its environment tells: one that is started otherwise is given the store there."""
+    """Its environment shows it: a supervisor started otherwise gets the store there."""
     (tmp_path / "items").write_text("0.2\n0.3\n0.4\n")
     done = project("run", "--detach", "--items", str(tmp_path / "items"), "--", "sleep")
     assert done.returncode == 0, done.stderr

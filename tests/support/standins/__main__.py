@@ -1,4 +1,4 @@
-"""What the scripts fake-claude, fake-codex and fake-gemini start; nothing of Hypervisor in it."""
+"""The program behind fake-claude, fake-codex and fake-gemini; it uses nothing from Hypervisor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.support.standins.acts import ACTS
+from tests.support.standins import failing, working  # noqa: F401 (they fill ACTS)
+from tests.support.standins.acting import ACTS
 from tests.support.standins.run import Run
 
 

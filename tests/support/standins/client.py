@@ -1,4 +1,4 @@
-"""A stand-in's way to the MCP server that it was told of."""
+"""A stand-in's connection to its configured MCP server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.standins.run import Run
 
 
 class Mcp:
-    """Just enough of a client: JSON lines to a server and back."""
+    """A minimal client: JSON lines to a server and back."""
 
     def __init__(self, access: dict[str, Any]) -> None:
         self._server = subprocess.Popen(
@@ -33,7 +33,7 @@ class Mcp:
     def __exit__(self, *_: object) -> None:
         assert self._server.stdin is not None
         self._server.stdin.close()
-        self._server.wait(30)
+        self._server.wait(180)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Any:
         return self._ask("tools/call", {"name": name, "arguments": arguments})

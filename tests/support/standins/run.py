@@ -41,7 +41,7 @@ class Run:
         return {"session": session, "act": name, "argument": argument, "requests": 0}
 
     def keep(self) -> None:
-        """As the real ones do all the time: after a kill, this is what is left."""
+        """Save the session, as the real ones do all the time: this is what is left after a kill."""
         used = self.voice.requests + self.voice.earlier
         path = self.home / ".standin" / f"{self.voice.session}.json"
         path.write_text(json.dumps({**self.kept, "requests": used, "resumed": False}))
@@ -67,7 +67,7 @@ class Run:
         self.keep()
 
     def limited(self, until: float) -> NoReturn:
-        """Tell it, and go on trying."""
+        """Report it, and keep trying."""
         if self.kind == "claude":
             info = {"status": "rejected", "resetsAt": int(until) + 1, "rateLimitType": "five_hour"}
             self.voice.line(
@@ -75,7 +75,7 @@ class Run:
             )
         seconds = max(until - time.time(), 1)
         self.voice.retry(429, f"Too Many Requests, please try again in {seconds:.0f}s")
-        time.sleep(30)  # a worker that sees a limit has ended us long since
+        time.sleep(30)  # a worker that sees a limit has ended us long ago
         self.note("requests", os.environ.get("HV_TASK", "-"), 429)
         sys.exit(self.voice.fail(429, "Too Many Requests"))
 
@@ -100,7 +100,7 @@ class Run:
         sys.exit(1)
 
     def report(self, status: str = "completed", **more: Any) -> None:
-        """In the way the program was asked to: by the schema, or as a last line."""
+        """In the requested form: by the schema, or as a last line."""
         report = {"status": status, "summary": f"did {self.act}", **more}
         schema = re.search(r"^BEGIN DATA (\w+) \(schema\)\n(.*?)\nEND DATA \1$", self.prompt, SPAN)
         if schema and status == "completed":
@@ -117,7 +117,7 @@ class Run:
 
 
 def fitting(schema: dict[str, Any]) -> Any:
-    """The least data that follows a schema."""
+    """Minimal data that matches a schema."""
     if "enum" in schema:
         return schema["enum"][0]
     if schema.get("type") == "object":

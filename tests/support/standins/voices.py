@@ -178,7 +178,7 @@ class Codex(Voice):
         self.line(type="item.completed", item=item)
 
     def deny(self, name: str = "Bash") -> None:
-        """It does not tell."""
+        """It does not report this."""
 
     def say(self, text: str) -> None:
         self.line(type="item.completed", item={"id": "m", "type": "agent_message", "text": text})
@@ -198,7 +198,7 @@ class Codex(Voice):
         return 1
 
     def unreachable(self) -> int:
-        """It waits for the network, for ever."""
+        """It waits for the network forever."""
         while True:
             told = "waiting for network (Connection failed: error sending request)"
             self.line(type="error", message=f"Reconnecting... {told}")

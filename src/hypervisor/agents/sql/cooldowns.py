@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from hypervisor.agents.cooldown import Cooldown, cooldown_text
+from typing import TYPE_CHECKING
+
 from hypervisor.queue.sql import event_log
 from hypervisor.store.database import Session
 
+if TYPE_CHECKING:
+    from hypervisor.agents.cooldown import Cooldown
+
 NEWS = 5_000  # milliseconds
-# Many agents meet the same limit within seconds, and each is told how long from then on: one rest.
+# Many agents hit the same limit within seconds, with different reset times: one cooldown.
 SET = f"""
 INSERT INTO brakes (account, until, level, reason, since, kind) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (account) DO UPDATE SET until = excluded.until, level = excluded.level,
@@ -17,26 +21,33 @@ RETURNING account
 """
 LIFT = "DELETE FROM brakes WHERE account = ? RETURNING account"
 LIFT_ENDED = "DELETE FROM brakes WHERE account = ? AND until <= ? RETURNING account"
-BRAKES = "SELECT account, until, level, reason, since, kind FROM brakes ORDER BY account"
+COOLDOWNS = "SELECT account, until, level, reason, since, kind FROM brakes ORDER BY account"
 
 
-def set_brake(session: Session, brake: Cooldown, actor: str, now: int) -> None:
-    if session.rows(SET, brake):
-        text = cooldown_text(brake, now)
-        _log(session, "brake", {**brake._asdict(), "said": text}, actor, now)
+def start_cooldown(session: Session, cooldown: Cooldown, actor: str, now: int) -> None:
+    if session.rows(SET, cooldown):
+        from hypervisor.agents.cooldown import cooldown_text
+
+        text = cooldown_text(cooldown, now)
+        _log(session, "brake", {**cooldown._asdict(), "said": text}, actor, now)
 
 
-def lift_brake(session: Session, account: str, actor: str, now: int, ended: bool) -> bool:
-    """False if there was none; `ended`: if there was none whose time is over."""
+def end_cooldown(session: Session, account: str, actor: str, now: int, ended: bool) -> bool:
+    """False if there was none. With `ended`, only an expired cooldown is removed."""
     if not (session.rows(LIFT_ENDED, (account, now)) if ended else session.rows(LIFT, (account,))):
         return False
     _log(session, "lift_brake", {"account": account}, actor, now)
     return True
 
 
-def brakes(session: Session) -> list[Cooldown]:
-    """Those in force, and those whose time is over until somebody lifts them."""
-    return [Cooldown(*row) for row in session.rows(BRAKES)]
+def every(session: Session) -> list[Cooldown]:
+    """All cooldowns, including expired ones that have not been removed."""
+    rows = session.rows(COOLDOWNS)
+    if not rows:
+        return []
+    from hypervisor.agents.cooldown import Cooldown
+
+    return [Cooldown(*row) for row in rows]
 
 
 def _log(session: Session, kind: str, data: dict[str, object], actor: str, now: int) -> None:

@@ -22,7 +22,7 @@ def parser(stream: str) -> Parse:
 
 
 def with_usage(stream: str, state: StreamState, usage: str) -> StreamState:
-    """Add what a usage file (the profile's `usage`) says, after the end."""
+    """Add the figures of a usage file (the profile's `usage`) after the end."""
     add_usage = getattr(_module(stream), "add_usage", None)
     return add_usage(state, usage) if add_usage else state
 

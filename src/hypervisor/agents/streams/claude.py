@@ -1,6 +1,6 @@
-"""The stream of claude (`--output-format stream-json`), which cursor-agent speaks too.
+"""The stream of claude (`--output-format stream-json`), also used by cursor-agent.
 
-`is_error` tells a failed run; `subtype` says "success" even then. Money and `modelUsage` are sums
+`is_error` marks a failed run; `subtype` says "success" even then. Money and `modelUsage` are sums
 over the whole session, `model_usage_since_last_result` is this run's. Tokens of a message that is
 still being written are counted as they were when it began, so until the result they are a floor.
 """
@@ -15,13 +15,13 @@ from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.stream_errors import stream_error
 from hypervisor.agents.stream_events import Update
 from hypervisor.agents.stream_state import (
-    LONGEST_ACTIVITY,
-    MOST_DENIED,
+    MAX_ACTIVITY_LENGTH,
+    MAX_DENIED,
     StreamError,
     StreamState,
-    Tokens,
     storable,
 )
+from hypervisor.queue.agent_session import Tokens
 
 SERVER = "hypervisor"
 DEAD = ("failed", "disconnected", "error", "needs-auth")
@@ -63,8 +63,8 @@ def started(state: StreamState, event: f.Object) -> Update:
 def answered(
     state: StreamState, event: f.Object, count: Callable[[f.Object], Tokens] | None = None
 ) -> Update:
-    """The model answered, so any earlier error is overcome. A message comes in several events,
-    one for each part, all with the same id and the same tokens."""
+    """The model answered, so an earlier error is over. A message is split into several events, one
+    per part, all with the same id and the same tokens."""
     message = f.member(event, "message")
     id = f.text(message, "id")
     is_new = not id or id != state.note
@@ -94,14 +94,14 @@ def content_events(event: f.Object) -> Iterator[ev.Event]:
 
 def _called(state: StreamState, call: ev.ToolCall) -> StreamState:
     if call.name in REPORT_TOOLS:
-        # Its result will be counted as work like any other, though it is none.
+        # Its result will be counted like that of a real tool.
         return state._replace(result=f.member(call.input) or None, tools=state.tools - 1)
     texts = (f.text(call.input, name) for name in ("command", "file_path", "path"))
     return state.with_activity(f"{call.name} {next(filter(None, texts), '')}")
 
 
 def worked(state: StreamState, event: f.Object) -> Update:
-    """Results of tools. One that failed was carried out, unless it was refused."""
+    """Results of tools. A tool that failed was run, unless it was refused."""
     accepted = {
         f.text(meta, "id")
         for meta in f.items(event, "tool_result_meta")
@@ -117,7 +117,7 @@ def worked(state: StreamState, event: f.Object) -> Update:
 
 
 def tokens_of(usage: f.Object) -> Tokens:
-    """What was written into the cache had not been in it."""
+    """Tokens written to the cache count as uncached input."""
     read = f.count(usage, "input_tokens") + f.count(usage, "cache_creation_input_tokens")
     return Tokens(read, f.count(usage, "output_tokens"), f.count(usage, "cache_read_input_tokens"))
 
@@ -135,7 +135,7 @@ def _retry(state: StreamState, event: f.Object) -> Update:
         otherwise=otherwise,
     )
     when = "" if delay is None else f" in {delay / 1000:.0f} s"
-    failure = ev.Failure(f"{words or 'the provider failed'}; it tries again{when}")
+    failure = ev.Failure(f"{words or 'the provider failed'}; retrying{when}")
     return Update(state.with_error(error._replace(own_pause=own_pause)), (failure,))
 
 
@@ -146,7 +146,7 @@ def _rate_limited(state: StreamState, info: f.Object) -> Update:
     reset_at = reset * 1000 if 0 < reset < 10**11 else reset or None
     text = f"{f.text(info, 'rateLimitType') or 'usage'} limit reached"
     error = StreamError(kinds.QUOTA, text, None, reset_at)
-    return Update(state.with_error(error), (ev.Failure("a limit of the account is reached"),))
+    return Update(state.with_error(error), (ev.Failure("the account has reached a limit"),))
 
 
 def _failed_answer(state: StreamState, event: f.Object) -> Update:
@@ -159,8 +159,8 @@ def _ended(state: StreamState, event: f.Object) -> Update:
     failed = event.get("is_error") is True
     state = _with_figures(state._replace(ended=True, ok=not failed), event)
     denied = tuple(
-        storable(f.text(denial, "tool_name"), LONGEST_ACTIVITY)
-        for denial in f.items(event, "permission_denials")[:MOST_DENIED]
+        storable(f.text(denial, "tool_name"), MAX_ACTIVITY_LENGTH)
+        for denial in f.items(event, "permission_denials")[:MAX_DENIED]
     )
     state = state._replace(denied=denied or state.denied)
     if isinstance(event.get("structured_output"), dict):

@@ -1,6 +1,6 @@
-"""The stream of codex (`exec --json`). It tells no money, its tokens are those of the whole
-session, those read from the cache among them. An item of type `error` is a warning; an `error`
-that begins with "Reconnecting" is overcome if the next answer comes."""
+"""The stream of codex (`exec --json`). It reports no cost; its tokens are those of the whole
+session, including those read from the cache. An item of type `error` is a warning; an `error`
+that begins with "Reconnecting" is over when the next answer arrives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypervisor.agents import stream_events as ev
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.stream_errors import stream_error
 from hypervisor.agents.stream_events import Update
-from hypervisor.agents.stream_state import StreamError, StreamState, Tokens, one_line
+from hypervisor.agents.stream_state import StreamError, StreamState, one_line
+from hypervisor.queue.agent_session import Tokens
 
 RETRYING = "Reconnecting..."
 CALLS = ("command_execution", "mcp_tool_call", "web_search")
@@ -20,7 +21,7 @@ NO_SERVER = "required MCP servers failed to initialize"
 NO_SESSION = "no rollout found"
 FATAL = "Error: "
 REFUSED_REQUEST = 400
-MOST_OPEN = 2_000  # characters of the ids of calls that have not ended
+MAX_OPEN = 2_000  # characters of the ids of calls that have not ended
 
 
 def _parse_event(state: StreamState, event: f.Object) -> Update:
@@ -50,15 +51,15 @@ def _completed(state: StreamState, usage: f.Object) -> Update:
     return Update(state, (ev.End(read + written),))
 
 
-def _failed(state: StreamState, error: f.Object) -> Update:
-    """Of a request that was refused with 400, only the body is reported."""
-    text = f.text(error, "message")
+def _failed(state: StreamState, failure: f.Object) -> Update:
+    """For a request that was refused with 400, only the body is reported."""
+    text = f.text(failure, "message")
     body = f.text(f.member(f.parse_object(text), "error"), "message")
     if body:
-        found = stream_error(body, REFUSED_REQUEST)
+        error = stream_error(body, REFUSED_REQUEST)
     else:
-        found = stream_error(text, retrying=text.startswith(RETRYING))
-    return Update(state.with_error(found), (ev.Failure(error.get("message")),))
+        error = stream_error(text, retrying=text.startswith(RETRYING))
+    return Update(state.with_error(error), (ev.Failure(failure.get("message")),))
 
 
 def _item(state: StreamState, item: f.Object, completed: bool) -> Update:
@@ -86,7 +87,7 @@ def _call(state: StreamState, item: f.Object, completed: bool) -> Update:
         failed = item.get("status") == "failed" or bool(item.get("exit_code"))
         events.append(ev.ToolResult(content, failed))
     still_open = [call for call in open_calls if call != id] + ([] if completed else [id])
-    state = state._replace(note=" ".join(still_open)[-MOST_OPEN:])
+    state = state._replace(note=" ".join(still_open)[-MAX_OPEN:])
     return Update(_worked(state, item, completed), tuple(events))
 
 

@@ -1,26 +1,29 @@
 """The stream of copilot (`--output-format json`). It names its session at the very end, and its
-tokens only in a file (`--usage-output-file`). After SIGTERM it closes its stream as if all were
-well, except for an `abort` before."""
+tokens only in a file (`--usage-output-file`). After SIGTERM it closes its stream as after a
+success, but with an `abort` event before."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from hypervisor.agents import json_fields as f
 from hypervisor.agents import stream_events as ev
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.stream_errors import stream_error
 from hypervisor.agents.stream_events import Update
-from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.agents.stream_state import McpState, StreamState
+from hypervisor.queue.agent_session import Tokens
 
 SERVER = "hypervisor"
 ABORTED = "aborted"
+MCP_STATES: Mapping[str, McpState] = {"connected": "ready", "failed": "dead"}
 NO_SESSION = "No session, task, or name matched"
 
 
 def _parse_event(state: StreamState, event: f.Object) -> Update:
     kind, data = f.text(event, "type"), f.member(event, "data")
     if kind == "session.mcp_server_status_changed" and data.get("serverName") == SERVER:
-        mcp = {"connected": "ready", "failed": "dead"}.get(f.text(data, "status"), state.mcp)
-        return Update(state._replace(mcp=mcp))
+        return Update(state._replace(mcp=MCP_STATES.get(f.text(data, "status"), state.mcp)))
     if kind == "session.start":
         note = ev.session_note(f.text(data, "sessionId"), f.text(data, "selectedModel"))
         return Update(state, (note,))
@@ -72,7 +75,7 @@ def _ended(state: StreamState, event: f.Object) -> Update:
 
 
 def add_usage(state: StreamState, usage: str) -> StreamState:
-    """What the usage file says, once the program has ended."""
+    """Add the figures of the usage file after the program has ended."""
     models = f.member(f.parse_object(usage.replace("\n", " ")), "modelMetrics")
     if not models:
         return state

@@ -1,6 +1,6 @@
-"""The stream of gemini (`-o stream-json`). Messages come in pieces. It tries again after a limit
-without an event in the stream, but says so on stderr; an error inside an answer ends it with exit
-code 0. Tools that it may not use are not offered to the model, so none is ever refused."""
+"""The stream of gemini (`-o stream-json`). Messages come in pieces. It retries after a limit
+without an event in the stream, but with a message on stderr; after an error inside an answer it
+exits with 0. Tools that are not allowed are not offered to the model, so none is ever refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypervisor.agents import stream_events as ev
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.stream_errors import stream_error
 from hypervisor.agents.stream_events import Update
-from hypervisor.agents.stream_state import StreamError, StreamState, Tokens, storable
+from hypervisor.agents.stream_state import StreamError, StreamState, storable
+from hypervisor.queue.agent_session import Tokens
 
 SPEAKING = "speaking"  # the last event was a piece of a message
 FATAL = {"FatalTurnLimitedError": kinds.TURNS, "FatalAuthenticationError": kinds.AUTH}
@@ -65,11 +66,12 @@ def _ended(state: StreamState, event: f.Object) -> Update:
     state = state._replace(ended=True, ok=ok, tokens=tokens)
     if ok:
         return Update(state, (end,))  # an error that nothing followed stays: success proves nothing
-    error = f.member(event, "error")
-    text = f.text(error, "message")
+    reported = f.member(event, "error")
+    text = f.text(reported, "message")
     if text or state.error is None:
-        found = stream_error(text or "it ended with an error")
-        state = state.with_error(found._replace(kind=FATAL.get(f.text(error, "type"), found.kind)))
+        error = stream_error(text or "exited with an error")
+        kind = FATAL.get(f.text(reported, "type"), error.kind)
+        state = state.with_error(error._replace(kind=kind))
     failure = ev.Failure(text or event.get("status"))
     return Update(state, (failure, end))
 
@@ -89,7 +91,7 @@ def _parse_text(state: StreamState, line: str) -> StreamState:
 
 
 def _delayed(state: StreamState, line: str) -> StreamState:
-    """The provider's delay, in the print-out of an error."""
+    """The provider's delay, from the text of an error."""
     delay = DELAY.match(line)
     if delay is None or state.error is None or state.error.kind != kinds.QUOTA:
         return state

@@ -1,6 +1,6 @@
-"""The stream of opencode (`run --format json`). Each step tells its own tokens and cost; the cost
-is 0 where it does not know the model's price. The last step's reason is not "tool-calls". Of
-retries it says nothing, except that a step begins twice."""
+"""The stream of opencode (`run --format json`). Each step reports its own tokens and cost; the
+cost is 0 if the model's price is unknown. The last step's reason is not "tool-calls". Retries
+are not reported, but a step begins twice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypervisor.agents import stream_events as ev
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.stream_errors import parse_retry_after, stream_error
 from hypervisor.agents.stream_events import Update
-from hypervisor.agents.stream_state import StreamError, StreamState, Tokens
+from hypervisor.agents.stream_state import StreamError, StreamState
+from hypervisor.queue.agent_session import Tokens
 
 OPEN = "a step"  # that has begun and not ended
 NO_SESSION = re.compile(r"^(?:\x1b\[[0-9;]*m)*Error: (?:\x1b\[[0-9;]*m)*Session not found")
@@ -45,7 +46,7 @@ def _began(state: StreamState) -> StreamState:
     state = state._replace(ended=False, ok=None)
     if state.note != OPEN:
         return state._replace(note=OPEN)
-    return state.with_error(StreamError(kinds.STREAM, "the answer broke off", retrying=True))
+    return state.with_error(StreamError(kinds.STREAM, "the answer was cut off", retrying=True))
 
 
 def _called(state: StreamState, part: f.Object) -> Update:

@@ -1,6 +1,6 @@
-"""The stream of qwen: as claude's, without money. The tokens of its result are those of the whole
-session, an error of the provider comes as a message in brackets, and a run that used up its turns
-ends without a result."""
+"""The stream of qwen: like claude's, but without cost. The tokens of its result are those of the
+whole session, an error of the provider is a message in brackets, and a run that has used up its
+turns ends without a result."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from hypervisor.agents import stream_events as ev
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.stream_errors import stream_error
 from hypervisor.agents.stream_events import Update
-from hypervisor.agents.stream_state import StreamState, Tokens
+from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import claude
+from hypervisor.queue.agent_session import Tokens
 
 FAILED = "[API Error:"
 # Its messages on stderr; anything else there may come from a tool.

@@ -1,8 +1,8 @@
-"""Actions: what workers propose, what a person approves, what is carried out and undone.
+"""Actions: proposed by workers, approved by a person, carried out and undone.
 
-A proposal is hostile text until `checked` has looked at it. A `Step` is one
-change of one file, told by what is there before and after it: so that after a
-crash anyone can see whether it was made, and `inverse` takes it back exactly.
+A proposal is untrusted input until it has passed `checked`. A `Step` is one change of one file,
+described by the state before and after it, so that it is clear after a crash whether it was made,
+and `inverse` undoes it exactly.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ PLANNED, APPLYING, APPLIED, FAILED, DROPPED, UNDOING, UNDONE = ActionState
 REPLACE, PLACE, REMOVE = StepKind.REPLACE, StepKind.PLACE, StepKind.REMOVE
 NOT_YET, DONE, NEITHER = Progress
 UNFINISHED = (PLANNED, APPLYING)
-SETTLED = (*UNFINISHED, APPLIED, UNDOING)  # what such an action asks for is not planned again
+SETTLED = (*UNFINISHED, APPLIED, UNDOING)  # not planned again
 
 MAIL_PARTS = ("cur", "new", "tmp")
-LONGEST_PATH = 4_000
-MOST_FIELDS = 100
-MOST_ACTIONS = 10_000  # of one task
+MAX_PATH_LENGTH = 4_000
+MAX_FIELDS = 100
+MAX_ACTIONS = 10_000  # of one task
 SHOWN_HASH = 16
 
 _TEXTS: dict[str, tuple[str, ...]] = {
@@ -75,15 +75,15 @@ _OPTIONAL = ("body", "type", "key")
 
 
 def mail_parts(path: str) -> tuple[str, ...]:
-    """The parts of the folder for mail, `.Name/cur` and so on, that this is one of."""
+    """The three parts (`.Name/cur` etc.) of the Maildir folder that this path is a part of."""
     folder, _, part = path.rpartition("/")
     if part not in MAIL_PARTS or not folder.rpartition("/")[2].startswith("."):
         return ()
-    return tuple(f"{folder}/{each}" for each in MAIL_PARTS)
+    return tuple(f"{folder}/{name}" for name in MAIL_PARTS)
 
 
 class PlanChanged(WrongState):
-    """What would be done is no longer what was shown."""
+    """The plan is no longer the one that was shown."""
 
 
 class Changed(InvalidInput):
@@ -99,20 +99,20 @@ class Proposals(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One change of one file. Hashes are SHA-256 in hex, empty where there is no file."""
+    """One change of one file. Hashes are SHA-256 in hex, empty if the file does not exist."""
 
     kind: StepKind
     path: str
     to: str = ""
     before: str = ""
     after: str = ""
-    mode: int | None = None  # of the file that will be there; None: as new files have it
+    mode: int | None = None  # of the resulting file; None: the default for new files
     mode_before: int | None = None
-    mtime: int | None = None  # in nanoseconds, for a file that is put back as it was
+    mtime: int | None = None  # in nanoseconds, of a file that is restored
     owner: tuple[int, int] | None = None  # user and group
 
 
-class Standing(NamedTuple):
+class StepStatus(NamedTuple):
     """Whether a step was made, and if neither, what is wrong."""
 
     how: Progress
@@ -120,7 +120,7 @@ class Standing(NamedTuple):
 
 
 class Action(NamedTuple):
-    """An approved action as the store keeps it."""
+    """An approved action, as stored."""
 
     batch: str
     number: int
@@ -133,47 +133,51 @@ class Action(NamedTuple):
 
 
 def checked(proposal: object) -> dict[str, Any]:
-    """The proposal reduced to what we understand of it; InvalidInput says what is wrong."""
+    """The known fields of a proposal; InvalidInput says what is wrong."""
     if not isinstance(proposal, dict):
         raise InvalidInput("a proposal must be an object.")
     kind = proposal.get("do")
     if not isinstance(kind, str) or kind not in tuple(ActionKind):
-        raise InvalidInput(f"unknown action {str(kind)[:60]!r}: there are {', '.join(ActionKind)}.")
-    found: dict[str, Any] = {"do": kind}
+        raise InvalidInput(
+            f"unknown action {str(kind)[:60]!r}; use one of {', '.join(ActionKind)}."
+        )
+    fields: dict[str, Any] = {"do": kind}
     for name in _TEXTS[kind]:
         if name not in proposal:
             raise InvalidInput(f"{name!r} is missing.")
-        found[name] = _CHECKS[name](proposal[name])
+        fields[name] = _CHECKS[name](proposal[name])
     if kind == EDIT:
         lines = _lines(proposal.get("lines"))
-        found["set"] = {} if lines and "set" not in proposal else _fields(proposal.get("set"))
+        fields["set"] = {} if lines and "set" not in proposal else _fields(proposal.get("set"))
         if lines:
-            found["lines"] = lines
+            fields["lines"] = lines
     if kind == TASK:
-        found.update(
+        fields.update(
             (name, _CHECKS[name](proposal[name]))
             for name in _OPTIONAL
             if proposal.get(name) is not None
         )
     if proposal.get("why") is not None:
-        found["why"] = validate.text("why", proposal["why"])
-    return found
+        fields["why"] = validate.text("why", proposal["why"])
+    return fields
 
 
 def proposals_of(result: object) -> list[tuple[str, object]]:
-    """What the result of a task proposes, unchecked, each with the category it was given;
-    where one task stood for many items, each of them may propose."""
-    found: list[tuple[str, object]] = []
-    for each in (result, *items_in(result)):
-        actions = each.get("actions") if isinstance(each, dict) else None
+    """The unchecked proposals in the result of a task, each with its category. If the task covers
+    many items, each of them may have proposals."""
+    proposals: list[tuple[str, object]] = []
+    for item in (result, *items_in(result)):
+        actions = item.get("actions") if isinstance(item, dict) else None
         if actions is not None:
-            category = category_of(each)
-            found += [(category, a) for a in (actions if isinstance(actions, list) else [actions])]
-    return found[:MOST_ACTIONS]
+            category = category_of(item)
+            proposals += [
+                (category, a) for a in (actions if isinstance(actions, list) else [actions])
+            ]
+    return proposals[:MAX_ACTIONS]
 
 
 def fingerprint(task: str, index: int, proposal: object) -> str:
-    """Tells whether a task still proposes the same thing in the same place."""
+    """Identifies a proposal by its task, its position and its content."""
     return digest(task, index, proposal)[:32]
 
 
@@ -185,7 +189,7 @@ def digest(*values: object) -> str:
 
 
 def inverse(step: Step) -> Step:
-    """The step that takes this one back."""
+    """The step that undoes this one."""
     if step.kind == StepKind.MOVE:
         return step._replace(path=step.to, to=step.path)
     kind = {REPLACE: REPLACE, PLACE: REMOVE, REMOVE: PLACE}[step.kind]
@@ -198,18 +202,18 @@ def inverse(step: Step) -> Step:
     )
 
 
-def standing(step: Step, at_path: str | None, at_target: str | None = "") -> Standing:
-    """Compares hashes found at the step's places with what is there before and after it.
-    None stands for something that is no plain file."""
+def status_of_step(step: Step, at_path: str | None, at_target: str | None = "") -> StepStatus:
+    """Compare the current hashes at the step's paths with those before and after it. None means
+    that it is not a regular file."""
     before, after = (step.before, ""), (step.after, "")
     if step.kind == StepKind.MOVE:
         after = ("", step.before)
     now = (at_path, at_target)
     if now == before:
-        return Standing(NOT_YET)
+        return StepStatus(NOT_YET)
     if now == after:
-        return Standing(DONE)
-    return Standing(NEITHER, _difference(step, at_path, at_target))
+        return StepStatus(DONE)
+    return StepStatus(NEITHER, _difference(step, at_path, at_target))
 
 
 def step_data(step: Step) -> dict[str, Any]:
@@ -222,7 +226,7 @@ def step_from(data: Mapping[str, Any]) -> Step:
 
 
 def wording(kind: str, data: Mapping[str, Any]) -> str:
-    """What an action does, in one line."""
+    """Describe an action in one line."""
     proposal = data["proposal"]
     if kind == TASK:
         return visible(f"task “{proposal['title']}”")
@@ -234,15 +238,15 @@ def wording(kind: str, data: Mapping[str, Any]) -> str:
 
 
 def evidence(step: Step) -> str:
-    """What a receipt says of the contents before and after."""
-    short = [each[:SHOWN_HASH] for each in (step.before, step.after)]
+    """The hashes before and after, for a receipt."""
+    short = [digest[:SHOWN_HASH] for digest in (step.before, step.after)]
     if step.kind == StepKind.MOVE:
         return f"sha256 {short[0]}"
     return f"sha256 {short[0] or 'none'} → {short[1] or 'none'}"
 
 
 def visible(text: str) -> str:
-    """Text in one line: whatever is not printable is shown as an escape."""
+    """The text on one line, with non-printable characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -250,26 +254,26 @@ def visible(text: str) -> str:
 
 def _difference(step: Step, at_path: str | None, at_target: str | None) -> str:
     if step.kind == StepKind.MOVE and at_path == step.before:
-        return f"{visible(step.to)} is there already"
+        return f"{visible(step.to)} already exists"
     if at_path is None:
-        return f"{visible(step.path)} is no plain file any more"
+        return f"{visible(step.path)} is no longer a regular file"
     if not at_path:
         return f"{visible(step.path)} is gone"
     if step.kind == PLACE:
-        return f"{visible(step.path)} is there already"
-    return f"{visible(step.path)} has changed meanwhile"
+        return f"{visible(step.path)} already exists"
+    return f"{visible(step.path)} has changed since"
 
 
 def _path(value: object) -> str:
-    return validate.text("the path", value, LONGEST_PATH, empty=False)
+    return validate.text("the path", value, MAX_PATH_LENGTH, empty=False)
 
 
 def _lines(value: object) -> list[str]:
-    """What is added to the body of a task file, unless it is there."""
+    """Lines added to the body of a task file, unless it already has them."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(
-        isinstance(each, str) and each.strip() and each.isprintable() for each in value
+        isinstance(line, str) and line.strip() and line.isprintable() for line in value
     ):
         raise InvalidInput("`lines` must be a list of lines of text.")
     return value
@@ -278,8 +282,8 @@ def _lines(value: object) -> list[str]:
 def _fields(value: object) -> dict[str, Any]:
     if not isinstance(value, dict) or not value:
         raise InvalidInput("'set' must be an object of fields and their new values.")
-    if len(value) > MOST_FIELDS:
-        raise InvalidInput(f"'set' has {len(value)} fields, at most {MOST_FIELDS}.")
+    if len(value) > MAX_FIELDS:
+        raise InvalidInput(f"'set' has {len(value)} fields, at most {MAX_FIELDS}.")
     for name in value:
         validate.label("the field", name)
     validate.json_value("'set'", value)
@@ -293,5 +297,5 @@ _CHECKS: dict[str, Callable[[object], Any]] = {
     "title": validate.title,
     "body": lambda value: validate.text("the body", value),
     "type": lambda value: validate.name("the type", value),
-    "key": lambda value: validate.text("the key", value, validate.LONGEST_KEY, empty=False),
+    "key": lambda value: validate.text("the key", value, validate.MAX_KEY_LENGTH, empty=False),
 }

@@ -1,4 +1,4 @@
-"""Carrying out approved plans, one action after the other."""
+"""Applying approved plans, action by action."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from hypervisor.queue.context import Context
 if TYPE_CHECKING:
     from hypervisor.batches.plans.files import ActionFiles
 
-FILE_CHANGES = (actions.EDIT, actions.WRITE, actions.DELETE)  # these need their original kept
-NO_LONGER_PROPOSED = "its task no longer proposes this, or its chunk is not approved any more"
+FILE_CHANGES = (actions.EDIT, actions.WRITE, actions.DELETE)  # for these, the original is kept
+NO_LONGER_PROPOSED = "its task no longer proposes this, or its chunk is no longer approved"
 
 
 class Applied(NamedTuple):
@@ -48,13 +48,13 @@ def apply(
     tell: Tell | None = None,
     now: int | None = None,
 ) -> Applied:
-    """Carry out the plan of a batch whose hash you approve; first what was left of the last one."""
+    """Apply the plan of a batch with the hash you approve, after any unfinished earlier plan."""
     work = PlanWork(hv, batch, tell, now)
     with work.lock("hv apply"):
-        rest = [action for action in work.actions() if action.state in actions.UNFINISHED]
-        dropped = _drop_withdrawn(work, rest)
-        gone = {outcome.number for outcome in dropped}
-        pending = [action for action in rest if action.number not in gone]
+        remaining = [action for action in work.actions() if action.state in actions.UNFINISHED]
+        dropped = _drop_withdrawn(work, remaining)
+        withdrawn = {outcome.number for outcome in dropped}
+        pending = [action for action in remaining if action.number not in withdrawn]
         outcomes = _carry_out_all(work, pending, fail_fast)
         if approved is not None and not (fail_fast and any(o.problem for o in outcomes)):
             fresh = _approve(work, approved)
@@ -63,7 +63,7 @@ def apply(
     failed = tuple(outcome for outcome in outcomes if outcome.problem)
     return Applied(
         work.batch.name,
-        resumed=len(rest) - len(dropped),
+        resumed=len(remaining) - len(dropped),
         applied=len(outcomes) - len(failed),
         failed=failed,
         dropped=tuple(dropped),
@@ -72,13 +72,13 @@ def apply(
 
 
 def _approve(work: PlanWork, approved: str) -> list[Action]:
-    """Write down what the plan asks for, if it still is the plan that was seen."""
+    """Store the actions of the plan, if it is still the plan that was approved."""
     last = max((action.number for action in work.actions()), default=0)
     plan = planning.plan(work.hv, work.batch.id, diffs=False)
     if plan.hash != approved:
         raise PlanChanged(
-            "the plan is no longer the one that was shown: files or proposals have changed. "
-            "Nothing of it was carried out; look at it again."
+            "the plan has changed since it was shown: files or proposals have changed. Nothing "
+            "was applied; review it again."
         )
     if not plan.to_do:
         return []
@@ -88,9 +88,9 @@ def _approve(work: PlanWork, approved: str) -> list[Action]:
     return work.approve(new, text, after=last)
 
 
-def _drop_withdrawn(work: PlanWork, rest: list[Action]) -> list[Outcome]:
-    """Approved actions that nobody proposes any more; what has begun is finished."""
-    planned = [action for action in rest if action.state == actions.PLANNED]
+def _drop_withdrawn(work: PlanWork, unfinished: list[Action]) -> list[Outcome]:
+    """Drop approved actions that are no longer proposed; started actions are finished."""
+    planned = [action for action in unfinished if action.state == actions.PLANNED]
     if not planned:
         return []
     proposed = {
@@ -120,23 +120,24 @@ def _carry_out(work: PlanWork, action: Action) -> Outcome:
         step = actions.step_from(action.data)
         files = work.files(action.data["root"])
         begun = action.state == actions.APPLYING
-        standing = work.look(action, step, begun)
-        if standing.how == DONE and begun:
+        status = work.look(action, step, begun)
+        if status.how == DONE and begun:
             return work.applied(action, step, INTERRUPTED)
-        if standing.how != actions.NOT_YET:
-            return work.failed(action, standing.problem or "somebody has done so already")
+        if status.how != actions.NOT_YET:
+            return work.failed(action, status.problem or "it was already done")
         content = _content(files, action, step)
         if not begun:
             action = _begin(work, files, action, step)
         files.make_folders(action.data["folders"])
-        files.carry_out(step._replace(owner=owner_of(action)), tag(action), content)
+        with work.own_change(action):
+            files.carry_out(step._replace(owner=owner_of(action)), tag(action), content)
     except (InvalidInput, OSError) as error:
         return _went_wrong(work, action, str(error).rstrip("."))
     return work.applied(action, step)
 
 
 def _went_wrong(work: PlanWork, action: Action, reason: str) -> Outcome:
-    """The step may have been made all the same, if its very end did not work."""
+    """The step may have been made even though its last part failed."""
     if action.state == actions.APPLYING:
         step = actions.step_from(action.data)
         if work.look(action, step, begun=True).how == DONE:
@@ -145,7 +146,7 @@ def _went_wrong(work: PlanWork, action: Action, reason: str) -> Outcome:
 
 
 def _begin(work: PlanWork, files: ActionFiles, action: Action, step: Step) -> Action:
-    """Keep the original, and say what is about to happen."""
+    """Keep the original, and store that the action has started."""
     data = {**action.data, "folders": files.missing_folders(step.to or step.path)}
     if action.kind in FILE_CHANGES:
         data["origin"] = files.origin(step.path)
@@ -167,12 +168,12 @@ def _add_task(work: PlanWork, action: Action) -> Outcome:
 
 
 def _content(files: ActionFiles, action: Action, step: Step) -> bytes:
-    """What the file will hold, which must be what was approved."""
+    """The new content of the file, which must be what was approved."""
     proposal = action.data["proposal"]
     if action.kind == actions.EDIT:
         content = planning.edited(files.read(step.path), proposal)
     else:
         content = proposal.get("text", "").encode()
     if step.after and planning.content_hash(content) != step.after:
-        raise InvalidInput(f"{actions.visible(step.path)} would come out differently now")
+        raise InvalidInput(f"{actions.visible(step.path)} would now get different content")
     return content

@@ -1,9 +1,9 @@
-"""Carrying out the steps of a plan on the files of one folder, and keeping what they replace.
+"""Carries out the steps of a plan on the files of one folder, and keeps the originals.
 
-Whatever is named is looked for below the folder without following a single link, so nothing
-outside can be reached, however the folders change meanwhile. A step is one atomic rename,
-after which it is looked at what was really replaced: if its owner was quicker, it is put
-back. Originals are kept first, by their hash, in `kept` of the batch's folder.
+Paths are opened below the folder without following any link, so nothing outside can be reached,
+even if folders change at the same time. A step is one atomic rename, after which the replaced
+content is checked: if the owner has just changed the file, it is put back. Originals are kept
+first, by their hash, in `kept` of the batch's folder.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hypervisor.batches.plans.action import (
     REMOVE,
     REPLACE,
     Changed,
-    Standing,
     Step,
     StepKind,
+    StepStatus,
     mail_parts,
-    standing,
+    status_of_step,
     visible,
 )
 from hypervisor.core.atomic_replace import (
@@ -45,13 +45,13 @@ from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.core.private_folders import make_private_folders
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-LARGEST_READ = 16 << 20
+MAX_READ_SIZE = 16 << 20
 NOT_FOR_PLANS = frozenset((".git", ".hypervisor"))
 OURS = re.compile(rf"\.hv-.*\.tmp(?:{re.escape(PART)}|{re.escape(OLD)})?")
 
 
 class ActionFiles:
-    """The files below `root`; `own` is the batch's folder, `batches/<name>` beside the store."""
+    """The files below `root`; `own` is the batch's folder, `batches/<name>` next to the store."""
 
     def __init__(self, root: str, own: str) -> None:
         self.root = os.path.realpath(root)
@@ -62,31 +62,33 @@ class ActionFiles:
     # Looking
 
     def locate(self, path: str) -> str:
-        """The path below the folder, links on the way resolved; refused if it leads outside."""
+        """The path below the folder, with links resolved; refused if it leads outside."""
         full = os.path.join(self.root, path)
         parent, name = os.path.split(full)
         if name in ("", ".", ".."):
-            raise InvalidInput(f"{path!r} names no file.")
+            raise InvalidInput(f"{path!r} is not the path of a file.")
         try:
-            found = os.path.join(os.path.realpath(parent), name)
+            real_path = os.path.join(os.path.realpath(parent), name)
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{path!r} cannot be followed: {error}.") from None
-        if not found.startswith(os.path.join(self.root, "")):
-            raise InvalidInput(f"{path!r} lies outside {self.root}.")
-        relative = os.path.relpath(found, self.root)
-        ours = f"{found}/".startswith(os.path.join(self._data, ""))
+        if not real_path.startswith(os.path.join(self.root, "")):
+            raise InvalidInput(f"{path!r} is outside {self.root}.")
+        relative = os.path.relpath(real_path, self.root)
+        ours = f"{real_path}/".startswith(os.path.join(self._data, ""))
         if ours or not NOT_FOR_PLANS.isdisjoint(relative.split(os.sep)) or OURS.fullmatch(name):
-            raise InvalidInput(f"{path!r} is no file for a plan: it belongs to git or to us.")
+            raise InvalidInput(
+                f"{path!r} cannot be part of a plan: it belongs to git or to Hypervisor."
+            )
         return relative
 
     def facts(self, path: str) -> tuple[str, int] | None:
-        """Hash and mode of a plain file, None if nothing is there."""
+        """Hash and mode of a regular file, None if it does not exist."""
         try:
             with self._parent(path) as (folder, name):
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if not stat.S_ISREG(found.st_mode):
-                    raise InvalidInput(f"{path!r} is no plain file.")
-                return file_hash(folder, name), stat.S_IMODE(found.st_mode)
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISREG(status.st_mode):
+                    raise InvalidInput(f"{path!r} is not a regular file.")
+                return file_hash(folder, name), stat.S_IMODE(status.st_mode)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -94,28 +96,28 @@ class ActionFiles:
 
     def read(self, path: str) -> bytes:
         with self._parent(path) as (folder, name), opened(folder, name) as file:
-            data = b"".join(blocks(file, LARGEST_READ + 1))
-        if len(data) > LARGEST_READ:
+            data = b"".join(blocks(file, MAX_READ_SIZE + 1))
+        if len(data) > MAX_READ_SIZE:
             raise InvalidInput(f"{path!r} is too large to be edited.")
         return data
 
     def missing_folders(self, path: str) -> list[str]:
-        """The folders that have to be made before something can be put there, outermost first."""
+        """The folders that must be created for a path, outermost first."""
         parts = path.split(os.sep)[:-1]
         for depth in range(len(parts), -1, -1):
             if self._is_there(parts[:depth]):
                 missing = [os.sep.join(parts[: n + 1]) for n in range(depth, len(parts))]
                 return list(dict.fromkeys([*missing, *self._missing_of_mail(parts)]))
-        raise NotFound(f"there is no folder {self.root} here.")
+        raise NotFound(f"no such folder on this host: {self.root}")
 
     def _missing_of_mail(self, parts: list[str]) -> list[str]:
-        """A folder for mail, `.Name` in a Maildir, is one only with all of its three parts."""
+        """A Maildir folder, `.Name`, needs all of its three parts."""
         own = mail_parts(os.sep.join(parts))
         try:
-            if not own or not all(self._is_there([*parts[:-2], each]) for each in MAIL_PARTS):
+            if not own or not all(self._is_there([*parts[:-2], part]) for part in MAIL_PARTS):
                 return []
-            return [each for each in own if not self._is_there(each.split(os.sep))]
-        except (OSError, InvalidInput):  # a part is a link: none that we would complete
+            return [part for part in own if not self._is_there(part.split(os.sep))]
+        except (OSError, InvalidInput):  # a part is a link: left as it is
             return []
 
     def _is_there(self, parts: list[str]) -> bool:
@@ -128,26 +130,26 @@ class ActionFiles:
     def origin(self, path: str) -> tuple[int, int, int]:
         """When a file was changed, in nanoseconds, and the user and group that own it."""
         with self._parent(path) as (folder, name):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            return found.st_mtime_ns, found.st_uid, found.st_gid
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return status.st_mtime_ns, status.st_uid, status.st_gid
 
-    def look(self, step: Step) -> Standing:
+    def look(self, step: Step) -> StepStatus:
         """Whether the step was made."""
         at_target = self._hash(step.to) if step.kind == StepKind.MOVE else ""
-        return standing(step, self._hash(step.path), at_target)
+        return status_of_step(step, self._hash(step.path), at_target)
 
     # Keeping
 
     def keep(self, path: str, expected: str) -> None:
-        """Keep a file's content by its hash, before anything happens to it."""
+        """Keep a copy of a file under its hash, before it is changed."""
         if os.path.exists(os.path.join(self._kept, expected)):
             return
         with self._parent(path) as (folder, name):
             if self._keep(folder, name) != expected:
-                raise Changed(f"{visible(path)} has changed meanwhile")
+                raise Changed(f"{visible(path)} has changed since")
 
     def kept(self, content: str) -> bytes:
-        """What was kept under that hash."""
+        """The content that was kept under a hash."""
         try:
             with open(os.path.join(self._kept, content), "rb") as file:
                 data = file.read()
@@ -160,7 +162,7 @@ class ActionFiles:
     # Changing
 
     def carry_out(self, step: Step, tag: str, content: bytes = b"") -> None:
-        """Make the step, whose files must be as `look` found them. Changed: they were not."""
+        """Make the step. Changed: the files are not as `look` found them."""
         try:
             {
                 StepKind.MOVE: self._move,
@@ -171,14 +173,14 @@ class ActionFiles:
         except FileBusy:
             raise Changed(f"{visible(step.path)} is being written by another program") from None
         except FileExistsError:
-            raise Changed(f"{visible(step.to or step.path)} is there already") from None
+            raise Changed(f"{visible(step.to or step.path)} already exists") from None
         except FileNotFoundError:
             raise Changed(f"{visible(step.path)} is gone") from None
         except OSError as error:
             raise Changed(f"{visible(step.path)}: {error.strerror}") from None
 
     def recover(self, step: Step, tag: str) -> None:
-        """Clean up behind somebody who died in the middle of a step."""
+        """Clean up after a process that died in the middle of a step."""
         if step.kind == StepKind.MOVE:
             return self._finish_move(step)
         with suppress(FileNotFoundError), self._parent(step.path) as (folder, name):
@@ -197,18 +199,18 @@ class ActionFiles:
             rename_new(folder, spare, folder, name)
 
     def make_folders(self, folders: Sequence[str]) -> None:
-        for each in folders:
-            with self._parent(each) as (folder, name):
+        for path in folders:
+            with self._parent(path) as (folder, name):
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=folder)
                 os.fsync(folder)
 
     def remove_folders(self, folders: Collection[str]) -> None:
-        """Those of them that are empty, innermost first; of a folder for mail all parts or none."""
-        for each in sorted(folders, key=lambda path: -path.count(os.sep)):
-            if any(self._holds_something(part) for part in mail_parts(each)):
+        """Remove the empty ones, innermost first; of a Maildir folder all parts or none."""
+        for path in sorted(folders, key=lambda path: -path.count(os.sep)):
+            if any(self._holds_something(part) for part in mail_parts(path)):
                 continue
-            with suppress(OSError, InvalidInput), self._parent(each) as (folder, name):
+            with suppress(OSError, InvalidInput), self._parent(path) as (folder, name):
                 os.rmdir(name, dir_fd=folder)
                 os.fsync(folder)
 
@@ -217,7 +219,7 @@ class ActionFiles:
             folder = self._open(path.split(os.sep))
         except FileNotFoundError:
             return False
-        except (OSError, InvalidInput):  # whatever is there, it is not empty
+        except (OSError, InvalidInput):  # not an empty folder
             return True
         try:
             return bool(os.listdir(folder))
@@ -225,8 +227,8 @@ class ActionFiles:
             os.close(folder)
 
     @contextmanager
-    def lock(self, who: str) -> Iterator[None]:
-        """One process at a time carries out or undoes the plans of a batch."""
+    def lock(self, owner: str) -> Iterator[None]:
+        """Only one process at a time may apply or undo plans of a batch."""
         make_private_folders(self._own)
         handle = os.open(
             os.path.join(self._own, "apply.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
@@ -235,14 +237,14 @@ class ActionFiles:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                other = os.pread(handle, 1000, 0).decode("utf-8", "replace")
+                holder = os.pread(handle, 1000, 0).decode("utf-8", "replace")
                 raise WrongState(
-                    f"{other or 'another process'} is at work on this plan. Nothing was changed; "
-                    "wait for it."
+                    f"{holder or 'another process'} is working on this plan. Nothing was changed; "
+                    f"try again when it has finished."
                 ) from None
             os.ftruncate(handle, 0)
-            said = f"{who} (process {os.getpid()})"
-            os.pwrite(handle, said.encode("utf-8", "replace"), 0)
+            text = f"{owner} (process {os.getpid()})"
+            os.pwrite(handle, text.encode("utf-8", "replace"), 0)
             yield
         finally:
             os.close(handle)
@@ -254,7 +256,7 @@ class ActionFiles:
             os.fsync(old)
 
     def _finish_move(self, step: Step) -> None:
-        """Where a rename could replace a file, a move is a second name and the end of the first."""
+        """Without renameat2, a move is a link and an unlink: make up for a missing unlink."""
         with (
             suppress(FileNotFoundError, InvalidInput),
             self._parent(step.path) as (old, name),
@@ -269,7 +271,7 @@ class ActionFiles:
             replacement = _replacement(folder, name, step, tag)
             _write(replacement, content, step)
             if not replacement.swap():
-                raise Changed(f"{visible(step.path)} has changed meanwhile")
+                raise Changed(f"{visible(step.path)} has changed since")
             os.fsync(folder)
 
     def _place(self, step: Step, tag: str, content: bytes) -> None:
@@ -299,37 +301,37 @@ class ActionFiles:
         try:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=place)
-            seen = sha256()
+            content_hash = sha256()
             with opened(folder, name) as file:
                 copy = os.open(temporary, CREATE, 0o600, dir_fd=place)
-                with os.fdopen(copy, "wb") as kept:
+                with os.fdopen(copy, "wb") as original:
                     for piece in blocks(file):
-                        seen.update(piece)
-                        kept.write(piece)
-                    kept.flush()
+                        content_hash.update(piece)
+                        original.write(piece)
+                    original.flush()
                     os.fsync(copy)
-            os.rename(temporary, seen.hexdigest(), src_dir_fd=place, dst_dir_fd=place)
+            os.rename(temporary, content_hash.hexdigest(), src_dir_fd=place, dst_dir_fd=place)
             os.fsync(place)
         finally:
             os.close(place)
-        return seen.hexdigest()
+        return content_hash.hexdigest()
 
     def _hash(self, path: str) -> str | None:
         try:
-            found = self.facts(path)
+            facts = self.facts(path)
         except InvalidInput:
             return None
-        return found[0] if found else ""
+        return facts[0] if facts else ""
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """The opened folder in which a path ends, and the last name."""
+        """The opened parent folder of a path, and the file's name."""
         *parts, name = path.split(os.sep)
         try:
             folder = self._open(parts)
         except FileNotFoundError:
             if not os.path.isdir(self.root):
-                raise NotFound(f"there is no folder {self.root} here.") from None
+                raise NotFound(f"no such folder on this host: {self.root}") from None
             raise
         try:
             yield folder, name
@@ -343,7 +345,7 @@ class ActionFiles:
                 inner = os.open(part, FOLDER, dir_fd=folder)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                    raise InvalidInput(f"{part!r} is no folder.") from None
+                    raise InvalidInput(f"{part!r} is not a folder.") from None
                 raise
             finally:
                 os.close(folder)
@@ -356,11 +358,11 @@ def _replacement(folder: int, name: str, step: Step, tag: str) -> Replacement:
 
 
 def _write(replacement: Replacement, content: bytes, step: Step) -> None:
-    """Write the new file, with its attributes, to the disk beside its place."""
+    """Write the new file, with its attributes, next to its final path and sync it."""
     handle = replacement.create(content, 0o666 if step.mode is None else 0o600)
     try:
         if step.owner is not None:
-            with suppress(PermissionError):  # not ours to give away
+            with suppress(PermissionError):  # only root may change the owner
                 os.fchown(handle, *step.owner)
         if step.mode is not None:
             os.fchmod(handle, step.mode)
@@ -375,7 +377,7 @@ def _write(replacement: Replacement, content: bytes, step: Step) -> None:
 
 
 def _rename_checked(step: Step, old: int, name: str, new: int, target: str) -> None:
-    """Rename a file, and back again if it is not the one that the step is about."""
+    """Rename a file, and undo that if its content is not as the step expects."""
     rename_new(old, name, new, target)
     try:
         as_planned = file_hash(new, target) == step.before
@@ -383,4 +385,4 @@ def _rename_checked(step: Step, old: int, name: str, new: int, target: str) -> N
         as_planned = False
     if not as_planned:
         rename_new(new, target, old, name)
-        raise Changed(f"{visible(step.path)} has changed meanwhile")
+        raise Changed(f"{visible(step.path)} has changed since")

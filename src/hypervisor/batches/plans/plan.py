@@ -1,7 +1,7 @@
-"""Plans: what the done tasks of a batch propose, checked against the files as they are.
+"""Plans: the proposals of a batch's done tasks, checked against the current files.
 
-Proposals are taken in the order of their tasks, each on top of those before it, so that a
-file can be edited and then moved, and two that clash are found before anything is done.
+Proposals are taken in the order of their tasks, each on top of the previous ones, so that a file
+can be edited and then moved, and conflicts are found before anything is changed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from hypervisor.batches.plans.files import ActionFiles
 
 PAGE = 1_000
-LARGEST_DIFF = 200_000  # bytes; beyond, comparing takes longer than it helps
-MOST_SHOWN = 2_000  # characters of what is created
+MAX_DIFF_SIZE = 200_000  # bytes; no diff is made above that
+MAX_SHOWN = 2_000  # characters shown of a new file
 
 
 class PlannedAction(NamedTuple):
-    """A proposal and what would come of it; `refused` says why it is left out."""
+    """A proposal and its effect; `refused` says why it is left out."""
 
     task: str
     kind: str
@@ -42,7 +42,7 @@ class PlannedAction(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What would be done, what is refused, and what there is nothing to do for."""
+    """The actions to do, those refused, and those that would change nothing."""
 
     batch: str
     id: str
@@ -53,12 +53,12 @@ class Plan(NamedTuple):
     unchanged: tuple[PlannedAction, ...]
     kinds: dict[str, int]
     categories: dict[str, int]
-    states: dict[str, int]  # of the actions that were approved before
+    states: dict[str, int]  # of actions approved earlier
     held_back: dict[str, int]  # tasks left out, by the state of their chunk
 
 
 def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
-    """Show what the done tasks of a batch propose: what would be done, with diffs, and what not."""
+    """Show the changes that a batch proposes, with diffs, and those that are refused."""
     planned = hv.store.read(queries.batch, validate.text("the batch", batch))
     rows = hv.store.read(actions_sql.every, planned.id)
     settled = {row.data["print"] for row in rows if row.state in actions.SETTLED}
@@ -83,7 +83,7 @@ def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
 
 
 def proposals(hv: Context, batch: Batch) -> Iterator[tuple[str, str, int, object]]:
-    """All proposals that may have a say: task, category, place in its result, what it says."""
+    """All proposals in approved chunks: task, category, position in its result, proposal."""
     after = ""
     while page := hv.store.read(actions_sql.proposing, batch.id, after, PAGE):
         for task, _, result in page:
@@ -93,11 +93,11 @@ def proposals(hv: Context, batch: Batch) -> Iterator[tuple[str, str, int, object
 
 
 def current_paths(hv: Context, batch: Batch) -> dict[str, str | None]:
-    """Where files of a batch are now that plans have moved; None: deleted. Paths are whole."""
+    """The new absolute paths of files that plans have moved; None: deleted."""
     from os.path import join
 
     now: dict[str, str | None] = {}
-    first: dict[str, str] = {}  # what a file was called before any plan
+    first: dict[str, str] = {}  # by current path: the path before any plan
     for row in hv.store.read(actions_sql.every, batch.id):
         step = row.data.get("step")
         if row.state not in (actions.APPLIED, actions.UNDOING) or step is None:
@@ -113,7 +113,7 @@ def current_paths(hv: Context, batch: Batch) -> dict[str, str | None]:
 
 
 def root_of(batch: Batch) -> str:
-    """The folder that a batch was started in, empty if nothing of it was started."""
+    """The folder that a batch was started in; "" if it was not."""
     return str(batch.spec.get("cwd", "")) if isinstance(batch.spec, dict) else ""
 
 
@@ -157,22 +157,22 @@ def _counts(words: Sequence[str]) -> dict[str, int]:
 
 
 class _File(NamedTuple):
-    """A file as it will be once the actions before are done."""
+    """A file as it will be after the previous actions."""
 
-    hash: str = ""  # empty: there is none
+    hash: str = ""  # empty: no such file
     mode: int = 0
-    origin: str = ""  # where its content lies today …
-    content: bytes | None = None  # … unless an action brings it
-    by: str = ""  # the task that last had to do with it
+    origin: str = ""  # the path of its current content …
+    content: bytes | None = None  # … unless an action sets it
+    by: str = ""  # the last task that changes it
     fields: dict[str, Any] = {}  # noqa: RUF012  # what edits have set, never changed in place
 
 
 class _Unchanged(Exception):
-    """There is nothing to do for a proposal."""
+    """A proposal would change nothing."""
 
 
 class _Draft:
-    """The plan as it grows."""
+    """Builds a plan, proposal by proposal."""
 
     def __init__(self, files: ActionFiles | None, diffs: bool) -> None:
         self._files = files
@@ -186,7 +186,7 @@ class _Draft:
     def take(
         self, task: str, category: str, index: int, proposal: object, settled: set[str]
     ) -> None:
-        """Put a proposal where it belongs."""
+        """Add a proposal to `to_do`, `refused` or `unchanged`."""
         fingerprint = actions.fingerprint(task, index, proposal)
         if fingerprint in settled:
             self._remember(task, proposal)
@@ -211,13 +211,13 @@ class _Draft:
             self.to_do.append(PlannedAction(task, kind, category, what, why, diff, "", data))
 
     def _remember(self, task: str, proposal: object) -> None:
-        """What an earlier plan has set stays set: another task may still not set it otherwise."""
+        """Remember fields set by an earlier plan: another task may not set them differently."""
         with suppress(InvalidInput):
-            asked = actions.checked(proposal)
-            if asked["do"] == actions.EDIT and self._files is not None:
-                path = self._files.locate(asked["path"])
+            checked = actions.checked(proposal)
+            if checked["do"] == actions.EDIT and self._files is not None:
+                path = self._files.locate(checked["path"])
                 here = self._file(path)
-                fields = {**here.fields, **asked["set"]}
+                fields = {**here.fields, **checked["set"]}
                 self._seen[path] = here._replace(by=task, fields=fields)
 
     def _step(self, task: str, data: dict[str, Any]) -> tuple[Step | None, str]:
@@ -226,14 +226,14 @@ class _Draft:
         if kind == actions.TASK:
             return None, self._task(task, data)
         if self._files is None:
-            raise InvalidInput("the batch was not started in a folder, so there are no files")
+            raise InvalidInput("the batch was not started in a folder, so it has no files")
         path = self._files.locate(proposal["path"])
         if kind == actions.CREATE:
             return self._create(task, path, proposal["text"].encode())
         here = self._file(path)
         if not here.hash:
-            why = f"task {here.by} takes it away" if here.by else "there is no such file"
-            raise InvalidInput(f"{visible(path)}: {why}")
+            reason = f"task {here.by} removes it" if here.by else "no such file"
+            raise InvalidInput(f"{visible(path)}: {reason}")
         if kind == actions.MOVE:
             return self._move(task, path, here, self._files.locate(proposal["to"])), ""
         if kind == actions.DELETE:
@@ -254,7 +254,7 @@ class _Draft:
         after = content_hash(content)
         if there.hash == after and not there.by:
             raise _Unchanged
-        self._refuse_taken(path, there)
+        self._refuse_existing(path, there)
         self._seen[path] = _File(after, 0, "", content, task)
         step = Step(actions.PLACE, path, after=after)
         return step, _head(content.decode()) if self._diffs else ""
@@ -262,7 +262,7 @@ class _Draft:
     def _move(self, task: str, path: str, here: _File, to: str) -> Step:
         if path == to:
             raise _Unchanged
-        self._refuse_taken(to, self._file(to))
+        self._refuse_existing(to, self._file(to))
         self._seen[path] = _File(by=task)
         self._seen[to] = here._replace(by=task)
         return Step(actions.StepKind.MOVE, path, to, here.hash)
@@ -280,21 +280,21 @@ class _Draft:
             content = edited(before, proposal)
         else:
             if here.by:
-                raise InvalidInput(f"task {here.by} changes this file, too")
+                raise InvalidInput(f"task {here.by} also changes this file")
             content = proposal["text"].encode()
         if content == before:
             raise _Unchanged
         after = content_hash(content)
         self._seen[path] = _File(after, here.mode, "", content, task, fields)
-        mode = here.mode or None  # 0: as new files have it, which is not known yet
+        mode = here.mode or None  # 0: a new file, its mode is not known yet
         step = Step(actions.REPLACE, path, "", here.hash, after, mode, mode)
         return step, _diff(before, content, path) if self._diffs else ""
 
     def _file(self, path: str) -> _File:
         assert self._files is not None
         if path not in self._seen:
-            found = self._files.facts(path)
-            self._seen[path] = _File(*found, path) if found else _File()
+            facts = self._files.facts(path)
+            self._seen[path] = _File(*facts, path) if facts else _File()
         return self._seen[path]
 
     def _content(self, path: str, here: _File) -> bytes:
@@ -306,20 +306,20 @@ class _Draft:
             raise InvalidInput(f"{visible(path)} is being changed right now")
         return content
 
-    def _refuse_taken(self, path: str, there: _File) -> None:
+    def _refuse_existing(self, path: str, there: _File) -> None:
         if there.hash:
-            who = f"task {there.by} puts a file there" if there.by else "it is there already"
-            raise InvalidInput(f"{visible(path)}: {who}")
+            reason = f"task {there.by} creates it" if there.by else "it already exists"
+            raise InvalidInput(f"{visible(path)}: {reason}")
 
 
 def _head(text: str) -> str:
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}\n… ({len(text)} characters)"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n… ({len(text)} characters)"
 
 
 def _diff(before: bytes, after: bytes, path: str) -> str:
-    if max(len(before), len(after)) > LARGEST_DIFF:
+    if max(len(before), len(after)) > MAX_DIFF_SIZE:
         return f"{len(before)} bytes become {len(after)}"
     from difflib import unified_diff
 
-    old, new = (each.decode("utf-8", "replace").split("\n") for each in (before, after))
+    old, new = (content.decode("utf-8", "replace").split("\n") for content in (before, after))
     return "\n".join(unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm=""))

@@ -1,17 +1,18 @@
-"""Proposals made during an attempt: kept with its claim, then part of the result."""
+"""Proposals made during an attempt, stored with its claim until they become part of the result."""
 
 from __future__ import annotations
 
-from hypervisor.batches.plans import action as actions
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import DEFAULT_LEASE, parse_token
 from hypervisor.queue.sql import proposals
 
 
 def propose(hv: Context, token: str, proposal: object, now: int | None = None) -> int:
-    """Propose a change under a claim, for an approved plan to carry out.
+    """Propose a change with the token of a claim; it is made only after the plan is approved.
 
     Returns how many the claim has proposed."""
+    from hypervisor.batches.plans import action as actions
+
     claim = parse_token(token)
     return hv.store.write(
         proposals.add, claim, actions.checked(proposal), hv.at(now) + DEFAULT_LEASE

@@ -7,7 +7,7 @@ from os.path import dirname
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.batches.plans import action as actions
-from hypervisor.batches.plans.action import DONE, Action, Standing, Step, wording
+from hypervisor.batches.plans.action import DONE, Action, Step, StepStatus, wording
 from hypervisor.batches.plans.work import (
     INTERRUPTED,
     Outcome,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hypervisor.batches.plans.files import ActionFiles
 
 APPLIED = (actions.APPLIED, actions.UNDOING)
-NOT_ITS_TURN = "the plan was undone before its turn came"
+UNDONE_BEFORE = "the plan was undone before this action was applied"
 
 
 class Undone(NamedTuple):
@@ -72,44 +72,45 @@ def _undone(work: PlanWork, outcomes: list[Outcome], dropped: int) -> Undone:
 
 
 def _settle_unfinished(work: PlanWork) -> int:
-    """What an application left behind: finished actions count, the others are dropped."""
+    """Settle actions of an interrupted `apply`: finished ones count, the others are dropped."""
     dropped = 0
     for action in work.actions():
-        standing = Standing(DONE)
+        status = StepStatus(DONE)
         if action.state == actions.APPLYING:
             step = actions.step_from(action.data)
-            standing = work.look(action, step, begun=True)
-            if standing.how == DONE:
+            status = work.look(action, step, begun=True)
+            if status.how == DONE:
                 work.applied(action, step, INTERRUPTED)
-            elif standing.how == actions.NEITHER:
-                work.failed(action, standing.problem)
-        if action.state == actions.PLANNED or standing.how == actions.NOT_YET:
-            work.dropped(action, NOT_ITS_TURN)
+            elif status.how == actions.NEITHER:
+                work.failed(action, status.problem)
+        if action.state == actions.PLANNED or status.how == actions.NOT_YET:
+            work.dropped(action, UNDONE_BEFORE)
             dropped += 1
     return dropped
 
 
 def _undo(work: PlanWork, action: Action, folders: set[str]) -> Outcome:
-    """`folders`: all that plans of this batch have made."""
+    """`folders`: all folders that plans of this batch have created."""
     if action.kind == actions.TASK:
         return _cancel_task(work, action)
     step = _reverse_step(action)
     files = work.files(action.data["root"])
     try:
-        standing = work.look(action, step, action.state == actions.UNDOING)
-        if standing.how == actions.NEITHER:
-            return _not_undone(work, action, standing.problem)
-        if standing.how == actions.NOT_YET:
+        status = work.look(action, step, action.state == actions.UNDOING)
+        if status.how == actions.NEITHER:
+            return _not_undone(work, action, status.problem)
+        if status.how == actions.NOT_YET:
             restores = step.kind in (actions.REPLACE, actions.PLACE)
             content = files.kept(step.after) if restores else b""
             if action.state != actions.UNDOING:
                 action = work.move(action, actions.UNDOING)
             files.make_folders(files.missing_folders(step.to or step.path))
-            files.carry_out(step, tag(action), content)
+            with work.own_change(action):
+                files.carry_out(step, tag(action), content)
     except (InvalidInput, OSError) as error:
         return _not_undone(work, action, str(error).rstrip("."))
-    near = (*_folders_above(step.path), *actions.mail_parts(dirname(step.path)))
-    files.remove_folders([folder for folder in dict.fromkeys(near) if folder in folders])
+    parents = (*_folders_above(step.path), *actions.mail_parts(dirname(step.path)))
+    files.remove_folders([folder for folder in dict.fromkeys(parents) if folder in folders])
     text = f"{wording(action.kind, action.data)} ({actions.evidence(step)})"
     return work.end(action, actions.UNDONE, verb="undone", text=text)
 
@@ -130,7 +131,7 @@ def _not_undone(work: PlanWork, action: Action, reason: str) -> Outcome:
 
 
 def _rehearse(work: PlanWork, every: list[Action]) -> list[Outcome]:
-    """What `undo` would do, without doing it: each step on top of those before it."""
+    """What `undo` would do: each step on top of the previous ones."""
     hashes: dict[str, str | None] = {}
     outcomes = []
     for action in reversed(every):
@@ -144,16 +145,16 @@ def _rehearse(work: PlanWork, every: list[Action]) -> list[Outcome]:
 
 
 def _rehearse_step(files: ActionFiles, step: Step, hashes: dict[str, str | None]) -> str:
-    """What is in the way of a step. `hashes`: what is where once those before it are made."""
+    """Why a step cannot be made. `hashes`: the contents after the previous steps."""
     for path in (step.path, step.to):
         if path and path not in hashes:
             hashes[path] = _hash(files, path)
-    standing = actions.standing(step, hashes[step.path], hashes.get(step.to, ""))
-    if standing.how == actions.NOT_YET and step.kind == actions.StepKind.MOVE:
+    status = actions.status_of_step(step, hashes[step.path], hashes.get(step.to, ""))
+    if status.how == actions.NOT_YET and step.kind == actions.StepKind.MOVE:
         hashes[step.path], hashes[step.to] = "", step.before
-    elif standing.how == actions.NOT_YET:
+    elif status.how == actions.NOT_YET:
         hashes[step.path] = step.after
-    return standing.problem
+    return status.problem
 
 
 def _reverse_step(action: Action) -> Step:

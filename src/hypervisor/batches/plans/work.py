@@ -1,8 +1,8 @@
-"""One process at work on the plans of a batch: what applying and undoing have in common.
+"""The common part of applying and undoing plans.
 
-Before a file is touched, the store says so (`applying`, `undoing`) and knows what the file
-is like before and after; so after a crash anyone can see how far it got. A file that is
-neither as before nor as after was changed by its owner and is left alone.
+Before a file is changed, the store has the state `applying` or `undoing` and the hashes of the file
+before and after, so it is clear after a crash how far it got. A file that has neither hash was
+changed by its owner and is left alone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.batches.plans import action as actions
 from hypervisor.batches.plans import plan as planning
-from hypervisor.batches.plans.action import Action, ActionState, Standing, Step, wording
+from hypervisor.batches.plans.action import Action, ActionState, Step, StepStatus, wording
 from hypervisor.batches.sql import actions as actions_sql
 from hypervisor.core import validate
+from hypervisor.inputs.changed_items import own_changes
+from hypervisor.inputs.item_files import path_of_item
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
 
@@ -27,7 +29,7 @@ Tell = Callable[["Outcome"], None]
 
 
 class Outcome(NamedTuple):
-    """What came of one action; `problem` is empty if it was applied or undone."""
+    """The outcome of one action; `problem` is empty if it was applied or undone."""
 
     number: int
     task: str
@@ -56,12 +58,19 @@ class PlanWork:
             self._roots[root] = planning.files_of(self.hv, self.batch, root)
         return self._roots[root]
 
-    def look(self, action: Action, step: Step, begun: bool) -> Standing:
-        """Whether a step was made; if it was `begun`, what a crash left is cleared up first."""
+    def look(self, action: Action, step: Step, begun: bool) -> StepStatus:
+        """Whether a step was made; if it was `begun`, cleans up after a crash first."""
         files = self.files(action.data["root"])
         if begun:
             files.recover(step, tag(action))
         return files.look(step)
+
+    def own_change(self, action: Action) -> AbstractContextManager[None]:
+        """A plan's change to the item's file does not count as a change by its owner."""
+        spec = self.batch.spec if isinstance(self.batch.spec, dict) else {}
+        (task,) = self.hv.store.read(queries.tasks, [action.task])
+        path = path_of_item(task.data, str(spec.get("cwd", "")))
+        return own_changes(self.hv.store, {} if path is None else {task.id: path})
 
     def move(
         self, action: Action, state: ActionState, reason: str = "", receipt: str = ""
@@ -79,7 +88,7 @@ class PlanWork:
     def approve(
         self, new: Sequence[tuple[str, str, dict[str, Any]]], text: str, after: int | None = None
     ) -> list[Action]:
-        """Write down actions, each (task, kind, data), together with their approval."""
+        """Store actions, each (task, kind, data), together with their approval."""
         return self.hv.store.write(
             actions_sql.approve,
             self.batch.id,
@@ -90,8 +99,8 @@ class PlanWork:
             after=after,
         )
 
-    def applied(self, action: Action, step: Step, how: str = "") -> Outcome:
-        text = f"{wording(action.kind, action.data)} ({actions.evidence(step)}){how}"
+    def applied(self, action: Action, step: Step, suffix: str = "") -> Outcome:
+        text = f"{wording(action.kind, action.data)} ({actions.evidence(step)}){suffix}"
         return self.end(action, actions.APPLIED, verb="applied", text=text)
 
     def failed(self, action: Action, reason: str) -> Outcome:
@@ -108,9 +117,9 @@ class PlanWork:
     def end(
         self, action: Action, state: ActionState, problem: str = "", *, verb: str, text: str = ""
     ) -> Outcome:
-        """Write down what came of an action, with its receipt."""
-        what = text or wording(action.kind, action.data)
-        receipt = f"{verb} #{action.number}: {what}" + (f": {problem}" if problem else "")
+        """Record the outcome of an action, with its receipt."""
+        description = text or wording(action.kind, action.data)
+        receipt = f"{verb} #{action.number}: {description}" + (f": {problem}" if problem else "")
         return self.report(self.move(action, state, problem, receipt), problem)
 
     def report(self, action: Action, problem: str = "") -> Outcome:
@@ -121,12 +130,12 @@ class PlanWork:
 
 
 def outcome_of(action: Action, problem: str) -> Outcome:
-    what = wording(action.kind, action.data)
-    return Outcome(action.number, action.task, action.kind, what, action.state, problem)
+    description = wording(action.kind, action.data)
+    return Outcome(action.number, action.task, action.kind, description, action.state, problem)
 
 
 def owner_of(action: Action) -> tuple[int, int] | None:
-    """Whose the original was, user and group."""
+    """The user and group of the original."""
     _, user, group = action.data.get("origin", (0, -1, -1))
     return None if user < 0 else (user, group)
 

@@ -1,7 +1,7 @@
-"""Approved actions: written down with the approval, then moved from state to state.
+"""Approved actions: stored with the approval, then moved from state to state.
 
-A state never changes without its receipt or event in the same transaction. What an
-action does inside the store (adding a task) happens in the transaction that says so.
+Every change of state has its receipt or event in the same transaction. An action on the store
+itself (adding a task) is part of that transaction.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hypervisor.batches.plans.action import (
 )
 from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.queue import lifecycle
+from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.sql import event_log, insert, receipts, steer
 from hypervisor.queue.task import NewTask
 from hypervisor.store.database import Row, Session
@@ -75,12 +76,14 @@ def approve(
     now: int,
     after: int | None = None,
 ) -> list[Action]:
-    """Write down approved actions, each (task, kind, data), together with the approval. `after`:
-    only if that is the number of the last action; else another host approved a plan first."""
+    """Store approved actions, each (task, kind, data), together with the approval. `after` must be
+    the number of the last action; otherwise another host has approved a plan first."""
     session.lock(f"actions {batch}")
     last = session.rows(LAST, (batch,))[0][0]
     if after not in (None, last):
-        raise PlanChanged("somebody else has approved a plan. Nothing was changed; look again.")
+        raise PlanChanged(
+            "someone else has just approved a plan. Nothing was changed; review it again."
+        )
     added = [
         Action(batch, number, task, kind, data, PLANNED, None, now)
         for number, (task, kind, data) in enumerate(new, last + 1)
@@ -102,15 +105,14 @@ def move(
     actor: str,
     now: int,
 ) -> Action:
-    """Bring an action into its next state, with the data it now has. `receipt`: evidence of
-    it, empty if there is nothing to show yet."""
-    _still(session, action)
+    """Set the state of an action, and store its data. `receipt`: the evidence, if any."""
+    _check_unchanged(session, action)
     moved = action._replace(state=state, reason=reason, at=now)
-    where = (action.batch, action.number)
-    session.run(SET, (state, event_log.dump(moved.data), reason, now, *where))
+    key = (action.batch, action.number)
+    session.run(SET, (state, event_log.dump(moved.data), reason, now, *key))
     if receipt:
-        # The batch's, not the task's: those are shown in the task's file, which a plan must
-        # leave as it was approved, and which undoing it restores to the byte.
+        # For the batch, not the task: a task's receipts are written to its file, which a plan must
+        # leave as approved, and which undoing restores exactly.
         text = f"{receipt}, proposed by {action.task}"
         receipts.append_to_batch(session, action.batch, actor, [text], now)
     data = {"action": action.number, "now": state, **({"reason": reason} if reason else {})}
@@ -121,29 +123,29 @@ def move(
 def add_task(
     session: Session, action: Action, new: NewTask, receipt: str, *, actor: str, now: int
 ) -> Action:
-    """Add the task that an action asks for and say that it was applied."""
+    """Add the task of an action and mark the action as applied."""
     session.lock("keys")  # before any row is locked, as in a claim
-    _still(session, action)
+    _check_unchanged(session, action)
     added = insert.add(session, [new], None, actor, now)
     if added.ids:
         task, is_ours = added.ids[0], True
     else:
         task, is_ours = _take_over(session, action, added.duplicates[0].task, actor, now)
-    receipt = f"{receipt}: {task}" if is_ours else f"{receipt}, which was there already: {task}"
-    made = action._replace(data={**action.data, "made": task, "is_ours": is_ours})
-    return move(session, made, APPLIED, receipt=receipt, actor=actor, now=now)
+    receipt = f"{receipt}: {task}" if is_ours else f"{receipt}, which already existed: {task}"
+    applied = action._replace(data={**action.data, "made": task, "is_ours": is_ours})
+    return move(session, applied, APPLIED, receipt=receipt, actor=actor, now=now)
 
 
 def cancel_task(session: Session, action: Action, receipt: str, actor: str, now: int) -> Action:
-    """Cancel the task that an action has made, unless somebody has begun with it."""
+    """Cancel the task that an action created, unless it has been started."""
     session.lock("keys")
-    _still(session, action)
+    _check_unchanged(session, action)
     task = action.data["made"]
-    found = session.rows(MADE + session.for_update, (task,)) if action.data["is_ours"] else []
-    if found and found[0][0] != lifecycle.CANCELLED:
-        state, attempts, _ = found[0]
+    rows = session.rows(MADE + session.for_update, (task,)) if action.data["is_ours"] else []
+    if rows and rows[0][0] != lifecycle.CANCELLED:
+        state, attempts, _ = rows[0]
         if attempts or state not in (lifecycle.INBOX, lifecycle.WAITING, lifecycle.ACTIVE):
-            raise WrongState(f"the task {task} was started and is {state}")
+            raise WrongState(f"the task {task} was started and is {state_name(state)}")
         steer.cancel(session, task, "the plan was undone", actor, now)
     receipt = f"{receipt}: {task}"
     return move(session, action, UNDONE, receipt=receipt, actor=actor, now=now)
@@ -152,8 +154,8 @@ def cancel_task(session: Session, action: Action, receipt: str, actor: str, now:
 def _take_over(
     session: Session, action: Action, task: str, actor: str, now: int
 ) -> tuple[str, bool]:
-    """A task with that key is there: ours again if a plan of this batch made it and it was
-    cancelled when that was undone; else somebody's that we leave alone."""
+    """A task with that key already exists: reopen it if a plan of this batch created it and its
+    undo cancelled it; otherwise leave it alone."""
     state, _, data = session.rows(MADE, (task,))[0]
     made_by = event_log.load(data)
     ours = isinstance(made_by, dict) and made_by.get("plan") == action.batch
@@ -163,14 +165,14 @@ def _take_over(
     return task, True
 
 
-def _still(session: Session, action: Action) -> None:
-    """Whoever holds an old picture of an action must not change it."""
-    found = session.rows(ONE + session.for_update, (action.batch, action.number))
-    if not found:
+def _check_unchanged(session: Session, action: Action) -> None:
+    """A stale copy of an action must not change it."""
+    rows = session.rows(ONE + session.for_update, (action.batch, action.number))
+    if not rows:
         raise NotFound(f"this batch has no action {action.number}.")
-    if found[0][5] != action.state:
+    if rows[0][5] != action.state:
         raise WrongState(
-            f"action {action.number} is {found[0][5]}, not {action.state}. Nothing was changed."
+            f"action {action.number} is {rows[0][5]}, not {action.state}. Nothing was changed."
         )
 
 

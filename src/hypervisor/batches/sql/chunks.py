@@ -6,18 +6,21 @@ claimed is stored, never computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.batches.chunk import FREE, HELD, OPEN, Chunk, ChunkState, first_state
 from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lifecycle import UNFINISHED
+from hypervisor.queue.lifecycle import UNFINISHED, state_name
 from hypervisor.queue.result import corrected
-from hypervisor.queue.sql import event_log, holds, queries, readiness, receipts, steer
+from hypervisor.queue.sql import event_log, queries, readiness, receipts, steer
 from hypervisor.queue.sql.settlement import SET_RESULT
 from hypervisor.queue.task import Json, Task
 from hypervisor.store.database import Session
+
+if TYPE_CHECKING:
+    from hypervisor.runs.spec import Gate
 
 ALL = """
 SELECT number, name, state, note, actor, decided_at FROM chunks WHERE batch = ? ORDER BY number
@@ -26,11 +29,11 @@ COUNTS = """
 SELECT chunk, state, count(*) FROM tasks WHERE batch = ? AND chunk > 0 GROUP BY chunk, state
 """
 ADD = "INSERT INTO chunks (batch, number, name, state) VALUES (?, ?, ?, ?)"
-LET_RUN = """
+OPEN_CHUNK = """
 UPDATE chunks SET state = ?, note = ?, actor = ? WHERE batch = ? AND number = ? AND state = 'held'
 RETURNING number
 """
-LET_GO = """
+RELEASE_TASKS = """
 UPDATE tasks SET held = 0 WHERE batch = ? AND chunk = ? AND chunk > 0 AND held = 1 RETURNING id
 """
 DECIDE = """
@@ -41,21 +44,22 @@ UPDATE chunks SET state = 'open', note = ?, actor = ?, decided_at = NULL
 WHERE batch = ? AND number = ?
 """
 TASKS = "SELECT id FROM tasks WHERE batch = ? AND chunk = ? AND chunk > 0 ORDER BY id"
-STATE = "SELECT state FROM tasks WHERE id = ?"
+STATE = "SELECT state, attempt FROM tasks WHERE id = ?"
 OPEN_BATCHES = "SELECT DISTINCT batch FROM chunks WHERE state = 'open' ORDER BY batch"
 RESULT = "SELECT result FROM details WHERE task = ?"
 DATA = "SELECT data FROM details WHERE task = ?"
 SET_DATA = "UPDATE details SET data = ? WHERE task = ?"
+CORRECTED = "corrected"  # in a task's data: the attempt whose result a person has corrected
 
 
-def declare(session: Session, batch: str, names: Sequence[str], gate: str) -> list[Chunk]:
-    """The chunks of a batch, with those of these names that are new put at its end."""
-    holds.lock(session, batch)
-    found = session.rows(ALL, (batch,))
-    known = {row[1] for row in found}
-    states = [ChunkState(row[2]) for row in found]
-    new = [name for name in dict.fromkeys(names) if name not in known]
-    for number, name in enumerate(new, max((row[0] for row in found), default=0) + 1):
+def declare(session: Session, batch: str, names: Sequence[str], gate: Gate) -> list[Chunk]:
+    """The chunks of a batch, after adding those with new names at the end."""
+    readiness.lock_chunks(session, batch)
+    rows = session.rows(ALL, (batch,))
+    names_before = {row[1] for row in rows}
+    states = [ChunkState(row[2]) for row in rows]
+    new = [name for name in dict.fromkeys(names) if name not in names_before]
+    for number, name in enumerate(new, max((row[0] for row in rows), default=0) + 1):
         states.append(first_state(gate, states, is_last=name == new[-1]))
         session.run(ADD, (batch, number, name, states[-1]))
     return every(session, batch)
@@ -85,12 +89,13 @@ def batches_with_open(session: Session) -> list[str]:
 
 def amend(session: Session, task: str, changes: dict[str, Any], actor: str, now: int) -> Json:
     """Change members of a task's result. Returns the new result."""
-    state = session.rows(STATE + session.for_update, (task,))[0][0]
+    state, attempt = session.rows(STATE + session.for_update, (task,))[0]
     if state != lifecycle.DONE:
-        raise WrongState(f"{task} is {state}: there is no result to correct yet.")
+        raise WrongState(f"{task} is {state_name(state)}: no result to correct yet.")
     before = event_log.load(session.rows(RESULT, (task,))[0][0])  # once the task is locked
     result, receipt = corrected(before, changes)
     session.run(SET_RESULT, (event_log.dump(result), task))
+    _change_data(session, task, {CORRECTED: attempt})
     receipts.append(session, task, actor, [receipt], now)
     return result
 
@@ -106,24 +111,29 @@ def decide(
     may_change: bool,
     actor: str,
     now: int,
+    check: Callable[[Session, Chunk], None] = lambda session, chunk: None,
 ) -> list[int]:
-    """Approve or reject a chunk that has ended, and let the next one go; `in_advance`, all that
-    are held, none of which needs a decision any more. Returns those.
+    """Approve or reject a finished chunk and release the next one; with `in_advance`, all held
+    chunks, which then need no decision. Returns the released ones.
 
-    A decision is changed only if it `may`, and that lets nothing go."""
-    holds.lock(session, batch)
+    An earlier decision is only changed with `may_change`, which releases nothing. `check` raises
+    if the chunk is not what the decision is about."""
+    readiness.lock_chunks(session, batch)
     session.lock("keys")  # before any row is locked, as in a claim
     chunk = _find(session, batch, number)
     if chunk.state == HELD or chunk.unfinished:
-        left = f"{chunk.unfinished} of its {chunk.total} tasks are not finished"
-        raise WrongState(f"chunk {number} cannot be {decision} yet: {left}. Nothing was changed.")
+        unfinished = f"{chunk.unfinished} of its {chunk.total} tasks are not finished"
+        raise WrongState(
+            f"chunk {number} cannot be {decision} yet: {unfinished}. Nothing was changed."
+        )
     if chunk.is_decided and not may_change:
-        raise WrongState(f"chunk {number} is {chunk.state} by now. Nothing was changed.")
+        raise WrongState(f"chunk {number} is already {chunk.state}. Nothing was changed.")
+    check(session, chunk)
     session.run(DECIDE, (decision, note or None, actor, now, batch, number))
-    held = [other.number for other in every(session, batch) if other.state == HELD]
-    further = (held if in_advance else held[:1]) if chunk.state == OPEN else []
-    how = (FREE, f"freed with chunk {number}", actor) if in_advance else (OPEN, None, None)
-    opened = [other for other in further if _open(session, batch, other, how, now)]
+    held_numbers = [other.number for other in every(session, batch) if other.state == HELD]
+    further = (held_numbers if in_advance else held_numbers[:1]) if chunk.state == OPEN else []
+    values = (FREE, f"freed with chunk {number}", actor) if in_advance else (OPEN, None, None)
+    opened = [other for other in further if _open(session, batch, other, values, now)]
     more: dict[str, object] = {"opened": opened, "all": in_advance}
     _log(session, chunk, decision, note, actor=actor, now=now, more=more)
     return opened
@@ -133,49 +143,60 @@ def retry(
     session: Session,
     batch: str,
     number: int,
-    wanted: Sequence[str],
+    task_ids: Sequence[str],
     note: str,
     *,
     actor: str,
     now: int,
 ) -> int:
-    """Work on these tasks of a chunk again, with the note in their data. Returns how many."""
-    holds.lock(session, batch)
+    """Retry these tasks of a chunk, with the note in their data; if none are named, all except for
+    those that a person has corrected. Returns how many."""
+    readiness.lock_chunks(session, batch)
     session.lock("keys")
     chunk = _find(session, batch, number)
     if chunk.state == HELD:
         raise WrongState(f"chunk {number} has not run yet. Nothing was changed.")
-    own = set(_task_ids(session, batch, number))
-    again = [task for task in wanted if task in own and _has_ended(session, task)]
-    for task in again:
-        _set_note(session, task, note)
+    own = chunk_tasks(session, batch, number)
+    chosen = [
+        task.id for task in own if (task.id in task_ids if task_ids else not is_corrected(task))
+    ]
+    to_retry = [task for task in chosen if _has_ended(session, task)]
+    for task in to_retry:
+        _change_data(session, task, {"note": note or None, CORRECTED: None})
         steer.requeue(session, task, "reopen", note, actor, now=now)
     session.run(REOPEN, (note or None, actor, batch, number))
-    _log(session, chunk, "retry", note, actor=actor, now=now, more={"tasks": len(again)})
-    return len(again)
+    _log(session, chunk, "retry", note, actor=actor, now=now, more={"tasks": len(to_retry)})
+    return len(to_retry)
 
 
 def _has_ended(session: Session, task: str) -> bool:
     return session.rows(STATE + session.for_update, (task,))[0][0] not in UNFINISHED
 
 
-def _set_note(session: Session, task: str, note: str) -> None:
+def is_corrected(task: Task) -> bool:
+    """Whether a person has corrected the result of the last attempt."""
+    return isinstance(task.data, dict) and task.data.get(CORRECTED) == task.attempts
+
+
+def _change_data(session: Session, task: str, changes: dict[str, Any]) -> None:
+    """Set members of a task's data, or remove them by None."""
     data = event_log.load(session.rows(DATA, (task,))[0][0])
+    data = {} if data is None else data
     if isinstance(data, dict):
-        kept = {name: value for name, value in data.items() if name != "note"}
-        session.run(SET_DATA, (event_log.dump({**kept, "note": note} if note else kept), task))
+        data = {name: value for name, value in {**data, **changes}.items() if value is not None}
+        session.run(SET_DATA, (event_log.dump(data), task))
 
 
 def _open(
     session: Session,
     batch: str,
     number: int,
-    how: tuple[str, str | None, str | None],
+    values: tuple[str, str | None, str | None],
     now: int,
 ) -> bool:
-    if not session.rows(LET_RUN, (*how, batch, number)):
+    if not session.rows(OPEN_CHUNK, (*values, batch, number)):
         return False
-    freed = sorted(row[0] for row in session.rows(LET_GO, (batch, number)))
+    freed = sorted(row[0] for row in session.rows(RELEASE_TASKS, (batch, number)))
     readiness.promote(session, freed, now)
     return True
 
@@ -197,8 +218,8 @@ def _log(
     now: int,
     more: dict[str, object],
 ) -> None:
-    what = "to be tried again" if decision == "retry" else decision
-    text = f"{chunk.label} {what}: {note}" if note else f"{chunk.label} {what}"
+    words = "to be retried" if decision == "retry" else decision
+    text = f"{chunk.label} {words}: {note}" if note else f"{chunk.label} {words}"
     receipts.append_to_batch(session, chunk.batch, actor, [text], now)
     data = {"chunk": chunk.number, "decision": decision, "said": text, **more}
     event_log.note(session, "checkpoint", data, actor, now, batch=chunk.batch)

@@ -1,4 +1,4 @@
-"""Pipelines: which batches follow on each other, whether the reduce is pending, what it was given.
+"""Pipelines: the batches of their stages, whether the reduce is pending, and its last input.
 
 Every submission of a pipeline with a reduce is counted. The reduce is pending until the last
 submission has been released, so a submission that comes in between is never lost.
@@ -60,7 +60,7 @@ class Pipeline(NamedTuple):
 
 
 def save(session: Session, pipeline: Pipeline, pending: bool = False) -> None:
-    """Store a pipeline in place of what followed on its first batch before."""
+    """Store a pipeline; replaces an earlier one with the same first batch."""
     first = pipeline.stages[0]
     reduce = (pipeline.reduce_batch, pipeline.reduce_task)
     session.run(SAVE, (first, *reduce, int(pipeline.fail_fast), int(pending)))
@@ -70,7 +70,7 @@ def save(session: Session, pipeline: Pipeline, pending: bool = False) -> None:
 
 
 def remove(session: Session, first: str) -> None:
-    """Nothing follows on this batch any more."""
+    """Remove the later stages of this batch."""
     session.run(REMOVE_BATCHES, (first,))
     session.run(REMOVE, (first,))
 
@@ -79,7 +79,7 @@ def of_batch(session: Session, batch: str) -> Pipeline | None:
     """The pipeline that a batch belongs to."""
     for first, reduce_batch, reduce_task, fail_fast in session.rows(PIPELINE, (batch,)):
         batches = (row[0] for row in session.rows(BATCHES, (first,)))
-        stages = tuple(each for each in batches if each != reduce_batch)
+        stages = tuple(part for part in batches if part != reduce_batch)
         if stages:  # else another pipeline has taken over all of its batches
             return Pipeline(stages, reduce_batch, reduce_task, bool(fail_fast))
     return None
@@ -101,7 +101,7 @@ def release(session: Session, first: str, submission: int) -> None:
 
 
 def reduce_input(session: Session, task: str) -> str | None:
-    """The digest of what a reduce task was last given; "" if it is to run again anyway."""
+    """The digest of a reduce task's last input; "" if it must run again anyway."""
     return next((row[0] for row in session.rows(REDUCE_INPUT, (task,))), None)
 
 
@@ -110,9 +110,9 @@ def set_reduce_input(session: Session, task: str, digest: str) -> None:
 
 
 def set_reduce_input_under_claim(session: Session, token: Token, digest: str) -> bool:
-    """Store what a claimed reduce task was given, unless its claim has ended."""
+    """Store the digest of a claimed reduce task's input, unless its claim has ended."""
     try:
-        claims.held(session, token)
+        claims.lock_claim(session, token)
     except LeaseLost:
         return False
     set_reduce_input(session, token.task, digest)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypervisor.queue.history import AttemptLine, Experience
+from hypervisor.queue.lifecycle import DONE
 from hypervisor.queue.receipt import Receipt
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.sql.insert import BY_KEY
@@ -14,7 +15,7 @@ from hypervisor.store.database import Session, marks, pad, slices
 RECENT = 1_000
 FEW_BATCHES = 3
 
-# `batch <> ''` is what tells both databases that the index of batches will do.
+# `batch <> ''` lets both databases use the partial index.
 ATTEMPTS = """
 SELECT t.id, a.number, w.name, a.worker, a.claimed_at, a.ended_at, a.outcome, a.cpu_ms, a.peak_kb
 FROM tasks t JOIN attempts a ON a.task = t.id LEFT JOIN workers w ON w.id = a.worker
@@ -46,14 +47,24 @@ def states_of_keys(session: Session, batch: str, digests: Sequence[str]) -> dict
     """The states of those tasks of a batch whose keys have these digests."""
     return {
         row[0]: row[2]
-        for some in slices(digests)
-        for row in session.rows(BY_KEY.format(marks(len(some))), [batch, *pad(some)])
+        for page in slices(digests)
+        for row in session.rows(BY_KEY.format(marks(len(page))), [batch, *pad(page)])
+    }
+
+
+def done_by_key(session: Session, batch: str, digests: Sequence[str]) -> dict[str, str]:
+    """Those tasks of a batch that are done and whose keys have these digests, by digest."""
+    return {
+        row[0]: row[1]
+        for page in slices(digests)
+        for row in session.rows(BY_KEY.format(marks(len(page))), [batch, *pad(page)])
+        if row[2] == DONE
     }
 
 
 def attempts(session: Session, batch: str, after: str, tasks: int) -> tuple[str, list[AttemptLine]]:
-    """The attempts of a page of tasks behind `after`, and the last task of the page, "" if there
-    are none."""
+    """The last task of the page of tasks after `after` ("" if there are none), and the attempts of
+    the page."""
     last = session.rows(PAGE_END, (batch, after, tasks))[0][0]
     if last is None:
         return "", []
@@ -62,26 +73,26 @@ def attempts(session: Session, batch: str, after: str, tasks: int) -> tuple[str,
 
 
 def experience(session: Session, kind: str, batch: str | None) -> Experience:
-    """What the last attempts of this batch took, else those of others of its type."""
-    others = [row[0] for row in session.rows(BATCHES_OF_TYPE, (kind, FEW_BATCHES))]
-    for each in [batch, *others]:
-        count, took, output = session.rows(EXPERIENCE, (each or "", RECENT))[0]
+    """The average usage of recent attempts of this batch, else of batches of its type."""
+    similar = [row[0] for row in session.rows(BATCHES_OF_TYPE, (kind, FEW_BATCHES))]
+    for batch_id in [batch, *similar]:
+        count, duration, output = session.rows(EXPERIENCE, (batch_id or "", RECENT))[0]
         if count:
-            return Experience(count, _whole(took), _whole(output))
+            return Experience(count, _rounded(duration), _rounded(output))
     return Experience(0, None, None)
 
 
 def last_receipts(session: Session, chain: str, limit: int) -> tuple[int, list[Receipt]]:
     """How many receipts a chain has, and the last of them in order."""
-    found = [Receipt(*row) for row in session.rows(LAST_RECEIPTS, (chain, limit))]
+    receipts = [Receipt(*row) for row in session.rows(LAST_RECEIPTS, (chain, limit))]
     count = next((int(row[0]) for row in session.rows(COUNT_RECEIPTS, (chain,))), 0)
-    return max(count, len(found)), found[::-1]
+    return max(count, len(receipts)), receipts[::-1]
 
 
-def _whole(value: object) -> int | None:
+def _rounded(value: object) -> int | None:
     return None if value is None else round(float(str(value)))
 
 
 def noted(session: Session, kind: str, batch: str, since: int) -> dict[str, Any]:
-    """The tasks of a batch that have had events of a kind since then, with the data of the last."""
+    """The tasks of a batch with events of a kind since then, and the data of the last one."""
     return {task: event_log.load(data) for task, data in session.rows(NOTED, (kind, batch, since))}

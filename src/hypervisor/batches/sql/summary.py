@@ -1,6 +1,4 @@
-"""Queries of those who follow a batch: whether anything runs, and what it all took.
-
-The database adds it up, so that no process has to hold the tasks."""
+"""The totals of a batch, computed by the database."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from hypervisor.queue.sql import event_log
 from hypervisor.queue.task import Json
 from hypervisor.store.database import Session
 
-# `batch <> ''` is what tells both databases that the index of batches will do.
+# `batch <> ''` lets both databases use the partial index.
 TASKS = """
 SELECT state, count(*), sum(attempt) FROM tasks WHERE batch = ? AND batch <> ''
 GROUP BY state ORDER BY state
@@ -25,6 +23,10 @@ SELECT t.id, d.result FROM tasks t JOIN details d ON d.task = t.id
 WHERE t.batch = ? AND t.batch <> '' AND t.state = 'done' AND d.result IS NOT NULL AND t.id > ?
 ORDER BY t.id LIMIT ?
 """
+UNCHANGED = """
+SELECT count(*) FROM tasks t JOIN landings l ON l.task = t.id AND l.attempt = t.attempt
+WHERE t.batch = ? AND t.batch <> '' AND t.state = 'done' AND l.hash = ''
+"""
 
 
 def totals(session: Session, batch: str, now: int) -> Totals:
@@ -33,6 +35,11 @@ def totals(session: Session, batch: str, now: int) -> Totals:
     sums = session.rows(ATTEMPTS, (now, now, batch))[0]
     attempts = sum(int(row[2]) for row in states)
     return Totals({row[0]: row[1] for row in states}, attempts, *map(int, sums))
+
+
+def unchanged(session: Session, batch: str) -> int:
+    """How many tasks are done without any change."""
+    return int(session.rows(UNCHANGED, (batch,))[0][0])
 
 
 def results(session: Session, batch: str, after: str, limit: int) -> list[tuple[str, Json]]:

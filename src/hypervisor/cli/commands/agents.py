@@ -4,11 +4,11 @@ import argparse
 import sys
 
 from hypervisor.agents.agents import AgentView, agents, check_agent
-from hypervisor.agents.installed import Probed
-from hypervisor.agents.rate_limits import lift_brake
+from hypervisor.agents.installed import ProbeResult
+from hypervisor.agents.rate_limits import end_cooldown
 from hypervisor.cli.arguments import add_words
 from hypervisor.cli.output import clock, colour, duration, one_line, respond, table
-from hypervisor.cli.render import brake_text, money_text
+from hypervisor.cli.render import cost_text, rate_limit_text
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
@@ -16,18 +16,18 @@ from hypervisor.resources.limits import size_text
 EXAMPLE = """hv agents
   hv agents check claude
   hv agents lift anthropic:9f2c1d07"""
-WORDS = {"check": "one turn with the real program", "lift": "end the rest of an account"}
+WORDS = {"check": "send the agent a one-word prompt", "lift": "end the cooldown of an account"}
 HEAD = ("AGENT", "VERSION", "MEMORY", "RUNNING", "STATE")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_words(parser, WORDS, "NAME|ACCOUNT")
+    add_words(parser, WORDS, "NAME|ACCOUNT", "the agent to check, or the account to lift")
 
 
 def prepare(args: argparse.Namespace) -> None:
     if args.word and not args.name:
         raise InvalidInput(
-            f"say which: hv agents {args.word} {'NAME' if args.word == 'check' else 'ACCOUNT'}."
+            f"no name given: hv agents {args.word} {'NAME' if args.word == 'check' else 'ACCOUNT'}."
         )
 
 
@@ -37,25 +37,26 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if args.word == "lift":
         return _lift(hv, args)
     if args.names:
-        names = list(hv.settings.agents)
+        names = list(hv.agent_settings.profiles)
         return respond(args, names, names)
     views = agents(hv)
     return respond(args, views, lambda: _show(views, hv.now() if hv.has_store else 0))
 
 
 def _show(views: tuple[AgentView, ...], now: int) -> None:
-    """Those that are there first, then how the others are got."""
-    here = [view for view in views if view.path]
+    """Installed agents first, then how to install the others."""
+    installed = [view for view in views if view.path]
     missing = [view for view in views if not view.path]
     rows = [
-        (view.name, _version(view), _memory(view), _running(view), _state(view)) for view in here
+        (view.name, _version(view), _memory(view), _running(view), _state(view))
+        for view in installed
     ]
     if rows:
-        table(HEAD, rows, ["done" if view.ready else "blocked" for view in here])
-    for view in here:
-        for brake in view.brakes:
-            print(one_line(f"  {brake_text(brake, now)}"))
-            print(one_line(f"  hv agents lift {brake.account}  ends that"))
+        table(HEAD, rows, ["done" if view.ready else "blocked" for view in installed])
+    for view in installed:
+        for cooldown in view.cooldowns:
+            print(one_line(f"  {rate_limit_text(cooldown, now)}"))
+            print(one_line(f"  to use it again now: hv agents lift {cooldown.account}"))
     if missing and rows:
         print()
     if missing:
@@ -66,7 +67,7 @@ def _show(views: tuple[AgentView, ...], now: int) -> None:
 
 
 def _version(view: AgentView) -> str:
-    """Only the number: what programs print around it is their name once more."""
+    """Only the number: many programs print their name as well."""
     import re
 
     match = re.search(r"\d+(\.\d+)+\S*", view.version)
@@ -85,14 +86,14 @@ def _running(view: AgentView) -> str:
 def _state(view: AgentView) -> str:
     if view.why:
         return view.why
-    if view.brakes:
-        return f"rate-limited until {clock(max(brake.until for brake in view.brakes))}"
+    if view.cooldowns:
+        return f"rate-limited until {clock(max(cooldown.until for cooldown in view.cooldowns))}"
     return "ready" if view.verified else "ready (unverified)"
 
 
 def _check(hv: Context, args: argparse.Namespace) -> int:
     if not args.json and sys.stderr.isatty():
-        print(f"asking {one_line(args.name)} for one word …", file=sys.stderr)
+        print(f"sending {one_line(args.name)} a one-word prompt …", file=sys.stderr)
     probe = check_agent(hv, args.name)
     return respond(
         args,
@@ -102,12 +103,12 @@ def _check(hv: Context, args: argparse.Namespace) -> int:
     )
 
 
-def _probe_text(name: str, probe: Probed) -> str:
+def _probe_text(name: str, probe: ProbeResult) -> str:
     tokens = sum(probe.tokens)
     parts = [
         f"answered in {duration(probe.milliseconds)}" if probe.ok else probe.outcome,
         f"{tokens:,} tokens" if tokens else "",
-        f"cost {money_text(probe.cost_micros, probe.estimated)}" if probe.cost_micros else "",
+        f"cost {cost_text(probe.cost_micros, probe.estimated)}" if probe.cost_micros else "",
     ]
     details = ", ".join(part for part in parts if part)
     more = f": {probe.said}" if probe.said else ""
@@ -115,6 +116,6 @@ def _probe_text(name: str, probe: Probed) -> str:
 
 
 def _lift(hv: Context, args: argparse.Namespace) -> int:
-    lifted = lift_brake(hv, args.name)
-    text = f"{one_line(args.name)} {'may be asked again' if lifted else 'does not rest'}"
+    lifted = end_cooldown(hv, args.name)
+    text = f"{one_line(args.name)} {'can be used again' if lifted else 'is not rate-limited'}"
     return respond(args, {"account": args.name, "lifted": lifted}, text)

@@ -17,23 +17,25 @@ EXAMPLE = """hv apply review
   hv apply review --dry-run
   hv apply review --yes --fail-fast"""
 
-MOST_ROUNDS = 5  # shown again so often if it changes each time
+MAX_ROUNDS = 5  # how often the plan is shown again if it keeps changing
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("batch", metavar="BATCH", help="a batch, by name or id")
-    parser.add_argument("--yes", action="store_true", help="approve the plan without being asked")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
-    parser.add_argument("--full", action="store_true", help="show every action and line of it")
-    parser.add_argument("--fail-fast", action="store_true", help="stop at the first that fails")
+    parser.add_argument("--yes", action="store_true", help="approve the plan without asking")
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="show the plan without changing anything"
+    )
+    parser.add_argument("--full", action="store_true", help="show all actions and full diffs")
+    parser.add_argument("--fail-fast", action="store_true", help="stop at the first failure")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.dry_run:
         return _rehearse(plan(hv, args.batch), args)
     on_problem = None if args.json else print_problem
-    done = apply(hv, args.batch, None, args.fail_fast, tell=on_problem)  # what was left
-    for round in range(1, MOST_ROUNDS + 1):
+    done = apply(hv, args.batch, None, args.fail_fast, tell=on_problem)  # approved earlier
+    for round in range(1, MAX_ROUNDS + 1):
         proposed = plan(hv, args.batch)
         if not proposed.to_do or (args.fail_fast and done.failed):
             break
@@ -45,23 +47,23 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         try:
             fresh = apply(hv, args.batch, proposed.hash, args.fail_fast, tell=on_problem)
         except PlanChanged as error:
-            if round == MOST_ROUNDS:
+            if round == MAX_ROUNDS:
                 raise
             print(f"hv: {one_line(str(error))}", file=sys.stderr)
             continue
-        return _report(_both(done, fresh), proposed, args)
+        return _report(_sum(done, fresh), proposed, args)
     return _report(done, proposed, args)
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Where nobody can be asked, the answer must be given beforehand."""
+    """Without a terminal, the answer must be given as an option."""
     watched = sys.stdin.isatty() and sys.stdout.isatty()
     if not (args.yes or args.dry_run) and (args.json or not watched):
         raise InvalidInput("not a terminal; use --yes to approve, or --dry-run to look first.")
 
 
 def confirmed(question: str) -> bool:
-    """What a person at the terminal says; anything but yes is no."""
+    """Ask at the terminal; anything but yes means no."""
     print(f"{question} [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -78,20 +80,20 @@ def _rehearse(proposed: Plan, args: argparse.Namespace) -> int:
         return EXIT_OK
     left = sum(proposed.states.get(state, 0) for state in UNFINISHED)
     if left:
-        print(f"{pluralize(left, 'action')} approved before would be carried out first.")
+        print(f"{pluralize(left, 'action')} approved earlier would be carried out first.")
     print("\n".join(describe(proposed, args.full)))
     print("\n(dry run: nothing was changed)")
     return EXIT_OK
 
 
-def _both(one: Applied, other: Applied) -> Applied:
+def _sum(resumed: Applied, fresh: Applied) -> Applied:
     return Applied(
-        other.batch,
-        one.resumed,
-        one.applied + other.applied,
-        one.failed + other.failed,
-        one.dropped + other.dropped,
-        other.left,
+        fresh.batch,
+        resumed.resumed,
+        resumed.applied + fresh.applied,
+        resumed.failed + fresh.failed,
+        resumed.dropped + fresh.dropped,
+        fresh.left,
     )
 
 
@@ -101,19 +103,19 @@ def _report(done: Applied, proposed: Plan, args: argparse.Namespace) -> int:
         return _code(done)
     if not (done.resumed or done.applied or done.failed or done.dropped):
         before = proposed.states.get("applied", 0)
-        what = f"all {pluralize(before, 'action')} are applied" if before else "nothing is proposed"
+        why = "all actions are already applied" if before else "no changes are proposed"
         refused = f", {len(proposed.refused)} refused" if proposed.refused else ""
-        print(f"nothing to do: {what}{refused}")
+        print(f"nothing to do: {why}{refused}")
         return EXIT_OK
     parts = [f"{pluralize(done.applied, 'action')} applied"]
     more = {
         "failed": len(done.failed),
         "dropped": len(done.dropped),
         "still to do": done.left,
-        "left from before": done.resumed,
+        "approved earlier": done.resumed,
     }
     parts += [f"{count} {word}" for word, count in more.items() if count]
-    print(f"{', '.join(parts)}. `hv undo {one_line(done.batch)}` takes it back.")
+    print(f"{', '.join(parts)}; to undo: hv undo {one_line(done.batch)}")
     return _code(done)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from hypervisor.cli.output import respond
+from hypervisor.cli.output import confirm_state
 from hypervisor.queue.claim import block
 from hypervisor.queue.context import Context
 
@@ -14,9 +14,9 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("token", metavar="TOKEN", help="as the claim printed it")
-    parser.add_argument("reason", metavar="REASON", help="why it cannot go on")
-    parser.add_argument("--unblock", metavar="TEXT", help="what would let it go on")
+    parser.add_argument("reason", metavar="REASON", help="why the task cannot continue")
+    parser.add_argument("--unblock", metavar="TEXT", help="what is needed to continue")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    return respond(args, block(hv, args.token, args.reason, args.unblock))
+    return confirm_state(args, block(hv, args.token, args.reason, args.unblock))

@@ -15,15 +15,15 @@ EXAMPLE = """hv branch
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="make or change this one; without it, list all"
+        "name", nargs="?", metavar="NAME", help="branch to create or change; without it, list all"
     )
     parser.add_argument(
-        "--parent", help="whose findings its agents see, too; an empty word takes it away"
+        "--parent", help="branch whose findings its agents also see; '' removes the parent"
     )
     parser.add_argument(
         "--git",
         metavar="BRANCH",
-        help="who works on this git branch means this branch; an empty word unties it",
+        help="tie it to this git branch: the default branch for work there; '' unties it",
     )
 
 
@@ -42,8 +42,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 
 def _tree(known: tuple[Branch, ...]) -> Iterator[str]:
-    """However deep: stores that are older than the limit may have any depth."""
-    names = {each.name for each in known}
+    """The branches as a tree; without recursion, as old stores may be nested without limit."""
+    names = {branch.name for branch in known}
     children: dict[str, list[Branch]] = {}
     for child in reversed(known):
         children.setdefault(child.parent if child.parent in names else "", []).append(child)

@@ -3,19 +3,17 @@
 import argparse
 
 from hypervisor.cli import bulk
+from hypervisor.queue.bulk import CANCELLED
 from hypervisor.queue.context import Context
-from hypervisor.queue.lifecycle import TRANSITIONS
 from hypervisor.queue.steer import cancel
 
 EXAMPLE = """hv cancel 1q12deyb --reason 'no longer wanted'
   hv cancel --batch review --dry-run"""
 
-STATES = tuple(state for state, event in TRANSITIONS if event == "cancel")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    bulk.configure(parser, STATES)
+    bulk.configure(parser, CANCELLED)
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    return bulk.run(hv, args, cancel, STATES)
+    return bulk.run(hv, args, cancel, CANCELLED)

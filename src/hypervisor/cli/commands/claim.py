@@ -22,19 +22,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def add_claim_options(parser: argparse._ActionsContainer) -> None:
-    """What a claim can ask for; `done --next` shares them."""
-    parser.add_argument("--limit", type=int, metavar="N", help="up to N tasks at once (default 1)")
+    """The options of a claim; also used by `done --next`."""
+    parser.add_argument("--limit", type=int, metavar="N", help="claim up to N tasks (default 1)")
     parser.add_argument(
         "--lease",
         type=duration,
         metavar="DURATION",
-        help="how long without a heartbeat (default 15m)",
+        help="time until the claim expires without a heartbeat (default 15m)",
     )
     parser.add_argument(
         "--pid",
         type=int,
         metavar="PID",
-        help="the process that works on it: claimed while it lives",
+        help="process that works on the task; the claim ends when it exits",
     )
     parser.add_argument("--batch", metavar="NAME", help="only tasks of this batch")
     parser.add_argument("--type", action="append", help="only tasks of this type; repeatable")
@@ -52,7 +52,7 @@ def add_claim_options(parser: argparse._ActionsContainer) -> None:
 
 
 def claim_options(args: argparse.Namespace) -> dict[str, object]:
-    """The options that were given; for the others the operation has its defaults."""
+    """The options that were given; the operation has defaults for the others."""
     options = {
         "limit": args.limit,
         "lease": args.lease,
@@ -68,28 +68,28 @@ def claim_options(args: argparse.Namespace) -> dict[str, object]:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    taken = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
-    leases = with_results(hv, taken)
+    claimed = claim(hv, args.worker or hv.actor, **claim_options(args))  # type: ignore[arg-type]
+    leases = with_results(hv, claimed)
     code = EXIT_OK if leases else EXIT_NOTHING_TO_CLAIM
     with handing_over(hv, leases):
-        return respond(args, leases, lambda: print_leases(leases), code)
+        return respond(args, leases, lambda: print_leases(leases), code, hv=hv)
 
 
 @contextmanager
 def handing_over(hv: Context, leases: Iterable[Lease]) -> Iterator[None]:
-    """A token that could not be told is nobody's: what it stands for is given back."""
+    """Release a claim whose token could not be printed: no one could end it."""
     try:
         yield
         sys.stdout.flush()
     except OSError:
         for lease in leases:
             with suppress(HypervisorError):
-                release(hv, lease.token, "the claim's token could not be told")
+                release(hv, lease.token, "the claim's token could not be printed")
         raise
 
 
 def with_results(hv: Context, leases: Iterable[Lease]) -> list[Lease]:
-    """A reduce task comes with the file of its results; without that it is given back."""
+    """Write the input file of each reduce task; release the task if that fails."""
     complete: list[Lease] = []
     for lease in leases:
         if not isinstance(lease.task.data, dict) or "gather" not in lease.task.data:
@@ -100,34 +100,34 @@ def with_results(hv: Context, leases: Iterable[Lease]) -> list[Lease]:
         try:
             complete.append(write_reduce_input(hv, lease))
         except (OSError, HypervisorError) as error:
-            if not _gave_back(hv, lease, error):
+            if not _released(hv, lease, error):
                 complete.append(lease)
     return complete
 
 
-def _gave_back(hv: Context, lease: Lease, error: Exception) -> bool:
-    """False if that was not possible either: then its token must be told all the same."""
+def _released(hv: Context, lease: Lease, error: Exception) -> bool:
+    """False if that failed as well: then its token must be printed anyway."""
     cause = getattr(error, "strerror", None) or str(error).rstrip(".")
-    why = f"the file with its results could not be made: {cause}"
-    gone = True
+    reason = f"the file with its results could not be written: {cause}"
+    released = True
     try:
-        release(hv, lease.token, why)
+        release(hv, lease.token, reason)
     except LeaseLost:
         pass
     except HypervisorError:
-        gone = False
-    then = "It is given back" if gone else "You have it without that file"
-    print(f"hv: {one_line(lease.task.title)}: {one_line(why)}. {then}.", file=sys.stderr)
-    return gone
+        released = False
+    state = "The task was released" if released else "You hold the claim, without that file"
+    print(f"hv: {one_line(lease.task.title)}: {one_line(reason)}. {state}.", file=sys.stderr)
+    return released
 
 
 def print_leases(leases: Sequence[Lease]) -> None:
-    """A line each: the token, then the title; on a terminal also what to do with it."""
+    """One line per claim: token and title; on a terminal also the next step."""
     for lease in leases:
         print(f"{lease.token}  {one_line(lease.task.title)}")
         if sys.stdout.isatty():
             if lease.task.body:
                 print(block(lease.task.body))
-            print(f"  yours until {clock(lease.until)}; then `hv done {lease.token}`")
+            print(f"  claimed until {clock(lease.until)}; to complete it: hv done {lease.token}")
     if not leases:
         print("nothing to claim", file=sys.stderr)

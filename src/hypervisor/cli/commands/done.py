@@ -11,10 +11,18 @@ from hypervisor.cli.commands.claim import (
     print_leases,
     with_results,
 )
-from hypervisor.cli.output import respond
+from hypervisor.cli.output import confirm, respond
 from hypervisor.core.errors import EXIT_NOTHING_TO_CLAIM, EXIT_OK, InvalidInput, LeaseLost
-from hypervisor.queue.claim import Done, Turn, checked_result, complete, complete_and_claim, release
+from hypervisor.queue.claim import (
+    CompleteAndClaim,
+    Done,
+    checked_result,
+    complete,
+    complete_and_claim,
+    release,
+)
 from hypervisor.queue.context import Context
+from hypervisor.queue.lifecycle import state_name
 
 EXAMPLE = """hv done 1q12deyb47df.1.z06dk3w8m1x5t7qa --result '{"verdict": "fine"}'
   hv done 1q12deyb47df.1.z06dk3w8m1x5t7qa --next me"""
@@ -22,7 +30,7 @@ EXAMPLE = """hv done 1q12deyb47df.1.z06dk3w8m1x5t7qa --result '{"verdict": "fine
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("token", metavar="TOKEN", help="as the claim printed it")
-    parser.add_argument("--result", type=json_text, metavar="JSON", help="the result")
+    parser.add_argument("--result", type=json_text, metavar="JSON", help="result of the task")
     parser.add_argument(
         "--next", metavar="WORKER", help="claim the next task in the same step, as this worker"
     )
@@ -31,14 +39,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def prepare(args: argparse.Namespace) -> None:
     if args.next is None and claim_options(args):
-        raise InvalidInput(
-            "what to claim next was said, but not by whom: add --next WORKER. Nothing was changed."
-        )
+        raise InvalidInput("options for the next claim need --next WORKER. Nothing was changed.")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.next is None:
-        return respond(args, complete(hv, args.token, args.result))
+        moved = complete(hv, args.token, args.result)
+        return confirm(args, moved, f"{moved.task} {state_name(moved.state)}")
     turn = complete_and_claim(
         hv,
         [Done(args.token, checked_result(hv, args.token, args.result))],
@@ -51,11 +58,11 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     turn = turn._replace(leases=tuple(with_results(hv, turn.leases)))
     code = EXIT_OK if turn.leases else EXIT_NOTHING_TO_CLAIM
     with handing_over(hv, turn.leases):
-        return respond(args, turn, lambda: print_leases(turn.leases), code)
+        return respond(args, turn, lambda: print_leases(turn.leases), code, hv=hv)
 
 
-def _give_back(hv: Context, turn: Turn) -> None:
-    """The answer is an error, so the caller would not learn of what was claimed beside it."""
+def _give_back(hv: Context, turn: CompleteAndClaim) -> None:
+    """Release the new claims: the answer is an error, so the caller does not learn about them."""
     for lease in turn.leases:
         with suppress(LeaseLost):
-            release(hv, lease.token, "claimed beside a stale token")
+            release(hv, lease.token, "claimed together with a stale token")

@@ -2,24 +2,51 @@
 
 import argparse
 
-from hypervisor.cli.output import respond
+from hypervisor.cli.output import near_path, one_line, respond
 from hypervisor.core.text import pluralize
+from hypervisor.git.tidy import Freed, Tidied, gc
 from hypervisor.queue.context import Context
 from hypervisor.resources.limits import size_text
-from hypervisor.runs.outputs.retention import gc
 
 EXAMPLE = "hv gc --dry-run"
+SHOWN = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="say how much, delete nothing")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="show what would be deleted")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    collected = gc(hv, args.dry_run)
-    gone = f"{pluralize(collected.outputs, 'output')} ({size_text(collected.bytes)})"
-    kept = f"{pluralize(collected.kept, 'output')} ({size_text(collected.kept_bytes)}) kept"
-    if args.dry_run:
-        text = f"{gone} would be deleted, {kept} (dry run: nothing was changed)"
-        return respond(args, collected, text)
-    return respond(args, collected, f"{gone} deleted, {kept}")
+    freed = gc(hv, args.dry_run)
+    return respond(args, freed, "\n".join(_lines(freed, args.dry_run)))
+
+
+def _lines(freed: Freed, dry_run: bool) -> list[str]:
+    deleted = f"{pluralize(freed.outputs, 'output')} ({size_text(freed.bytes)})"
+    kept = f"{pluralize(freed.kept, 'output')} ({size_text(freed.kept_bytes)}) kept"
+    verb = "would be deleted" if dry_run else "deleted"
+    lines = [f"{deleted} {verb}, {kept}", *_git_lines(freed.git, dry_run)]
+    return [*lines, "dry run: nothing was changed"] if dry_run else lines
+
+
+def _git_lines(tidied: Tidied, dry_run: bool) -> list[str]:
+    removed = [place for place in tidied.workspaces if not place.why_kept]
+    emptied = [place for place in tidied.trash if not place.why_kept]
+    would = "would be " if dry_run else ""
+    lines = []
+    if removed:
+        size = size_text(sum(place.bytes for place in removed))
+        lines.append(f"{pluralize(len(removed), 'clone')} ({size}) {would}moved to the trash")
+    if emptied or tidied.logs or tidied.refs or tidied.benches:
+        counts = (
+            pluralize(len(emptied), "removed clone"),
+            pluralize(tidied.logs, "verification log"),
+            pluralize(tidied.benches, "verification checkout"),
+            pluralize(tidied.refs, "snapshot"),
+        )
+        lines.append(f"{', '.join(counts)} ({size_text(tidied.deleted_bytes)}) {would}deleted")
+    for place in tidied.kept[:SHOWN]:
+        name, reasons = near_path(place.path), "; ".join(place.why_kept)
+        lines.append(f"kept: {one_line(f'{name} ({size_text(place.bytes)}): {reasons}')}")
+    more = len(tidied.kept) - SHOWN
+    return [*lines, f"kept: {more:,} more"] if more > 0 else lines

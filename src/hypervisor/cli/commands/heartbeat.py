@@ -4,8 +4,8 @@ import argparse
 import sys
 
 from hypervisor.cli.arguments import duration
-from hypervisor.cli.output import respond
-from hypervisor.core.errors import EXIT_CODES, EXIT_OK
+from hypervisor.cli.output import clock, confirm, respond
+from hypervisor.core.errors import EXIT_CODES
 from hypervisor.queue.claim import heartbeat
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import DEFAULT_LEASE
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=duration,
         default=DEFAULT_LEASE,
         metavar="DURATION",
-        help="how long from now (default 15m)",
+        help="time until the claim expires, from now (default 15m)",
     )
 
 
@@ -28,4 +28,6 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     beat = heartbeat(hv, args.token, args.lease)
     for token in beat.lost:
         print(f"hv: the claim {token} has ended: stop working on it.", file=sys.stderr)
-    return respond(args, beat, code=EXIT_CODES["lease_lost"] if beat.lost else EXIT_OK)
+    if beat.lost:
+        return respond(args, beat, code=EXIT_CODES["lease_lost"])
+    return confirm(args, beat, f"claimed until {clock(beat.until)}")

@@ -13,14 +13,14 @@ EXAMPLE = """hv hive
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "branch", nargs="?", metavar="BRANCH", help="with all branches below it (default: all)"
+        "branch", nargs="?", metavar="BRANCH", help="this branch and those below (default: all)"
     )
     parser.add_argument(
         "--limit",
         type=int,
         default=10,
         metavar="N",
-        help="so many findings of each branch, those first that most agents saw (default 10)",
+        help="findings per branch, most confirmed first (default 10)",
     )
 
 
@@ -31,7 +31,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 def _show(report: HiveReport) -> None:
     if not report.findings:
-        print("nothing was remembered yet")
+        print("no findings yet")
     for number, branch in enumerate(branch for branch in report.branches if branch.findings):
         if number:
             print()
@@ -45,4 +45,4 @@ def _show_branch(report: BranchReport) -> None:
         print(f"  topics: {one_line(topics)}")
     show(report.known, with_branch=False)
     if report.distinct > len(report.known):
-        print(f"  … and {report.distinct - len(report.known):,} more: `hv recall` finds them")
+        print(f"  … and {report.distinct - len(report.known):,} more: hv recall")

@@ -39,10 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="scope",
         action="store_const",
         const=PROJECT,
-        help="for everybody, in the project in this folder",
+        help="for everyone who works on the project in this folder",
     )
-    parser.add_argument("--yes", action="store_true", help="change the files without being asked")
-    parser.add_argument("--dry-run", action="store_true", help="show the changes, make none")
+    parser.add_argument("--yes", action="store_true", help="change the files without asking")
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="show the changes without making them"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,11 +89,9 @@ def _report(
     elif not paths:
         print(f"nothing to {'remove' if removing else 'change'} for {title}")
     elif removing and planned.notes:
-        print(f"What else Hypervisor wrote for {title} is gone. Start it anew.")
+        print(f"removed the other files that Hypervisor wrote for {title}; restart {title}")
     elif removing:
-        print(f"Hypervisor is gone from {title}. Start it anew.")
+        print(f"removed Hypervisor from {title}; restart {title}")
     else:
-        print(
-            f"{title} knows Hypervisor now: start it anew. `hv uninstall {planned.client}` undoes"
-        )
-        print(f"this; what the files held before is in {one_line(place.state)}")
+        print(f"added Hypervisor to {title}; restart {title}")
+        print(f"to undo: hv uninstall {planned.client}; backups are in {one_line(place.state)}")

@@ -3,7 +3,7 @@
 import argparse
 
 from hypervisor.cli.output import duration, one_line, respond
-from hypervisor.cli.render import money_text
+from hypervisor.cli.render import cost_text
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
 from hypervisor.learning.learn import Gain, Learned, learn_parallelization, learnings
@@ -15,7 +15,7 @@ EXAMPLE = """hv learn
   hv learn codebase_search --workers 4
   hv learn codebase_search --benefit 0.85 --notes 'saves 60 % of the time'"""
 BAR = 40
-SHORT_MS = 100  # what is shorter would be 0.0 or 0.1 seconds
+SHORT_MS = 100  # below this, seconds would be shown as 0.0 or 0.1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,38 +25,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=8,
         metavar="N",
-        help="how many workers to think of, at most (8)",
+        help="consider at most N workers (default 8)",
     )
     parser.add_argument(
         "--benefit",
         type=float,
         metavar="SHARE",
-        help="what share of time parallel saves, as you know it",
+        help="record the share of time that running in parallel saves, e.g. 0.6",
     )
-    parser.add_argument("--notes", default="", metavar="TEXT", help="why you think so")
+    parser.add_argument("--notes", default="", metavar="TEXT", help="reason for --benefit")
 
 
 def prepare(args: argparse.Namespace) -> None:
     if args.benefit is not None and not args.type:
-        raise InvalidInput("say of which type: hv learn TYPE --benefit SHARE.")
+        raise InvalidInput("no type given: hv learn TYPE --benefit SHARE")
     if args.notes and args.benefit is None:
-        raise InvalidInput("notes go with --benefit SHARE.")
+        raise InvalidInput("--notes needs --benefit SHARE.")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.benefit is not None:
         learn_parallelization(hv, args.type, args.benefit, args.notes)
     known = learnings(hv, args.type, args.workers)
-    text = "\n\n".join("\n".join(_shown(learned)) for learned in known)
-    return respond(
-        args, known, text or "nothing has been learned yet: every `hv run` teaches something."
-    )
+    text = "\n\n".join("\n".join(_lines(learned)) for learned in known)
+    return respond(args, known, text or "nothing learned yet; every `hv run` adds samples")
 
 
-def _shown(learned: Learned) -> list[str]:
+def _lines(learned: Learned) -> list[str]:
+    details = (_usual(learned), _limits(learned), _reported(learned))
     lines = [
         f"{one_line(learned.name)}: {_basis(learned)}",
-        *(f"  {line}" for line in (_usual(learned), _limits(learned), _said(learned)) if line),
+        *(f"  {line}" for line in details if line),
     ]
     if learned.samples or learned.said:
         lines += [f"  {line}" for line in _plot(learned.gains)]
@@ -86,7 +85,7 @@ def _usual(learned: Learned) -> str:
     if learned.tokens:
         parts.append(f"{learned.tokens:,} tokens")
     if learned.cost_micros:
-        parts.append(money_text(learned.cost_micros, estimated=False))
+        parts.append(cost_text(learned.cost_micros, estimated=False))
     return ", ".join(parts)
 
 
@@ -98,30 +97,33 @@ def _time(seconds: float) -> str:
 
 
 def _limits(learned: Learned) -> str:
-    words = {
+    bottlenecks = {
         "cpu": "the CPU",
         "memory": "memory",
-        "lock": "something that only one can have (a lock)",
-        "quota": "something that serves only some at once (a quota)",
-        "wait": "nothing here: they mostly wait",
+        "lock": "a lock: something only one attempt can hold",
+        "quota": "a quota: something that serves only a few at a time",
+        "wait": "nothing on this host: attempts mostly wait",
     }
     if not learned.bottleneck:
         return ""
     cpu = "" if learned.cpu is None else f"; {100 * learned.cpu:.0f} % of the time on a CPU"
-    return f"limited by {words[learned.bottleneck]}{cpu}"
+    return f"limited by {bottlenecks[learned.bottleneck]}{cpu}"
 
 
-def _said(learned: Learned) -> str:
+def _reported(learned: Learned) -> str:
     if learned.said is None:
         return ""
     notes = f": {learned.said['notes']}" if learned.said["notes"] else ""
-    return one_line(f"{learned.said['by']} said: benefit {learned.said['benefit']:g}{notes}")
+    return one_line(
+        f"benefit according to {learned.said['by']}: {learned.said['benefit']:g}{notes}"
+    )
 
 
 def _plot(gains: tuple[Gain, ...]) -> list[str]:
-    """Throughput against workers: full up to what is nearly sure, light up to what may be."""
+    """Throughput by number of workers: the bar is full up to the low estimate, light up to the
+    high one."""
     scale = BAR / max(gain.throughput.high for gain in gains)
-    lines = [f"workers  throughput{' ' * (BAR - 9)}with 90 %"]
+    lines = [f"workers  throughput{' ' * (BAR - 9)}90 % interval"]
     for gain in gains:
         low, mean, high = (
             round(scale * value)
@@ -131,8 +133,8 @@ def _plot(gains: tuple[Gain, ...]) -> list[str]:
         if low < high:
             mean = min(max(mean, low), high - 1)
             bar = bar[:mean] + "┃" + bar[mean + 1 :]
-        across = f"{gain.throughput.low:.1f} to {gain.throughput.high:.1f}"
-        lines.append(f"{gain.workers:>7}  {bar} {gain.throughput.mean:>4.1f} × ({across})")
+        interval = f"{gain.throughput.low:.1f} to {gain.throughput.high:.1f}"
+        lines.append(f"{gain.workers:>7}  {bar} {gain.throughput.mean:>4.1f} × ({interval})")
     return lines
 
 

@@ -1,10 +1,14 @@
 """hv ls"""
 
 import argparse
+import sys
+from collections.abc import Sequence
 
-from hypervisor.cli.output import respond, table
+from hypervisor.cli.output import respond, table, warn
 from hypervisor.queue.context import Context
-from hypervisor.queue.look import list_tasks
+from hypervisor.queue.lifecycle import state_name
+from hypervisor.queue.queries import list_tasks
+from hypervisor.queue.task import Task
 
 EXAMPLE = "hv ls --state failed --state blocked --batch review"
 
@@ -28,10 +32,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--assignee", help="only tasks assigned to this name")
     parser.add_argument("--text", help="only tasks with these words in title or key")
     parser.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="at most so many (default 50)"
+        "--limit", type=int, default=50, metavar="N", help="maximum number of tasks (default 50)"
     )
-    parser.add_argument("--before", metavar="ID", help="the page after this id")
-    parser.add_argument("--ids", action="store_true", help="only the ids")
+    parser.add_argument("--before", metavar="ID", help="only tasks before this id, for paging")
+    parser.add_argument("--archived", action="store_true", help="also tasks of archived batches")
+    parser.add_argument("--ids", action="store_true", help="print only the ids")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -46,12 +51,24 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         text=args.text,
         limit=args.limit,
         before=args.before,
+        archived=args.archived,
     )
+    if sys.stderr.isatty() and not args.json:
+        _note(tasks, args.limit)
     if args.ids or not tasks:
-        return respond(args, tasks, [task.id for task in tasks])
+        return respond(args, tasks, [task.id for task in tasks], hv=hv)
     titles = [f"{t.title} ({t.reason})" if t.reason else t.title for t in tasks]
     rows = [
-        (t.id, t.state, t.priority, t.type, title) for t, title in zip(tasks, titles, strict=True)
+        (t.id, state_name(t.state), t.priority, t.type, title)
+        for t, title in zip(tasks, titles, strict=True)
     ]
     head = ("ID", "STATE", "PRIORITY", "TYPE", "TITLE")
-    return respond(args, tasks, lambda: table(head, rows, [t.state for t in tasks]))
+    return respond(args, tasks, lambda: table(head, rows, [t.state for t in tasks]), hv=hv)
+
+
+def _note(tasks: Sequence[Task], limit: int) -> None:
+    """Tell a person that the list is empty or may be cut."""
+    if not tasks:
+        warn("no tasks")
+    elif len(tasks) == limit:
+        warn(f"the newest {limit}; for older ones: hv ls --before {tasks[-1].id}")

@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=PROFILES,
         default="all",
         metavar="PROFILE",
-        help="which tools: worker (few), supervisor, all (default)",
+        help="tools to offer: worker (few), supervisor or all (default)",
     )
 
 

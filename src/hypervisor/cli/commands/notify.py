@@ -6,7 +6,7 @@ import sys
 from hypervisor.cli.output import clock, one_line, respond, table
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.core.text import pluralize
-from hypervisor.notifications.notice import MOST_TRIES, WORDS
+from hypervisor.notifications.notice import MAX_TRIES, WORDS
 from hypervisor.notifications.notify import (
     RuleStatus,
     add_rule,
@@ -33,20 +33,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=ACTIONS,
-        help="add, list, remove or try a rule; deliver what is due; list, retry or drop dead "
-        "letters",
+        help="add, list (ls), remove (rm) or test a rule; send due notices now; list, retry or "
+        "drop notices that failed",
     )
     parser.add_argument("name", nargs="?", metavar="RULE", help="the rule's name")
     parser.add_argument(
-        "--on", metavar="EVENTS", help=f"add: of which events, with commas: {', '.join(WORDS)}"
+        "--on", metavar="EVENTS", help=f"add: events, separated by commas: {', '.join(WORDS)}"
     )
-    parser.add_argument("--batch", metavar="BATCH", help="add: only of this batch")
+    parser.add_argument("--batch", metavar="BATCH", help="add: only events of this batch")
     parser.add_argument("--type", default="", metavar="TYPE", help="add: only tasks of this type")
     parser.add_argument(
         "--url",
         action="store_true",
-        help="add: to a URL (a webhook, or what apprise knows), read from standard input or asked "
-        "for: it may hold a secret",
+        help="add: send to a URL (a webhook, or any that apprise supports), read from stdin or "
+        "asked for, as it may contain a secret",
     )
     parser.add_argument(
         "--run",
@@ -54,15 +54,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs=argparse.REMAINDER,
         default=[],
         metavar="COMMAND",
-        help="add: to a command, the rest of the line, started without a shell; the event is on "
-        "its standard input as JSON and in HV_EVENT… variables",
+        help="add: run this command (the rest of the line) without a shell; it gets the event as "
+        "JSON on stdin and in HV_EVENT… variables",
     )
     parser.add_argument(
         "--tries",
         type=int,
-        default=MOST_TRIES,
+        default=MAX_TRIES,
         metavar="N",
-        help=f"add: a dead letter after so many (default {MOST_TRIES})",
+        help=f"add: give up after this many tries (default {MAX_TRIES})",
     )
 
 
@@ -74,9 +74,9 @@ def prepare(args: argparse.Namespace) -> None:
     args.only_looks = args.action != "add"
     if args.action == "add":
         if not args.on:
-            raise InvalidInput(f"--on is missing. There are {', '.join(WORDS)}.")
+            raise InvalidInput(f"--on is missing: choose from {', '.join(WORDS)}.")
         if bool(args.command) == args.url:
-            raise InvalidInput("say either --url or --run COMMAND.")
+            raise InvalidInput("use either --url or --run COMMAND.")
         args.address = _address() if args.url else None
 
 
@@ -91,13 +91,13 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return _failed(hv, args)
     if args.action in ("retry", "drop"):
         count = (retry_notices if args.action == "retry" else drop_notices)(hv, args.name)
-        what = "to be tried again" if args.action == "retry" else "dropped"
-        return respond(args, {"notices": count}, f"{pluralize(count, 'dead letter')} {what}")
+        outcome = "will be retried" if args.action == "retry" else "dropped"
+        return respond(args, {"notices": count}, f"{pluralize(count, 'dead letter')} {outcome}")
     if args.action == "rm":
         remove_rule(hv, args.name)
         return respond(args, {"removed": args.name}, one_line(f"rule {args.name} removed"))
     try_rule(hv, args.name)
-    return respond(args, {"arrived": True}, "the test arrived")
+    return respond(args, {"arrived": True}, "test message delivered")
 
 
 def _add(hv: Context, args: argparse.Namespace) -> int:
@@ -112,28 +112,28 @@ def _add(hv: Context, args: argparse.Namespace) -> int:
         type=args.type,
         tries=args.tries,
     )
-    text = one_line(f"rule {made.name} added; `hv notify test {made.name}` tries it")
-    return respond(args, made, text)
+    text = one_line(f"rule {made.name} added; to test it: hv notify test {made.name}")
+    return respond(args, made, text, hv=hv)
 
 
 def _list(hv: Context, args: argparse.Namespace) -> int:
     listed = rules(hv)
     if not listed:
-        return respond(args, listed, "no rules; `hv notify add` makes one")
-    head = ("RULE", "ON", "OF", "WAITING", "DEAD", "TO")
-    return respond(args, listed, lambda: table(head, map(_row, listed)))
+        return respond(args, listed, "no rules; add one with `hv notify add`")
+    head = ("RULE", "EVENTS", "TASKS", "WAITING", "FAILED", "TO")
+    return respond(args, listed, lambda: table(head, map(_row, listed)), hv=hv)
 
 
 def _row(status: RuleStatus) -> tuple[str, ...]:
     rule = status.rule
-    of = " ".join(part for part in (status.batch, rule.type) if part) or "all"
+    tasks = " ".join(part for part in (status.batch, rule.type) if part) or "all"
     to = " ".join(rule.command) or ("a URL" if status.reachable else "a URL kept on another host")
-    return rule.name, ",".join(rule.on), of, str(status.waiting), str(status.failed), to
+    return rule.name, ",".join(rule.on), tasks, str(status.waiting), str(status.failed), to
 
 
 def _send(hv: Context, args: argparse.Namespace) -> int:
     done = send_notices(hv)
-    more = {"did not arrive": done.missed, "given up": done.given_up, "waiting": done.waiting}
+    more = {"failed": done.missed, "given up": done.given_up, "waiting": done.waiting}
     parts = [f"{pluralize(done.sent, 'notice')} delivered"]
     parts += [f"{count} {word}" for word, count in more.items() if count]
     failed = done.missed or done.given_up
@@ -143,14 +143,15 @@ def _send(hv: Context, args: argparse.Namespace) -> int:
 def _failed(hv: Context, args: argparse.Namespace) -> int:
     letters, lines = dead_letters(hv, args.name), []
     for notice in letters:
-        what = one_line(str(notice.data.get("said", notice.what)))
-        why = f"{notice.tries} tries; {one_line(notice.said)}"
-        lines.append(f"{notice.rule}  {notice.number}  {clock(notice.at)}  {what}  ({why})")
+        event = one_line(str(notice.data.get("said", notice.what)))
+        tried = "once" if notice.tries == 1 else f"{notice.tries} times"
+        why = f"tried {tried}; {one_line(notice.said)}"
+        lines.append(f"{notice.rule}  {notice.number}  {clock(notice.at)}  {event}  ({why})")
     return respond(args, letters, lines or "no dead letters")
 
 
 def _address() -> str:
-    """Never from the command line, where everybody on this host could read it."""
+    """Never taken from the command line, where every user of this host could read it."""
     if sys.stdin.isatty():
         from getpass import getpass
 

@@ -18,7 +18,7 @@ STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("batch", metavar="BATCH", help="a batch, by name or id")
-    parser.add_argument("--full", action="store_true", help="every action and every line of it")
+    parser.add_argument("--full", action="store_true", help="show all actions and full diffs")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 
 def describe(proposed: Plan, full: bool) -> Iterator[str]:
-    """The plan for people: counts, every action with what it changes, what is refused."""
+    """The plan as text: counts, the actions with their diffs, and the refused ones."""
     yield from _counts(proposed)
     yield from _actions(proposed.to_do, full)
     if proposed.refused:
@@ -48,12 +48,12 @@ def _counts(proposed: Plan) -> Iterator[str]:
         yield f"  by category: {', '.join(categories)}"
         yield f"  in {one_line(proposed.root)}" if proposed.root else "  in the store"
     if proposed.unchanged:
-        yield f"  {len(proposed.unchanged)} proposed, but already so"
+        yield f"  {len(proposed.unchanged)} proposed, but would change nothing"
     before = ", ".join(f"{n} {state}" for state, n in proposed.states.items() if state in SETTLED)
     if before:
-        yield f"  approved before: {before}"
+        yield f"  approved earlier: {before}"
     for state, count in proposed.held_back.items():
-        why = "were rejected" if state == "rejected" else "are not decided yet"
+        why = "were rejected" if state == "rejected" else "have no decision yet"
         yield f"  left out: {pluralize(count, 'task')} in chunks that {why}"
 
 

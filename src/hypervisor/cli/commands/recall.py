@@ -14,28 +14,28 @@ EXAMPLE = """hv recall sql injection --branch security-audit
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", nargs="*", metavar="WORD", help="what to look for")
+    parser.add_argument("query", nargs="*", metavar="WORD", help="words to search for")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--branch",
-        help="what this branch and its ancestors know (default: that of the task this runs for, "
-        "else the one tied to the git branch here, else all)",
+        help="findings of this branch and its ancestors (default: the branch of the current task, "
+        "else the one tied to the current git branch, else all)",
     )
-    where.add_argument("--all", action="store_true", help="what any branch knows")
-    parser.add_argument("--topic", default="", help="only what is about this")
+    where.add_argument("--all", action="store_true", help="findings of all branches")
+    parser.add_argument("--topic", default="", help="only findings on this topic")
     parser.add_argument("--kind", default="", help="only findings of this kind")
-    parser.add_argument("--task", default="", metavar="TASK", help="only what this task found")
+    parser.add_argument("--task", default="", metavar="TASK", help="only findings of this task")
     parser.add_argument(
-        "--limit", type=int, default=10, metavar="N", help="at most so many (default 10)"
+        "--limit", type=int, default=10, metavar="N", help="maximum number of findings (default 10)"
     )
     parser.add_argument(
-        "--joined", metavar="ID", help="one finding in full, with all that joined it"
+        "--joined", metavar="ID", help="show one finding in full, with all merged into it"
     )
 
 
 def prepare(args: argparse.Namespace) -> None:
     if args.joined and args.query:
-        raise InvalidInput("--joined takes the id of a finding and no words to look for.")
+        raise InvalidInput("--joined takes the id of a finding and no search words.")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -43,10 +43,10 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return _joined(hv, args)
     branch = None if args.all else branch_meant(hv, args)
     query = " ".join(args.query)
-    found = recall(
+    findings = recall(
         hv, query, branch, topic=args.topic, kind=args.kind, task=args.task, limit=args.limit
     )
-    return respond(args, found, lambda: show(found))
+    return respond(args, findings, lambda: show(findings))
 
 
 def _joined(hv: Context, args: argparse.Namespace) -> int:

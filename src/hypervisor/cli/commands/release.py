@@ -2,7 +2,7 @@
 
 import argparse
 
-from hypervisor.cli.output import respond
+from hypervisor.cli.output import confirm_state
 from hypervisor.queue.claim import release
 from hypervisor.queue.context import Context
 from hypervisor.queue.steer import take_back
@@ -12,16 +12,18 @@ EXAMPLE = """hv release 1q12deyb47df.1.z06dk3w8m1x5t7qa
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("token", metavar="TOKEN|TASK", help="your token; with --force the task")
+    parser.add_argument(
+        "token", metavar="TOKEN|TASK", help="token of your claim; with --force, the task"
+    )
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the log")
     parser.add_argument(
         "--force",
         action="store_true",
-        help="end somebody else's claim: only if you know that nobody works on it",
+        help="end another worker's claim; make sure that it has stopped working",
     )
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.force:
-        return respond(args, take_back(hv, args.token.partition(".")[0], args.reason))
-    return respond(args, release(hv, args.token, args.reason))
+        return confirm_state(args, take_back(hv, args.token.partition(".")[0], args.reason))
+    return confirm_state(args, release(hv, args.token, args.reason))

@@ -21,14 +21,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "text",
         nargs="?",
         metavar="TEXT",
-        help="what you found out; @FILE reads it from a file, @- from stdin",
+        help="the finding; @FILE reads it from a file, @- from stdin",
     )
     parser.add_argument(
         "--branch",
-        help="whose agents shall know it (default: that of the task this runs for, else the one "
-        "tied to the git branch here)",
+        help="branch whose agents see it (default: the branch of the current task, else the one "
+        "tied to the current git branch)",
     )
-    parser.add_argument("--topic", default="", help="what it is about, in a word or two")
+    parser.add_argument("--topic", default="", help="topic, in a word or two")
     parser.add_argument(
         "--kind", default="finding", help="finding (default), decision, warning, question …"
     )
@@ -36,9 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="claim",
         metavar="TOKEN|TASK",
-        help="whose finding it is; brings the branch along",
+        help="task or claim that the finding comes from; also sets the branch",
     )
-    parser.add_argument("--forget", metavar="ID", help="take a finding out for good")
+    parser.add_argument("--forget", metavar="ID", help="delete a finding")
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -53,7 +53,7 @@ def prepare(args: argparse.Namespace) -> None:
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.forget is not None:
         gone = forget(hv, args.forget)
-        return respond(args, {"forgotten": gone}, f"{gone} is forgotten")
+        return respond(args, {"forgotten": gone}, f"{gone} deleted")
     claim = args.claim
     if not claim and args.branch is None:  # the task we run for
         claim = task_here(hv, os.environ.get(TASK, ""))
@@ -62,6 +62,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         hv, args.text, branch or "", topic=args.topic, kind=args.kind, claim=claim or ""
     )
     known = kept.known
-    lines = [f"{kept.id} joins {known.finding.id}" if kept.joined else kept.id]
-    lines += [f"may contradict {doubt.other} ({doubt.why}); both stay" for doubt in known.doubts]
+    lines = [f"{kept.id} merged into {known.finding.id}" if kept.joined else kept.id]
+    lines += [
+        f"may contradict {doubt.other} ({doubt.why}); both are kept" for doubt in known.doubts
+    ]
     return respond(args, kept, lines)

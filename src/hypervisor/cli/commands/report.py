@@ -5,27 +5,28 @@ import os
 from contextlib import suppress
 
 from hypervisor.batches.report import BatchReport, report
-from hypervisor.cli.output import one_line, plain, respond
+from hypervisor.cli.json_form import plain
+from hypervisor.cli.latest import add_batch, named_or_latest
+from hypervisor.cli.output import one_line, respond
 from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.context import Context
 
+DESCRIPTION = "Write an HTML report of a batch: timeline, durations, failures and receipts."
 EXAMPLE = """hv report pages
   hv report pages --out /tmp/pages.html"""
 NAME = "report.html"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("batch", metavar="BATCH", help="its name or id")
+    add_batch(parser)
     parser.add_argument(
-        "--out", metavar="FILE", help="write it there (default: with the files of the batch)"
+        "--out", metavar="FILE", help="output file (default: in the folder of the batch)"
     )
-    parser.add_argument(
-        "--json-data", action="store_true", help="also put the figures into the page, as JSON"
-    )
+    parser.add_argument("--json-data", action="store_true", help="embed the data as JSON")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    result = report(hv, args.batch)
+    result = report(hv, named_or_latest(hv, args.batch))
     path = write(hv, result, args.out, args.json_data)
     return respond(
         args, {"batch": result.batch, "path": path, "bytes": os.path.getsize(path)}, one_line(path)
@@ -43,11 +44,11 @@ def write(hv: Context, result: BatchReport, out: str | None = None, data: bool =
 
 
 def _replace(path: str, text: str) -> str:
-    """At one stroke, so that nobody ever reads half a page."""
+    """Write the file atomically, so that no reader sees half a page."""
     fresh = f"{path}.{os.getpid()}.new"
     try:
         if os.path.isdir(path):
-            raise IsADirectoryError(21, "it is a folder")
+            raise IsADirectoryError(21, "is a folder")
         try:
             with open(fresh, "x", encoding="utf-8") as file:
                 file.write(text)

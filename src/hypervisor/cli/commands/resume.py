@@ -4,10 +4,10 @@ import argparse
 
 from hypervisor.cli.commands.pause import add_scope, scope_text
 from hypervisor.cli.commands.pause import prepare as prepare
-from hypervisor.cli.output import respond
+from hypervisor.cli.output import confirm
+from hypervisor.monitoring.status import status
 from hypervisor.queue.context import Context
-from hypervisor.runs.run import resume
-from hypervisor.runs.status import status
+from hypervisor.runs.control import resume
 from hypervisor.runs.supervise import supervise
 
 EXAMPLE = """hv resume pages
@@ -21,4 +21,5 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     if changed and status(hv, args.batch).stats.remaining:
         supervisor = supervise(hv)  # the last one may have left, as there was nothing to do
     answer = {"changed": changed, "supervisor": supervisor}
-    return respond(args, answer, f"{scope_text(args)} {'goes on' if changed else 'was not paused'}")
+    outcome = "resumed" if changed else "is not paused"
+    return confirm(args, answer, f"{scope_text(args)} {outcome}")

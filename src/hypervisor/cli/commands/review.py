@@ -1,14 +1,30 @@
 """hv review"""
 
 import argparse
+import shlex
+import sys
 
-from hypervisor.batches.chunk import APPROVED, REJECTED
-from hypervisor.batches.review import Decided, amend, awaiting, chunks, decide, retry_chunk, review
+from hypervisor.batches.review import (
+    Decided,
+    ToDecide,
+    amend,
+    awaiting,
+    chunks,
+    decide,
+    retry_chunk,
+    review,
+)
 from hypervisor.cli import checkpoint
+from hypervisor.cli.latest import chosen, named_or_latest
 from hypervisor.cli.output import clock, one_line, print_json, print_lines, respond, table
 from hypervisor.core.errors import EXIT_OK, InvalidInput
 from hypervisor.queue.context import Context
+from hypervisor.queue.queries import MAX_LISTED, list_tasks
+from hypervisor.queue.result import actions_in
+from hypervisor.queue.task import Task
 
+DESCRIPTION = """Show how a chunk went, with samples and failures, and decide how to continue.
+Without a batch: what is waiting for a decision, chunks and tasks in review."""
 EXAMPLE = """hv review
   hv review inbox
   hv review inbox --approve --note 'looks right'
@@ -16,81 +32,138 @@ EXAMPLE = """hv review
   hv review inbox --set 1q12deyb category=invoice"""
 
 
+NEXT_STEPS = """
+hv diff TASK      what it changed
+hv resolve TASK   resolve its conflict in a prepared workspace
+hv approve TASK   merge it (it is verified again)
+hv retry TASK     do it again
+hv reject TASK    it has failed; its commits are kept"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("batch", nargs="?", metavar="BATCH", help="default: list all that wait")
-    parser.add_argument("--chunk", type=int, metavar="N", help="default: the one that waits")
-    parser.add_argument("--list", action="store_true", help="all chunks of the batch")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--approve", action="store_true", help="go on with the next chunk")
-    what.add_argument("--approve-rest", action="store_true", help="… and ask no more")
-    what.add_argument(
-        "--reject", action="store_true", help="carry out nothing of it; go on with the next"
+    parser.add_argument(
+        "batch",
+        nargs="?",
+        metavar="BATCH",
+        help="name or id of a batch (default: the one that is waiting for a decision)",
     )
-    what.add_argument("--retry", action="store_true", help="work on it again, with the note")
-    what.add_argument(
+    parser.add_argument(
+        "--chunk", type=int, metavar="N", help="chunk number (default: the one that is waiting)"
+    )
+    parser.add_argument("--list", action="store_true", help="list all chunks of the batch")
+    decision = parser.add_mutually_exclusive_group()
+    decision.add_argument(
+        "--approve", action="store_true", help="approve the chunk and continue with the next"
+    )
+    decision.add_argument(
+        "--approve-rest", action="store_true", help="approve this chunk and all later ones"
+    )
+    decision.add_argument(
+        "--reject", action="store_true", help="discard its results and continue with the next"
+    )
+    decision.add_argument("--retry", action="store_true", help="retry the chunk, with the note")
+    decision.add_argument(
         "--set",
         nargs="+",
         metavar=("TASK", "FIELD=VALUE"),
-        help="correct what came of an item; an empty value removes it",
+        help="correct fields of a task's result; an empty value removes the field",
     )
-    parser.add_argument("--note", default="", metavar="TEXT", help="kept with the decision")
-    parser.add_argument("--task", action="append", metavar="TASK", help="retry only this one")
+    parser.add_argument("--note", default="", metavar="TEXT", help="note, kept with the decision")
+    parser.add_argument(
+        "--task", action="append", metavar="TASK", help="with --retry: retry only this task"
+    )
 
 
 def prepare(args: argparse.Namespace) -> None:
-    decides = args.approve or args.approve_rest or args.reject or args.retry or args.set
-    if args.batch is None and (decides or args.list or args.chunk):
-        raise InvalidInput("name the batch: hv review BATCH.")
+    if args.batch is None and (_decides(args) or args.set):
+        raise InvalidInput("no batch given: hv review BATCH")
     if args.task and not args.retry:
-        raise InvalidInput("--task goes with --retry.")
-    if args.note and (not decides or args.set):
-        raise InvalidInput("--note goes with a decision: --approve, --reject or --retry.")
+        raise InvalidInput("--task works only with --retry.")
+    if args.note and not _decides(args):
+        raise InvalidInput("--note works only with --approve, --reject or --retry.")
+
+
+def _decides(args: argparse.Namespace) -> bool:
+    return bool(args.approve or args.approve_rest or args.reject or args.retry)
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
+    if args.batch is None:
+        args.batch = _default_batch(hv, args)
     if args.batch is None:
         return _list_waiting(hv, args)
     if args.list:
         return _list_chunks(hv, args)
     if args.set:
-        result = amend(hv, args.set[0], dict(map(_pair, args.set[1:])))
-        print_json(result)
-        return EXIT_OK
+        return _amend(hv, args.batch, args.set[0], dict(map(_pair, args.set[1:])))
     done = _decide(hv, args)
     if done is not None:
         return respond(args, done, checkpoint.decision_text(done))
     asks = args.chunk is None and checkpoint.can_ask() and not args.json
     if asks and awaiting(hv, args.batch):
         done = checkpoint.ask(hv, args.batch)
-        print(checkpoint.decision_text(done) if done else "nothing was decided")
+        print(checkpoint.decision_text(done) if done else "no decision was made")
         return EXIT_OK
-    found = review(hv, args.batch, args.chunk)
-    return respond(args, found, lambda: print_lines(checkpoint.lines(found)))
+    reviewed = review(hv, args.batch, args.chunk)
+    return respond(args, reviewed, lambda: print_lines(checkpoint.lines(reviewed)), hv=hv)
+
+
+def _amend(hv: Context, batch: str, task: str, changes: dict[str, str | None]) -> int:
+    result = amend(hv, task, changes)
+    print_json(result)
+    if changes.get("category") and actions_in(result):
+        note = shlex.quote(f"category: {changes['category']}")
+        command = f"hv review {shlex.quote(batch)} --retry --task {task} --note {note}"
+        print(
+            one_line(
+                f"hv: the proposed changes are still those of the old category; to get new "
+                f"ones: {command}"
+            ),
+            file=sys.stderr,
+        )
+    return EXIT_OK
 
 
 def _decide(hv: Context, args: argparse.Namespace) -> Decided | None:
     if args.approve or args.approve_rest:
-        return decide(hv, args.batch, APPROVED, args.chunk, args.note, rest=args.approve_rest)
+        return decide(hv, args.batch, "approved", args.chunk, args.note, rest=args.approve_rest)
     if args.reject:
-        return decide(hv, args.batch, REJECTED, args.chunk, args.note)
+        return decide(hv, args.batch, "rejected", args.chunk, args.note)
     if args.retry:
         return retry_chunk(hv, args.batch, args.note, args.chunk, args.task or ())
     return None
 
 
+def _default_batch(hv: Context, args: argparse.Namespace) -> str | None:
+    """The only batch that is waiting, or the latest one to look at; None: list all that wait."""
+    waiting = list({batch.id: batch for batch, _ in awaiting(hv)}.values())
+    if len(waiting) == 1 and not args.json:
+        return chosen(waiting[0], "batch")
+    return named_or_latest(hv, None) if args.list or args.chunk else None
+
+
 def _list_waiting(hv: Context, args: argparse.Namespace) -> int:
-    waiting = awaiting(hv)
+    waiting, tasks = awaiting(hv), list_tasks(hv, ("review",), limit=MAX_LISTED)
 
     def show() -> None:
-        if not waiting:
-            print("no chunk waits for a decision")
-            return
-        rows = [(chunk.label, f"{chunk.total:,}", batch.name) for batch, chunk in waiting]
-        table(("CHUNK", "TASKS", "BATCH"), rows)
-        print("\nhv review BATCH shows it and takes your decision")
+        if not waiting and not tasks:
+            print("nothing is waiting for a decision")
+        if waiting:
+            rows = [(chunk.label, f"{chunk.total:,}", batch.name) for batch, chunk in waiting]
+            table(("CHUNK", "TASKS", "BATCH"), rows)
+            print("\nto review one: hv review BATCH")
+        if tasks:
+            print("\n" * bool(waiting), end="")
+            table(("TASK", "IN REVIEW BECAUSE"), [(task.id, _why(task)) for task in tasks])
+            print(NEXT_STEPS)
 
-    answer = [{"batch": batch.name, "chunk": chunk} for batch, chunk in waiting]
-    return respond(args, answer, show)
+    answer = [ToDecide(batch.id, chunk=chunk) for batch, chunk in waiting]
+    answer += [ToDecide(task.batch, task=task) for task in tasks]
+    return respond(args, answer, show, hv=hv)
+
+
+def _why(task: Task) -> str:
+    return one_line(f"{task.title}: {task.reason}" if task.reason else task.title)
 
 
 def _list_chunks(hv: Context, args: argparse.Namespace) -> int:
@@ -98,7 +171,7 @@ def _list_chunks(hv: Context, args: argparse.Namespace) -> int:
     rows = [
         (
             chunk.label,
-            "waits" if chunk.awaits_decision else chunk.state,
+            "waiting" if chunk.awaits_decision else chunk.state,
             f"{chunk.total:,}",
             f"{chunk.unfinished:,}",
             f"{clock(chunk.decided_at)} {one_line(chunk.actor or '')}".strip(),
@@ -107,11 +180,11 @@ def _list_chunks(hv: Context, args: argparse.Namespace) -> int:
         for chunk in listed
     ]
     head = ("CHUNK", "STATE", "TASKS", "LEFT", "DECIDED", "NOTE")
-    return respond(args, listed, lambda: table(head, rows))
+    return respond(args, listed, lambda: table(head, rows), hv=hv)
 
 
 def _pair(text: str) -> tuple[str, str | None]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise InvalidInput(f"{text[:60]!r} is not FIELD=VALUE.")
+        raise InvalidInput(f"invalid correction {text[:60]!r}: use FIELD=VALUE.")
     return name, value or None

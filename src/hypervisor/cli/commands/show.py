@@ -1,39 +1,81 @@
 """hv show"""
 
+from __future__ import annotations
+
 import argparse
 import json
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from hypervisor.agents.session import AgentSession
+from hypervisor.batches.command_line import command_line
 from hypervisor.cli.output import block, clock, colour, duration, one_line, respond
-from hypervisor.cli.render import money_text
+from hypervisor.cli.render import cost_text
+from hypervisor.queue.agent_session import AgentSession
 from hypervisor.queue.context import Context
-from hypervisor.queue.look import Shown, show
+from hypervisor.queue.lifecycle import REVIEW, state_name
+from hypervisor.queue.queries import TaskOverview, show
 from hypervisor.queue.task import Attempt, Task
+
+if TYPE_CHECKING:
+    from hypervisor.git.queue_status import LandedTask
 
 EXAMPLE = "hv show 1q12deyb"
 
 
+class Work(NamedTuple):
+    """What became of the work in a clone: where it was merged, or the end of what the verification
+    printed that it failed; `unchanged` if there was none."""
+
+    merged: LandedTask | None = None
+    verification: Sequence[str] = ()
+    unchanged: bool = False
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("task", metavar="TASK", help="its id, or the beginning of it")
+    parser.add_argument(
+        "task", metavar="TASK", help="id of the task, or a unique beginning or end of it"
+    )
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     shown = show(hv, args.task)
-    return respond(args, shown, lambda: _print(shown))
+    command = command_line(hv, shown.detail.task, shown.batch)
+    work = _work(hv, shown)
+    more = {"command": command, "exit_code": _exit_code(shown), **work._asdict()}
+    answer = {**shown._asdict(), **more}
+    return respond(args, answer, lambda: _print(shown, command, work), hv=hv)
 
 
-def _print(shown: Shown) -> None:
+def _work(hv: Context, shown: TaskOverview) -> Work:
+    spec, task = shown.batch.spec if shown.batch else None, shown.detail.task
+    if not isinstance(spec, dict) or spec.get("workspace") != "clone":
+        return Work()
+    from hypervisor.git.queue_status import changed_nothing, failed_output, landed_tasks
+
+    [landed] = landed_tasks(hv, [task.id])
+    merged = landed if landed.commit else None
+    return Work(merged, failed_output(hv, task), changed_nothing(hv, task))
+
+
+def _print(shown: TaskOverview, command: Sequence[str], work: Work) -> None:
     detail = shown.detail
     task = detail.task
-    print(f"{task.id}  {colour(task.state, task.state)}  {one_line(task.title)}")
-    for name, value in _fields(shown).items():
+    print(f"{task.id}  {colour(state_name(task.state), task.state)}  {one_line(task.title)}")
+    fields = {"command": shlex.join(command), **_fields(shown)}
+    if work.merged:
+        note = "" if work.merged.verified else " (NOT VERIFIED)"
+        fields["merged"] = f"{work.merged.commit[:12]} on {work.merged.target}{note}"
+    fields["changed"] = "nothing" if work.unchanged else ""
+    for name, value in fields.items():
         if value:
             print(f"  {name:<12}{one_line(value)}")
     if task.body:
         print("\n" + block(task.body))
     sections = {
+        "the failed verification printed": [one_line(line) for line in work.verification],
         "attempts": [_attempt(attempt) for attempt in detail.attempts],
-        "sessions of agents": [_session(session) for session in shown.sessions],
+        "agent sessions": [_session(session) for session in shown.sessions],
         "receipts": [
             f"{clock(r.at)}  {one_line(r.actor)}  {one_line(r.text)}" for r in shown.receipts
         ],
@@ -43,7 +85,7 @@ def _print(shown: Shown) -> None:
             print("\n  ".join([f"\n{title}", *lines]))
 
 
-def _fields(shown: Shown) -> dict[str, str]:
+def _fields(shown: TaskOverview) -> dict[str, str]:
     detail, task = shown.detail, shown.detail.task
     return {
         "type": task.type,
@@ -58,8 +100,10 @@ def _fields(shown: Shown) -> dict[str, str]:
         "waits for": ", ".join(detail.waits_for),
         "not before": clock(task.start_at),
         "lease until": clock(task.lease_until),
+        "exit code": "" if (code := _exit_code(shown)) is None else str(code),
         "reason": task.reason or "",
         "unblock": task.unblock or "",
+        "next": _next_steps(task),
         "created": clock(task.created_at),
         "tries": _tries(task),
         "data": json.dumps(task.data, ensure_ascii=False) if task.data is not None else "",
@@ -67,14 +111,27 @@ def _fields(shown: Shown) -> dict[str, str]:
     }
 
 
+def _next_steps(task: Task) -> str:
+    """The commands that decide about a task in review."""
+    if task.state != REVIEW:
+        return ""
+    return f"hv approve {task.id}, hv reject {task.id} or hv retry {task.id}"
+
+
+def _exit_code(shown: TaskOverview) -> int | None:
+    """The exit code of the last attempt; None if it was stopped."""
+    attempts = shown.detail.attempts
+    return attempts[-1].exit_code if attempts else None
+
+
 def _session(session: AgentSession) -> str:
-    """Which attempt, which agent, how it came out, what it cost, and its own name for it."""
+    """Attempt, agent, outcome, cost, and the agent's id of the session."""
     tokens = sum(session.tokens)
     cost = session.cost_micros
     parts = [
         session.outcome or "running",
         f"{tokens:,} tokens" if tokens else "",
-        money_text(cost, session.estimated) if cost else "",
+        cost_text(cost, session.estimated) if cost else "",
         f"refused tools: {' '.join(session.denied)}" if session.denied else "",
         f"resumes {session.resumes}" if session.resumes else session.session,
     ]

@@ -21,7 +21,7 @@ from hypervisor.cli.output import (
     table,
     wrapped,
 )
-from hypervisor.cli.render import WIDE, money_text
+from hypervisor.cli.render import WIDE, cost_text
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
 from hypervisor.inputs.task_files.yaml_text import to_yaml
@@ -34,29 +34,31 @@ from hypervisor.skills.skills import SkillDetails, SkillRecord, SkillView, skill
 EXAMPLE = """hv skills
   hv skills show triage
   hv skills new lint --from ruff-3f2a1c         # in this project
-  hv skills new lint --from ruff-3f2a1c --user  # in all of yours"""
-WORDS = {"show": "all about one", "new": "make one of a batch that was run"}
-LONGEST_RECORD = 40
+  hv skills new lint --from ruff-3f2a1c --user  # in all your projects"""
+WORDS = {"show": "show a skill in full", "new": "create a skill from a batch"}
+MAX_RECORD_LENGTH = 40
 HEAD = ("SKILL", "FROM", "RECORD", "DESCRIPTION")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_words(parser, WORDS, "NAME")
-    parser.add_argument("--from", dest="batch", metavar="BATCH", help="new: of this batch")
+    add_words(parser, WORDS, "NAME", "name of the skill")
+    parser.add_argument("--from", dest="batch", metavar="BATCH", help="new: the batch to save")
     parser.add_argument(
         "--user", action="store_true", help="new: for all your projects, not only this one"
     )
-    parser.add_argument("--description", default="", metavar="TEXT", help="new: what it does")
-    parser.add_argument("--dry-run", action="store_true", help="new: show it, write nothing")
+    parser.add_argument("--description", default="", metavar="TEXT", help="new: its description")
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="new: show the files, write nothing"
+    )
 
 
 def prepare(args: argparse.Namespace) -> None:
     if args.word and not args.name:
-        raise InvalidInput(f"say which: hv skills {args.word} NAME.")
+        raise InvalidInput(f"no name given: hv skills {args.word} NAME")
     if (args.word == "new") != bool(args.batch):
-        raise InvalidInput("a new skill is made of a batch: hv skills new NAME --from BATCH.")
+        raise InvalidInput("a new skill needs a batch: hv skills new NAME --from BATCH")
     if args.word != "new" and (args.user or args.dry_run or args.description):
-        raise InvalidInput("--user, --dry-run and --description go with `hv skills new`.")
+        raise InvalidInput("--user, --dry-run and --description work only with `hv skills new`.")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
@@ -69,7 +71,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
             description=args.description,
             dry_run=args.dry_run,
         )
-        return respond(args, made, lambda: _tell(made))
+        return respond(args, made, lambda: _print_new(made))
     if args.word == "show":
         details = skill(hv, args.name)
         return respond(args, details, _lines(details))
@@ -89,7 +91,7 @@ def _list(views: tuple[SkillView, ...]) -> None:
             print(wrapped(one_line(_about(view))))
     else:
         rows = [(view.name, view.kind, record_line(view.record), _about(view)) for view in good]
-        table(HEAD, rows, widest=LONGEST_RECORD)
+        table(HEAD, rows, widest=MAX_RECORD_LENGTH)
     for view in views:
         if view.problem:
             print(f"hv: {one_line(view.problem)}", file=sys.stderr)
@@ -108,7 +110,7 @@ def record_line(record: SkillRecord) -> str:
     if record.success is not None:
         parts.append(f"{100 * record.success:.0f} % done")
     if record.cost_micros:
-        parts.append(money_text(record.cost_micros, record.estimated))
+        parts.append(cost_text(record.cost_micros, record.estimated))
     return ", ".join(parts)
 
 
@@ -132,7 +134,7 @@ def _lines(details: SkillDetails) -> list[str]:
 
 
 def _named(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Below each other, so that the eye finds the name."""
+    """One line per pair, with the values aligned."""
     room = max((len(name) for name, _ in pairs), default=0) + 2
     return [
         wrapped(one_line(value), " " * room, f"{one_line(name) + ':':<{room}}")
@@ -154,7 +156,7 @@ def _learned(learned: Learned) -> str:
     saved = learned.parallel_benefit
     return (
         f"parallel benefit {saved.mean:.2f} ({saved.low:.2f} to {saved.high:.2f}) "
-        f"of {pluralize(learned.samples, 'sample')}; next time "
+        f"from {pluralize(learned.samples, 'sample')}; next time "
         f"{pluralize(learned.next.workers, 'worker')}: {learned.next.why}"
     )
 
@@ -172,7 +174,7 @@ def _fields(details: SkillDetails) -> list[tuple[str, str]]:
 # A new one
 
 
-def _tell(made: MadeSkill) -> None:
+def _print_new(made: MadeSkill) -> None:
     if not made.written:
         for name, text in made.files.items():
             print(f"{one_line(near_path(os.path.join(made.folder, name)))}:")
@@ -183,4 +185,4 @@ def _tell(made: MadeSkill) -> None:
     for note in made.notes:
         print(f"  {one_line(note)}")
     if made.written:
-        print(f"  hv run {made.name} PATH  runs it")
+        print(f"  to run it: hv run {made.name} PATH")

@@ -8,41 +8,57 @@ from hypervisor.batches.pipeline import batches_from
 from hypervisor.batches.pipeline_status import pattern
 from hypervisor.cli import follow
 from hypervisor.cli.commands.top import print_attempts
-from hypervisor.cli.output import columns_here, fit, one_line, plain, print_json, print_lines, table
+from hypervisor.cli.latest import add_batch, named_or_latest
+from hypervisor.cli.output import columns_here, fit, one_line, print_json, print_lines, table
 from hypervisor.cli.render import figures, hints, host_line, money_lines, progress
 from hypervisor.cli.stages import stage_lines
 from hypervisor.cli.views import view_for
-from hypervisor.core.errors import EXIT_OK
+from hypervisor.core.errors import EXIT_OK, InvalidInput
 from hypervisor.core.text import pluralize
+from hypervisor.monitoring.monitor import Snapshot, paused_batches
+from hypervisor.monitoring.progress import count
+from hypervisor.monitoring.status import Status, combine, status
 from hypervisor.queue.context import Context, batch_id
-from hypervisor.queue.look import batches, stats
-from hypervisor.runs.monitor import Snapshot
-from hypervisor.runs.progress import count
-from hypervisor.runs.status import Status, combine, status
+from hypervisor.queue.queries import batches, stats
 
 EXAMPLE = """hv status
+  hv status --all
   hv status pages --watch"""
 NEWEST = 10
 PAUSE = 1.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("batch", nargs="?", metavar="BATCH", help="its name or id (default: all)")
-    parser.add_argument("--watch", action="store_true", help="go on until it has ended, or Ctrl-C")
+    add_batch(parser)
+    parser.add_argument("--all", action="store_true", help="show all batches and tasks")
+    parser.add_argument(
+        "--watch", action="store_true", help="keep updating until the batch ends, or Ctrl-C"
+    )
+
+
+def prepare(args: argparse.Namespace) -> None:
+    if args.all and args.batch is not None:
+        raise InvalidInput("name a batch or use --all, not both.")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
+    is_named = args.batch is not None
+    if not (is_named or args.all) and batches(hv, 1):
+        args.batch = named_or_latest(hv, None)
     if args.json:
         _print_json(hv, args)
-    elif not args.watch:
-        _print(hv, args.batch)
-    else:
+        return EXIT_OK
+    if args.watch:
         _watch(hv, args.batch)
+    else:
+        _print(hv, args.batch)
+    if args.batch is not None and not is_named:
+        _print_others(hv, args.batch)
     return EXIT_OK
 
 
 def _watch(hv: Context, batch: str | None) -> None:
-    status(hv, batch)  # a batch that is not there is said before the screen is taken
+    status(hv, batch)  # a missing batch is reported before the screen is taken
     try:
         with view_for(quiet=False, stays=True) as view:
             follow.watch(hv, batch, view)
@@ -52,11 +68,11 @@ def _watch(hv: Context, batch: str | None) -> None:
 
 
 def _print_json(hv: Context, args: argparse.Namespace) -> None:
-    """Once, or every second a line."""
+    """One object, or with --watch one every second."""
     while True:
         current = _status(hv, args.batch)
         whole = pattern(hv, current.batch.id) if current.batch else None
-        print_json(current if whole is None else {**plain(current), **plain(whole)})
+        print_json({**current._asdict(), **(whole._asdict() if whole else {})}, hv)
         sys.stdout.flush()
         if not args.watch or (args.batch is not None and follow.has_ended(hv, args.batch)):
             return
@@ -64,7 +80,7 @@ def _print_json(hv: Context, args: argparse.Namespace) -> None:
 
 
 def _status(hv: Context, batch: str | None) -> Status:
-    """Of a batch that others follow on, how all of them stand."""
+    """The status of a batch with its later stages, or of everything."""
     if batch is None:
         return status(hv)
     return combine([status(hv, part) for part in batches_from(hv, batch_id(hv, batch) or "")])
@@ -73,9 +89,8 @@ def _status(hv: Context, batch: str | None) -> Status:
 def _print(hv: Context, batch: str | None) -> None:
     current = _status(hv, batch)
     whole = pattern(hv, current.batch.id) if current.batch else None
-    names = {batch.id: batch.name for batch in batches(hv)} if current.pauses else {}
     counts = count(current.stats.states, current.attempts)
-    snapshot = Snapshot(current, counts, hv.now(), batches=names)
+    snapshot = Snapshot(current, counts, hv.now(), batches=paused_batches(hv, current))
     what = "everything" if current.batch is None else one_line(f"batch {current.batch.name}")
     print(f"{what}: {pluralize(current.stats.total, 'task')}")
     columns = columns_here()
@@ -90,8 +105,15 @@ def _print(hv: Context, batch: str | None) -> None:
         print_attempts(hv, current.attempts, snapshot.now, with_batch=current.batch is None)
 
 
+def _print_others(hv: Context, batch: str) -> None:
+    """Mention open tasks outside the latest batch."""
+    everything, shown = (count(_status(hv, which).stats.states, ()) for which in (None, batch))
+    if others := everything.open - shown.open:
+        print(f"\n{pluralize(others, 'open task')} elsewhere: hv status --all")
+
+
 def _print_batches(hv: Context) -> None:
-    """Those of the newest ones that have something to do."""
+    """The newest batches that have open tasks."""
     rows = []
     for batch in batches(hv, NEWEST):
         counts = count(stats(hv, batch.id).states, ())

@@ -4,40 +4,45 @@ import argparse
 import sys
 
 from hypervisor.batches.pipeline_status import Overview, pattern
+from hypervisor.batches.summary import Summary, whole_summary
+from hypervisor.cli.json_form import plain
+from hypervisor.cli.latest import add_batch, named_or_latest
 from hypervisor.cli.output import (
     colour,
     columns_here,
     duration,
     glyphs,
     one_line,
-    plain,
     print_lines,
     respond,
     table,
 )
 from hypervisor.cli.render import WIDE
 from hypervisor.cli.stages import stage_lines
-from hypervisor.core.text import amount_text, pluralize
+from hypervisor.core.text import money_text, pluralize
 from hypervisor.queue.context import Context
+from hypervisor.queue.lifecycle import state_name
 from hypervisor.resources.limits import size_text
-from hypervisor.runs.run import Summary, summary
 from hypervisor.runs.spec import TaskReport
 
-EXAMPLE = """hv summary pages
+EXAMPLE = """hv summary
+  hv summary pages
   hv summary pages --json > pages.json"""
 FIRST = ("failed", "blocked", "review", "cancelled", "in_progress", "merging", "active", "waiting")
-MOST_ROWS = 40
-MOST_CHUNKS = 12
+MAX_ROWS = 40
+MAX_CHUNKS = 12
 HEAD: tuple[str, ...] = ("ID", "STATE", "TRIES", "TOOK", "CPU", "MEMORY", "TITLE")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("batch", metavar="BATCH", help="its name or id")
-    parser.add_argument("--all", action="store_true", help="every task, also on a terminal")
+    add_batch(parser)
+    parser.add_argument(
+        "--all", action="store_true", help="list all tasks (on a terminal, the default is 40)"
+    )
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    result = summary(hv, args.batch)
+    result = whole_summary(hv, named_or_latest(hv, args.batch))
     whole = pattern(hv, result.id)
     answer = result if whole is None else {**plain(result), **plain(whole)}
     return respond(args, answer, lambda: _print(result, whole, args.all))
@@ -50,7 +55,7 @@ def _print(result: Summary, whole: Overview | None, everything: bool) -> None:
         print("  " + colour(failed, "failed"))
     print_lines(stage_lines(whole, columns_here()) if whole else ())
     tasks = sorted(result.tasks, key=_order)
-    shown = tasks if everything or not sys.stdout.isatty() else tasks[:MOST_ROWS]
+    shown = tasks if everything or not sys.stdout.isatty() else tasks[:MAX_ROWS]
     if shown:
         print()
         _print_tasks(shown)
@@ -61,7 +66,7 @@ def _print(result: Summary, whole: Overview | None, everything: bool) -> None:
 def _head(result: Summary) -> list[str]:
     dot = glyphs().dot
     states = [
-        colour(f"{count:,} {state}", state)
+        colour(f"{count:,} {state_name(state)}", state)
         for state, count in sorted(result.states.items(), key=lambda part: _rank(part[0]))
     ]
     costs = [
@@ -73,11 +78,12 @@ def _head(result: Summary) -> list[str]:
     about = " (an estimate)" if result.estimated else ""
     spent = [
         f"{result.tokens:,} tokens" if result.tokens is not None else "",
-        "" if result.cost is None else f"cost {amount_text(round(result.cost * 1e6))}{about}",
+        "" if result.cost is None else f"cost {money_text(round(result.cost * 1e6))}{about}",
     ]
     return [
         f"batch {one_line(result.batch)} ({result.id}): {pluralize(result.total, 'task')}",
-        "  " + (dot.join(states) or "nothing in it"),
+        "  " + (dot.join(states) or "no tasks"),
+        *([f"  {result.unchanged:,} changed nothing"] if result.unchanged else []),
         "  " + dot.join(cost for cost in costs if cost),
         *(["  " + dot.join(part for part in spent if part)] if any(spent) else []),
         *_parts(result),
@@ -89,15 +95,15 @@ def _parts(result: Summary) -> list[str]:
     dot = glyphs().dot
     kinds = [f"{count:,} {one_line(name)}" for name, count in result.categories.items()]
     chunks = [
-        f"{one_line(c.label)}: {'waits for a decision' if c.awaits_decision else c.state}"
+        f"{one_line(c.label)}: {'waiting for a decision' if c.awaits_decision else c.state}"
         for c in result.chunks
     ]
-    more = f" and {len(chunks) - MOST_CHUNKS} more" if len(chunks) > MOST_CHUNKS else ""
+    more = f" and {len(chunks) - MAX_CHUNKS} more" if len(chunks) > MAX_CHUNKS else ""
     return [
         *(["  categories: " + dot.join(kinds)] if kinds else []),
-        *(["  " + dot.join(chunks[:MOST_CHUNKS]) + more] if chunks else []),
+        *(["  " + dot.join(chunks[:MAX_CHUNKS]) + more] if chunks else []),
         *(
-            [f"  {result.skipped:,} skipped by the last run (done before)"]
+            [f"  {result.skipped:,} skipped by the last run (already done)"]
             if result.skipped
             else []
         ),
@@ -105,7 +111,7 @@ def _parts(result: Summary) -> list[str]:
 
 
 def _print_tasks(tasks: list[TaskReport]) -> None:
-    """On a narrow terminal why a task failed matters more than what it cost."""
+    """Without the costs on a narrow terminal: why a task failed matters more."""
     rows = [HEAD, *(_row(task) for task in tasks)]
     if sys.stdout.isatty() and columns_here() < WIDE:
         rows = [(*row[:2], row[-1]) for row in rows]
@@ -113,7 +119,7 @@ def _print_tasks(tasks: list[TaskReport]) -> None:
 
 
 def _order(task: TaskReport) -> tuple[int, float, str]:
-    """What went wrong first, then what took longest."""
+    """Unsuccessful tasks first, then the longest ones."""
     return _rank(task.state), -task.seconds, task.id
 
 
@@ -122,10 +128,12 @@ def _rank(state: str) -> int:
 
 
 def _row(task: TaskReport) -> tuple[str, ...]:
-    title = f"{task.title} ({task.reason})" if task.reason else task.title
+    where = f"{task.commit[:12]} on {task.target}" if task.commit else ""
+    note = task.reason or where or ("changed nothing" if task.unchanged else "")
+    title = f"{task.title} ({note})" if note else task.title
     return (
         task.id,
-        task.state,
+        state_name(task.state),
         str(task.attempts),
         duration(round(task.seconds * 1000)),
         f"{task.cpu_seconds:.1f} s",

@@ -6,16 +6,18 @@ import signal
 import time
 from collections.abc import Mapping
 
-from hypervisor.cli.output import one_line, plain, respond, say
+from hypervisor.cli.json_form import named
+from hypervisor.cli.output import one_line, respond, say
 from hypervisor.core.errors import EXIT_OK, WrongState
+from hypervisor.monitoring.status import status
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
-from hypervisor.queue.look import batches, events
+from hypervisor.queue.queries import batches, events
 from hypervisor.queue.sql import queries
 from hypervisor.runs.processes.log_file import configure as configure_logging
-from hypervisor.runs.status import status
 from hypervisor.runs.supervise import supervise
 
+DESCRIPTION = "Run the supervisor of this host, in the foreground or in the background."
 EXAMPLE = """hv supervise
   hv supervise --detach"""
 SHOWN = (
@@ -31,21 +33,21 @@ SHOWN = (
 )
 PAGE = 1_000
 ASKED = {
-    "drain": "draining: what runs may finish; Ctrl-C again stops it",
-    "stop": "stopping what runs; its tasks go back into the queue",
+    "drain": "draining: running tasks will finish; Ctrl-C again stops them",
+    "stop": "stopping running tasks; they go back into the queue",
 }
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--detach", action="store_true", help="in the background, until there is nothing to do"
+        "--detach", action="store_true", help="run in the background until there is nothing to do"
     )
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.detach:
         pid = supervise(hv)
-        return respond(args, {"supervisor": pid}, f"process {pid} supervises this store here")
+        return respond(args, {"supervisor": pid}, f"supervisor running as process {pid}")
     _refuse_second(hv)
     configure_logging(default="warning")
     signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
@@ -57,16 +59,16 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 
 def _refuse_second(hv: Context) -> None:
-    found = status(hv).supervisor
-    if found is not None:
+    pid = status(hv).supervisor
+    if pid is not None:
         raise WrongState(
-            f"process {found} supervises this store on this host already. Nothing was changed; "
-            "`hv status --watch` and `hv top` show what it does."
+            f"a supervisor for this store is already running on this host (process {pid}); to "
+            "watch it: hv status --watch"
         )
 
 
 class DecisionLog:
-    """Prints that this process supervises once it does, then what governor and overseer decide."""
+    """Prints when the supervisor has started, then the decisions of governor and overseer."""
 
     def __init__(self, hv: Context, as_json: bool) -> None:
         self._hv, self._as_json = hv, as_json
@@ -76,24 +78,24 @@ class DecisionLog:
 
     def report(self, asked: str) -> None:
         if not self.has_begun and not self._as_json:
-            say(f"process {os.getpid()} supervises this store here; Ctrl-C drains, twice stops")
+            say(f"supervisor running as process {os.getpid()}; Ctrl-C drains, twice stops")
         self.has_begun = True
         if asked != self._asked and not self._as_json:
             say(ASKED[asked])
         self._asked = asked
-        while found := events(self._hv, self._last, PAGE):
-            self._last = found[-1].seq
-            for event in found:
+        while page := events(self._hv, self._last, PAGE):
+            self._last = page[-1].seq
+            for event in page:
                 if event.kind in SHOWN:
                     self._print(event)
-            if len(found) < PAGE:
+            if len(page) < PAGE:
                 return
 
     def _print(self, event: Event) -> None:
         if self._as_json:
             import json
 
-            say(json.dumps(plain(event)))
+            say(json.dumps(named(self._hv, event)))
         else:
             at = time.strftime("%H:%M:%S", time.localtime(event.at / 1000))
             names = {batch.id: batch.name for batch in batches(self._hv)} if event.batch else {}
@@ -101,7 +103,7 @@ class DecisionLog:
 
 
 def sentence(event: Event, names: Mapping[str, str]) -> str:
-    """A decision in words; `names` of batches by their ids."""
+    """A decision as text; `names` of batches by their ids."""
     data = event.data if isinstance(event.data, dict) else {}
     about = f"{event.task}: " if event.task else ""
     if event.kind in ("pause", "resume"):

@@ -7,17 +7,17 @@ from collections.abc import Collection
 from hypervisor.cli.output import is_live_terminal, print_json, table
 from hypervisor.cli.render import activity, clock, memory_text
 from hypervisor.core.errors import EXIT_OK
+from hypervisor.monitoring.monitor import Snapshot
+from hypervisor.monitoring.progress import count, running
+from hypervisor.monitoring.status import CurrentAttempt, attempts, quick_status
 from hypervisor.queue.context import Context
-from hypervisor.queue.look import batches
-from hypervisor.runs.monitor import Snapshot
-from hypervisor.runs.progress import count, running
-from hypervisor.runs.status import Attempting, attempts, status
+from hypervisor.queue.queries import batches
 
 EXAMPLE = "hv top"
 EVERY = 1.0
 LOOKS_PER_COST = 15
 SLOWEST = 5.0
-MOST_BATCHES = 1_000
+MAX_BATCHES = 1_000
 QUIT_KEYS = ("q", "Q", "\x1b", "\x04")
 
 
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.json:
-        print_json(attempts(hv))
+        print_json(attempts(hv), hv)
     elif not is_live_terminal():
         print_attempts(hv, attempts(hv), hv.now())
     else:
@@ -36,9 +36,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 
 def print_attempts(
-    hv: Context, found: Collection[Attempting], now: int, with_batch: bool = True
+    hv: Context, shown: Collection[CurrentAttempt], now: int, with_batch: bool = True
 ) -> None:
-    """What runs, as a table."""
+    """Running attempts as a table."""
     names = _batch_names(hv) if with_batch else {}
     rows = [
         (
@@ -49,7 +49,7 @@ def print_attempts(
             attempt.title,
             activity(attempt),
         )
-        for attempt in _longest_first(found)
+        for attempt in _longest_first(shown)
     ]
     batch = ("BATCH",) if with_batch else ()
     if rows:
@@ -64,7 +64,7 @@ def _live(hv: Context) -> None:
             key = ""
             while key not in QUIT_KEYS:
                 began = time.monotonic()
-                everything = status(hv)
+                everything = quick_status(hv)._replace(attempts=attempts(hv))
                 counts = count(everything.stats.states, everything.attempts)
                 snapshot = Snapshot(everything, counts, hv.now(), batches=_batch_names(hv))
                 screen.paint(draw_top(snapshot, *screen.size()))
@@ -75,8 +75,8 @@ def _live(hv: Context) -> None:
 
 
 def _batch_names(hv: Context) -> dict[str, str]:
-    return {batch.id: batch.name for batch in batches(hv, MOST_BATCHES)}
+    return {batch.id: batch.name for batch in batches(hv, MAX_BATCHES)}
 
 
-def _longest_first(found: Collection[Attempting]) -> list[Attempting]:
-    return sorted(running(found).values(), key=lambda attempt: (attempt.since, attempt.task))
+def _longest_first(shown: Collection[CurrentAttempt]) -> list[CurrentAttempt]:
+    return sorted(running(shown).values(), key=lambda attempt: (attempt.since, attempt.task))

@@ -20,35 +20,35 @@ FEW = 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("batch", metavar="BATCH", help="a batch, by name or id")
-    parser.add_argument("--yes", action="store_true", help="do it without being asked")
-    parser.add_argument("--dry-run", action="store_true", help="show what, change nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="show what would change")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.dry_run:
         return _report(undo(hv, args.batch, dry_run=True), args)
     if not args.yes:
-        would = undo(hv, args.batch, dry_run=True)
-        _show(would)
-        if (would.undone or would.refused or would.dropped) and not confirmed("Undo this?"):
+        preview = undo(hv, args.batch, dry_run=True)
+        _show(preview)
+        if (preview.undone or preview.refused or preview.dropped) and not confirmed("Undo this?"):
             print("Nothing was changed.")
             return EXIT_OK
     return _report(undo(hv, args.batch, False, None if args.json else print_problem), args)
 
 
-def _show(would: Undone) -> None:
-    _list(would.undone, "to be undone")
-    _list(would.refused, "changed since, to be left alone")
-    if would.dropped:
-        print(f"{pluralize(would.dropped, 'action')} approved, not to be carried out any more")
+def _show(preview: Undone) -> None:
+    _list(preview.undone, "to undo")
+    _list(preview.refused, "changed since, will be left alone")
+    if preview.dropped:
+        print(f"{pluralize(preview.dropped, 'approved action')} will no longer be carried out")
 
 
-def _list(outcomes: Sequence[Outcome], what: str) -> None:
+def _list(outcomes: Sequence[Outcome], heading: str) -> None:
     if outcomes:
-        print(f"{pluralize(len(outcomes), 'action')} {what}:")
-    for each in outcomes[:FEW]:
-        problem = f": {each.problem}" if each.problem else ""
-        print(f"  #{each.number} {one_line(each.what + problem)}")
+        print(f"{pluralize(len(outcomes), 'action')} {heading}:")
+    for outcome in outcomes[:FEW]:
+        problem = f": {outcome.problem}" if outcome.problem else ""
+        print(f"  #{outcome.number} {one_line(outcome.what + problem)}")
     if len(outcomes) > FEW:
         print(f"  … {len(outcomes) - FEW} more")
 

@@ -1,4 +1,4 @@
-"""The options of `hv run --agent`: what they mean, what they exclude, what would be started."""
+"""The options of `hv run --agent`, their checks, and the dry run."""
 
 from __future__ import annotations
 
@@ -6,70 +6,74 @@ import argparse
 import json
 import os
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from hypervisor.agents import agents as choosing
-from hypervisor.agents.installed import Preview
-from hypervisor.agents.preflight import AgentSurvey
-from hypervisor.agents.profile import MODES
-from hypervisor.agents.routing import AUTO
 from hypervisor.cli import arguments
 from hypervisor.cli.output import block, one_line, print_json
 from hypervisor.cli.run.request import AgentOptions, RunRequest
 from hypervisor.core.errors import InvalidInput
-from hypervisor.core.text import amount_text, pluralize
+from hypervisor.core.text import money_text, pluralize
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
-from hypervisor.runs.spec import RunSpec
+from hypervisor.runs.spec import AUTO, PERMISSIONS, AgentSpec, RunSpec, Workspace
 
 if TYPE_CHECKING:
+    from hypervisor.agents.agents import Router
+    from hypervisor.agents.installed import Preview
+    from hypervisor.agents.preflight import AgentSurvey
     from hypervisor.cli.run.pipeline import Stages
     from hypervisor.cli.run.prepare import PreparedRun
 
-ONLY_WITH = AgentOptions._fields[1:]  # mean nothing without an agent …
-FOR_REDUCE = tuple(  # … but most of them go for the agent of a reduce, too
+ONLY_WITH = AgentOptions._fields[1:]  # meaningless without an agent …
+FOR_REDUCE = tuple(  # … but most of them also apply to the agent of a reduce
     name for name in ONLY_WITH if name not in ("prompt", "pull", "scratch", "schema")
 )
 NOT_WITH = ("fn", "python", "shell", "clean_env", "claim")
 BUDGETS = (
-    ("--budget", arguments.money, "MONEY", "pause the batch when its cost reaches this, e.g. 5.00"),
-    ("--task-budget", arguments.money, "MONEY", "for each task"),
-    ("--tokens", arguments.amount, "N", "for the whole batch, e.g. 2M"),
-    ("--task-tokens", arguments.amount, "N", "for each task"),
+    ("--budget", arguments.money, "USD", "pause the batch when its cost reaches this, e.g. 5.00"),
+    ("--task-budget", arguments.money, "USD", "the same for each task"),
+    ("--tokens", arguments.amount, "N", "pause the batch after N tokens, e.g. 2M"),
+    ("--task-tokens", arguments.amount, "N", "the same for each task"),
 )
-LIMITS = ("turns", "budget", "task_budget", "tokens", "task_tokens")
-MOST_PULLED = 10
-LONGEST_PROMPT = 200_000
-NO_SANDBOX = "none: nothing but the agent's own rules keeps it in the folder"
+MAX_PULLED = 10
+MAX_PROMPT_LENGTH = 200_000
+PLACES: dict[Workspace, str] = {
+    "": "",
+    "project": "",
+    "scratch": "in scratch copies",
+    "clone": "in clones of the repository",
+}
+NO_SANDBOX = "none: only the agent's own rules keep it in the folder"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("agents (hv agents lists them)")
     group.add_argument(
-        "--agent", metavar="NAME|auto", help="works on each item; auto: as config.toml routes"
+        "--agent",
+        metavar="NAME|auto",
+        help="agent for the items; auto: chosen by the routing in config.toml",
     )
     group.add_argument(
-        "--prompt", metavar="FILE|TEXT", help="what it is told (default: to do what the item says)"
+        "--prompt", metavar="FILE|TEXT", help="prompt (default: do what the item says)"
     )
     group.add_argument(
-        "--permissions", choices=MODES, help="what it may do (default: edit, inside the folder)"
+        "--permissions",
+        choices=PERMISSIONS,
+        help="what the agent may do (default: edit, inside the folder)",
     )
     group.add_argument(
-        "--allow",
-        action="append",
-        metavar="TOOL",
-        help="a tool of the agent that it may use besides",
+        "--allow", action="append", metavar="TOOL", help="another tool that the agent may use"
     )
-    group.add_argument("--model", metavar="NAME", help="of those the agent knows")
-    group.add_argument("--turns", type=int, metavar="N", help="so many turns at most")
+    group.add_argument("--model", metavar="NAME", help="model, as the agent calls it")
+    group.add_argument("--turns", type=int, metavar="N", help="maximum number of turns")
     group.add_argument(
         "--pull",
         type=int,
         nargs="?",
-        const=MOST_PULLED,
+        const=MAX_PULLED,
         metavar="N",
-        help=f"an agent claims task after task by itself, up to N ({MOST_PULLED}), over MCP",
+        help=f"let each agent claim up to N tasks itself, over MCP (default {MAX_PULLED})",
     )
     group.add_argument(
         "--fallback", metavar="NAME", help="agent to use while the first one is rate-limited"
@@ -77,77 +81,73 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--scratch",
         action="store_true",
-        help="each works on a copy; its changes are kept as a patch",
+        help="give each agent a copy of the folder; keep its changes as a patch",
     )
     group.add_argument(
-        "--schema", metavar="FILE", help="JSON Schema of the data that its report shall hold"
+        "--schema", metavar="FILE", help="JSON Schema of the data that the agent must report"
     )
     for option, type, metavar, help in BUDGETS:
         group.add_argument(option, type=type, metavar=metavar, help=help)
 
 
 def check(request: RunRequest) -> None:
-    """Options that do not go together are refused before anything is read."""
+    """Refuse options that cannot be used together, before anything is read."""
     options = request.agents
     if options.agent is None:
         usable = FOR_REDUCE if request.pipeline.reduce_prompt is not None else ()
         wrong = next((n for n in ONLY_WITH if getattr(options, n) and n not in usable), None)
         if wrong is not None:
             raise InvalidInput(
-                f"--{wrong.replace('_', '-')} goes with an agent, as in "
+                f"--{wrong.replace('_', '-')} works only with an agent, as in "
                 "`hv run --agent claude --prompt review.md --items 'src/**/*.py'`."
             )
         return
     if request.command:
-        raise InvalidInput(
-            "say what to run: a command after --, or an agent with --agent; not both."
-        )
+        raise InvalidInput("give either a command after --, or an agent with --agent, not both.")
     wrong = next((name for name in NOT_WITH if getattr(request, name)), None)
     if wrong is not None or request.stdin == "item" or request.result == "json":
-        named = {"claim": "batch", None: "stdin" if request.stdin == "item" else "result"}
-        word = named.get(wrong, wrong)
-        raise InvalidInput(f"--{str(word).replace('_', '-')} does not go with --agent.")
+        word = wrong or ("stdin" if request.stdin == "item" else "result")
+        raise InvalidInput(f"--{word.replace('_', '-')} cannot be used with --agent.")
 
 
-def spec_fields(request: RunRequest) -> dict[str, Any]:
-    """The fields of the batch's spec that are about agents."""
+def agent_spec(request: RunRequest, name: str) -> AgentSpec:
+    """The agent for the items."""
     options = request.agents
-    if options.agent is None:
-        return {}
-    return {
-        "agent": options.agent,
-        "prompt": prompt_text(options.prompt),
-        "mode": "pull" if options.pull is not None else "push",
-        "pull": MOST_PULLED if options.pull is None else options.pull,
-        "workspace": "scratch" if options.scratch else "project",
-        "schema": _schema(options.schema),
-        **allowance(request),
-    }
+    return allowed_agent(request, name)._replace(
+        prompt=prompt_text(options.prompt),
+        mode="push" if options.pull is None else "pull",
+        pull=MAX_PULLED if options.pull is None else options.pull,
+        schema=_schema(options.schema),
+    )
 
 
-def allowance(request: RunRequest) -> dict[str, Any]:
-    """What an agent may do and cost, on the items as well as in the reduce."""
+def allowed_agent(request: RunRequest, name: str) -> AgentSpec:
+    """An agent with its permissions and budgets, for the items or for the reduce."""
     options = request.agents
-    return {
-        "permissions": options.permissions or ("read-only" if request.propose else "edit"),
-        "allow": options.allow,
-        "fallback": options.fallback or "",
-        "model": options.model or "",
-        **{name: getattr(options, name) for name in LIMITS},
-    }
+    return AgentSpec(
+        name,
+        permissions=options.permissions or ("read-only" if request.propose else "edit"),
+        allow=options.allow,
+        fallback=options.fallback or "",
+        model=options.model or "",
+        turns=options.turns,
+        budget=options.budget,
+        task_budget=options.task_budget,
+        tokens=options.tokens,
+        task_tokens=options.task_tokens,
+    )
 
 
-def batch_name(spec: RunSpec, prompt: str | None) -> tuple[str, str]:
-    """The batch's name, and what makes it the same batch when run again: the agent, its prompt
-    and the folder."""
+def batch_name(cwd: str, spec: AgentSpec, prompt: str | None) -> tuple[str, str]:
+    """The batch's name, and what identifies it when run again: agent, prompt and folder."""
     given = prompt or ""
     stem = os.path.splitext(os.path.basename(given))[0] if os.path.isfile(given) else ""
-    name = f"{spec.agent}-{stem}" if stem else spec.agent
-    return name, "\0".join((spec.cwd, "agent", spec.agent, spec.prompt))
+    name = f"{spec.name}-{stem}" if stem else spec.name
+    return name, "\0".join((cwd, "agent", spec.name, spec.prompt))
 
 
 def prompt_text(given: str | None, option: str = "--prompt") -> str:
-    """The text of the file, or the text itself. A name that looks like a file's must be one."""
+    """The content of the file, or the text itself. What looks like a path must exist."""
     if given is None:
         return ""
     if not given.strip():
@@ -156,15 +156,17 @@ def prompt_text(given: str | None, option: str = "--prompt") -> str:
     if is_name and os.path.isfile(given):
         text = arguments.read_text(given, "the prompt")
         if not text.strip():
-            raise InvalidInput(f"{given} is empty: it should say what the agent shall do.")
+            raise InvalidInput(f"{given} is empty: it must contain the prompt for the agent.")
     elif is_name and os.path.isdir(given):
-        raise InvalidInput(f"{given} is a folder: name a file, or say what to do in words.")
+        raise InvalidInput(f"{given} is a folder: give a file, or the prompt itself.")
     elif is_name and not any(c.isspace() for c in given) and ("/" in given or "." in given[1:-1]):
-        raise InvalidInput(f"there is no file {given}. A prompt as text needs a space in it.")
+        raise InvalidInput(
+            f"no such file: {given}. To give the prompt itself, use more than one word."
+        )
     else:
         text = given
-    if len(text) > LONGEST_PROMPT:
-        raise InvalidInput(f"the prompt is longer than {LONGEST_PROMPT:,} characters.")
+    if len(text) > MAX_PROMPT_LENGTH:
+        raise InvalidInput(f"the prompt is longer than {MAX_PROMPT_LENGTH:,} characters.")
     return text
 
 
@@ -173,24 +175,25 @@ def _schema(path: str | None) -> str:
         return ""
     text = arguments.read_text(path, "the schema")
     try:
-        found = json.loads(text)
+        schema = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} is no JSON: {error}.") from None
-    if not isinstance(found, dict):
-        raise InvalidInput(f"{path} is no JSON Schema: that is an object.")
-    return json.dumps(found)
+        raise InvalidInput(f"{path} is not valid JSON: {error}.") from None
+    if not isinstance(schema, dict):
+        raise InvalidInput(f"{path} is not a JSON Schema: expected an object.")
+    return json.dumps(schema)
 
 
 class AgentChoice(NamedTuple):
-    """The agents of this host, and who works on what."""
+    """The agents of this host, and which one works on which item."""
 
     host: Context
-    router: choosing.Router
+    spec: AgentSpec
+    router: Router
     survey: AgentSurvey
 
 
 def open_host(request: RunRequest) -> Context:
-    """Settings and programs are what matters here, not the store."""
+    """The settings and programs of this host, without a store."""
     host = request.look()
     _ = host.settings, host.agent_programs  # made while the store is open
     host.close()
@@ -198,26 +201,32 @@ def open_host(request: RunRequest) -> Context:
 
 
 def choose(request: RunRequest, spec: RunSpec) -> tuple[RunSpec, AgentChoice | None]:
-    """Find the agents on this host; the spec then names them.
+    """Find the agents on this host and complete the spec with them.
 
-    AgentNotReady: the one that is named cannot work here."""
-    if request.agents.agent is None:
+    AgentNotReady: the named agent cannot work here."""
+    if spec.agent is None:
         return spec, None
+    from hypervisor.agents.agents import Router, equipped_spec
+    from hypervisor.agents.preflight import AgentSurvey
+
     host = open_host(request)
-    spec = choosing.equipped_spec(host, spec)
-    router = choosing.Router(host, spec)
-    return spec, AgentChoice(host, router, AgentSurvey(router, spec))
+    agent = equipped_spec(host, spec.agent)
+    router = Router(host, agent)
+    choice = AgentChoice(host, agent, router, AgentSurvey(router, agent))
+    return spec._replace(work=agent), choice
 
 
 # What would be started
 
 
 def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) -> None:
-    """Agent, command line, the prompt of the first item, and what follows."""
-    task, spec = task_for(first, run.items.base), run.spec
+    """Agent, command line, the prompt of the first item, and later stages."""
+    from hypervisor.agents.agents import find_agent, preview
+
+    task, spec = task_for(first, run.items.base), agents.spec
     name = agents.router.agent(task) or spec.agents[0]
-    profile = choosing.find_agent(agents.host, name)
-    preview = choosing.preview(agents.host, spec, task, first)
+    profile = find_agent(agents.host, name)
+    start = preview(agents.host, run.spec, task, first)
     if run.request.json:
         print_json(
             {
@@ -226,42 +235,42 @@ def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) 
                 "agent": name,
                 "version": profile.version,
                 "routed": dict(agents.survey.routed),
-                **preview._asdict(),
+                **start._asdict(),
                 **stages.as_json(),
             }
         )
         return
-    routed = ", ".join(f"{name or 'nobody'} {n:,}" for name, n in agents.survey.routed.items())
+    routed = ", ".join(f"{name or 'no agent'} {n:,}" for name, n in agents.survey.routed.items())
     facts = [
         ("agent", f"{name} {profile.version} ({profile.path})"),
         ("batch", run.batch_name),
         ("routed", routed if len(agents.survey.routed) > 1 else ""),
-        ("folder", preview.cwd),
+        ("folder", start.cwd),
         ("allowed", ", ".join((spec.permissions, *spec.allow))),
-        ("sandbox", preview.sandbox or NO_SANDBOX),
-        ("variables", ", ".join(preview.variables)),
-        ("command", shlex.join(_without_prompt(preview))),
+        ("sandbox", start.sandbox or NO_SANDBOX),
+        ("variables", ", ".join(start.variables)),
+        ("command", shlex.join(_without_prompt(start))),
     ]
     lines = [f"{f'{name}:':<11} {one_line(text)}" for name, text in facts if text]
     lines.append("prompt:" if spec.mode == "pull" else "prompt of the first item:")
-    lines += [block(preview.prompt), *stages.lines()]
+    lines += [block(start.prompt), *stages.lines(), *map(one_line, run.notes)]
     lines.append(f"{pluralize(run.items.count, 'item')} (dry run: nothing was started)")
     print("\n".join(lines))
 
 
-def _without_prompt(found: Preview) -> list[str]:
-    """The prompt is shown below, not once more in the command."""
-    return ["PROMPT" if word == found.prompt else word for word in found.argv]
+def _without_prompt(start: Preview) -> list[str]:
+    """The command line with PROMPT for the prompt, which is shown below it."""
+    return ["PROMPT" if word == start.prompt else word for word in start.argv]
 
 
-def opening(spec: RunSpec, survey: AgentSurvey) -> str:
-    """Who works on the batch, in one line."""
-    who = ", ".join(f"{name or 'nobody'} ({n:,})" for name, n in survey.routed.items())
+def opening(spec: AgentSpec, survey: AgentSurvey, workspace: Workspace) -> str:
+    """The agents of the batch and their limits, in one line."""
+    routed = ", ".join(f"{name or 'no agent'} ({n:,})" for name, n in survey.routed.items())
     parts = [
-        who if spec.agent == AUTO else spec.agent,
+        routed if spec.name == AUTO else spec.name,
         spec.permissions + (f" + {', '.join(spec.allow)}" if spec.allow else ""),
-        "in scratch copies" if spec.workspace == "scratch" else "",
-        f"budget {amount_text(spec.budget)}" if spec.budget is not None else "",
+        PLACES[workspace],
+        f"budget {money_text(spec.budget)}" if spec.budget is not None else "",
         f"at most {spec.tokens:,} tokens" if spec.tokens is not None else "",
     ]
     return one_line(" · ".join(part for part in parts if part))

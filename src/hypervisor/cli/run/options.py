@@ -1,12 +1,56 @@
 """The options of `hv run`: items, how, review, tasks, limits."""
 
 import argparse
+from typing import Any
 
-from hypervisor.batches.chunk import GATES, SPANS
+from hypervisor.batches.chunk import SPANS
 from hypervisor.cli import arguments
+from hypervisor.cli.parser import hint_new_name
 from hypervisor.inputs.sources import FORMATS
-from hypervisor.runs.config import MOST_WORKERS, size, span
-from hypervisor.runs.spec import STRATEGIES
+from hypervisor.runs.config import MAX_WORKERS, size, span
+from hypervisor.runs.spec import GATES, RESULT_FORMATS, STDINS, STRATEGIES, WRITE_BACKS
+
+# What `hv run --help` shows; `--help-all` shows the rest.
+COMMON = (
+    "items",
+    "item",
+    "null",
+    "again",
+    "fn",
+    "shell",
+    "workers",
+    "fail_fast",
+    "detach",
+    "dry_run",
+    "quiet",
+    "print_output",
+    "ordered",
+    "agent",
+    "prompt",
+    "budget",
+    "merge",
+    "verify",
+    "then",
+    "reduce",
+    "chunk_size",
+    "gate",
+    "name",
+    "retries",
+    "timeout",
+    "memory",
+)
+RENAMED = {"--key": "--exclusive"}
+
+
+class BatchName(argparse.Action):
+    """`--name` or `--batch`. A number after --batch is the old spelling of --claim."""
+
+    def __call__(self, _: object, namespace: Any, value: Any, option: str | None = None) -> None:
+        if option == "--batch" and str(value).isdecimal():
+            hint_new_name("hv run --batch N", "--claim N")
+            namespace.claim = int(value)
+        else:
+            namespace.name = value
 
 
 def add_items(parser: argparse.ArgumentParser) -> None:
@@ -15,94 +59,127 @@ def add_items(parser: argparse.ArgumentParser) -> None:
         "--items",
         action="append",
         metavar="FILE|PATTERN",
-        help="a file with an item a line or row, - for stdin, or files like 'src/**/*.py'",
+        help="read items from a file (- is stdin), or take the files that match 'src/**/*.py'",
     )
-    group.add_argument("--item", action="append", metavar="TEXT", help="this item")
-    group.add_argument("--format", choices=FORMATS, help="default: by file name, else lines")
-    group.add_argument("--epic", metavar="ID", help="only the task files below this one")
-    group.add_argument("-0", "--null", action="store_true", help="items end with NUL")
+    group.add_argument("--item", action="append", metavar="TEXT", help="add this item")
+    group.add_argument(
+        "--format", choices=FORMATS, help="format of the items (default: by file name, else lines)"
+    )
+    group.add_argument("--epic", metavar="ID", help="only task files whose parent is this one")
+    group.add_argument(
+        "-0", "--null", action="store_true", help="items end with NUL, as from find -print0"
+    )
+    group.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="succeed even if unusable rows or files were left out",
+    )
+    group.add_argument("--require-items", action="store_true", help="fail if there are no items")
+
+
+def add_rerun(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "running again (default: failed and new items, and changed files)"
+    )
+    choice = group.add_mutually_exclusive_group()
+    choice.add_argument("--again", action="store_true", help="run everything again")
+    choice.add_argument(
+        "--no-changed",
+        action="store_true",
+        help="skip done items even if their file or the command has changed",
+    )
 
 
 def add_how(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how")
-    group.add_argument("--fn", metavar="MODULE:FUNCTION", help="call this Python function instead")
-    group.add_argument("--python", metavar="PATH", help="the interpreter for --fn")
+    group = parser.add_argument_group("running")
+    group.add_argument("--name", "--batch", action=BatchName, help="name of the batch")
+    group.add_argument(
+        "-j",
+        "--workers",
+        type=workers,
+        metavar="N|auto",
+        help="maximum number of workers (default: one per core, 5 for agents)",
+    )
+    group.add_argument("-n", "--dry-run", action="store_true", help="show what would run")
+    group.add_argument("--detach", action="store_true", help="run in the background")
+    group.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    rest = group.add_mutually_exclusive_group()
+    rest.add_argument(
+        "--fail-fast", action="store_true", help="start nothing more after the first failure"
+    )
+    rest.add_argument("--keep-going", action="store_true", help="continue after failures (default)")
+    group.add_argument("--fn", metavar="MODULE:FUNCTION", help="call this Python function")
+    group.add_argument("--python", metavar="PATH", help="Python interpreter for --fn")
     group.add_argument(
         "--shell", action="store_true", help="the command is a shell script; items are quoted"
     )
+    _add_process(group)
+
+
+def _add_process(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--stdin",
-        choices=("closed", "item"),
+        choices=STDINS,
         default="closed",
-        help="what the command reads (default: nothing)",
-    )
-    group.add_argument("--clean-env", action="store_true", help="pass only PATH, HOME and the like")
-    group.add_argument("--cwd", metavar="FOLDER", default=".", help="run it there")
-    group.add_argument(
-        "--workers", type=workers, metavar="N|auto", help="default: one per core, 5 agents"
+        help="standard input of the command (default: closed)",
     )
     group.add_argument(
-        "--batch",
-        type=int,
-        dest="claim",
-        metavar="N",
-        help="how many tasks a worker claims at once",
+        "--clean-env", action="store_true", help="pass only PATH, HOME and a few more variables"
+    )
+    group.add_argument("--cwd", metavar="FOLDER", default=".", help="working directory")
+    group.add_argument(
+        "--claim", type=int, metavar="N", help="number of tasks a worker claims at a time"
     )
     group.add_argument(
         "--strategy",
         choices=STRATEGIES,
         default="auto",
-        help="auto: follow the host's load; parallel: ignore warnings; sequential: one at a time; "
-        "adaptive: learn the best number of workers",
+        help="auto: adapt to the load of the host; parallel: ignore moderate load; sequential: one "
+        "task at a time; adaptive: learn the best number of workers",
     )
-    rest = group.add_mutually_exclusive_group()
-    rest.add_argument("--fail-fast", action="store_true", help="start nothing more after a failure")
-    rest.add_argument("--keep-going", action="store_true", help="go on after failures (default)")
-    group.add_argument("--detach", action="store_true", help="do not wait; it runs in background")
-    group.add_argument("--dry-run", action="store_true", help="show what would run")
-    group.add_argument("--quiet", "-q", action="store_true", help="no progress, only the end")
 
 
 def add_review(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("chunks and checkpoints")
-    group.add_argument("--chunk", choices=SPANS, help="by the date of the items")
-    group.add_argument("--chunk-by", metavar="FIELD", help="by a column, such as sender or project")
-    group.add_argument("--chunk-size", type=int, metavar="N", help="so many items each (25)")
+    group.add_argument("--chunk", choices=SPANS, help="split the batch by the date of the items")
+    group.add_argument(
+        "--chunk-by", metavar="FIELD", help="split it by a column, such as sender or project"
+    )
+    group.add_argument("--chunk-size", type=int, metavar="N", help="items per chunk (default 25)")
     group.add_argument(
         "--per",
         choices=("item", "chunk"),
         default="item",
-        help="a task for each item, or one for the whole chunk: {} is then a file with its items",
+        help="one task per item, or one per chunk, where {} is a file with its items",
     )
     group.add_argument(
         "--gate",
         choices=GATES,
         default="none",
-        help="stop for your decision after each chunk or the first",
+        help="wait for your decision after each chunk, or only after the first",
     )
     group.add_argument(
         "--result",
-        choices=("none", "json"),
+        choices=RESULT_FORMATS,
         default="none",
-        help="json: the last line a command prints is its result",
+        help="json: the last line of the output is the result",
     )
     group.add_argument(
         "--write-back",
-        choices=("none", "receipts", "status"),
-        help="what goes into task files (default: by what is run)",
+        choices=WRITE_BACKS,
+        help="what to write into task files (default: status for task files, else none)",
     )
     group.add_argument(
         "--propose",
         action="store_true",
-        help="set HV_PROPOSE=1, so that workers propose changes instead of making them",
+        help="propose changes instead of making them (sets HV_PROPOSE=1)",
     )
 
 
 def add_tasks(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the tasks")
-    group.add_argument("--name", help="the batch's name (default: made from the command)")
-    group.add_argument("--type", default="run", help="what kind of work")
-    group.add_argument("--branch", default="", help="the context whose findings their agents share")
+    group = parser.add_argument_group("tasks")
+    group.add_argument("--type", default="run", help="type of the tasks")
+    group.add_argument("--branch", default="", help="branch whose findings the agents share")
     group.add_argument(
         "--priority",
         choices=("critical", "high", "medium", "low"),
@@ -114,49 +191,56 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="how often a failed one is tried again, later each time",
+        help="retry a failed task up to N times, with growing delays",
     )
-    group.add_argument("--after", action="append", metavar="TASK", help="wait until that is done")
+    arguments.add_retry_delay(group)
+    arguments.add_start(group)
     group.add_argument(
-        "--key",
+        "--after", action="append", metavar="TASK", help="wait until this task is done"
+    )
+    group.add_argument(
+        "--exclusive",
         action="append",
-        metavar="TEXT",
-        help="never run beside another task with this key; placeholders allowed",
+        metavar="KEY",
+        help="never run at the same time as another task with this key; {} is the item",
     )
     group.add_argument(
         "--requires",
         action="append",
         metavar="CAPABILITY",
-        help="only hosts whose config.toml lists it run it",
+        help="run only on hosts whose config.toml lists this",
     )
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("limits of an attempt (the whole process tree is stopped)")
+    group = parser.add_argument_group("limits of an attempt (beyond them, it is stopped)")
     group.add_argument(
-        "--timeout", type=arguments.checked(span), metavar="TIME", help="e.g. 90s, 15m"
+        "--timeout", type=arguments.checked(span), metavar="TIME", help="maximum time, e.g. 90s"
     )
     group.add_argument(
         "--memory",
         type=arguments.checked(size),
         metavar="SIZE",
-        help="e.g. 2G; also what the host must have free to start one",
+        help="maximum memory, e.g. 2G; an attempt starts only when this much is free",
     )
     group.add_argument(
         "--silence",
         type=arguments.checked(span),
         metavar="TIME",
-        help="no output, no CPU and nothing written; of an agent: not a "
-        "word and no tool at work (default 15m, 0 turns it off)",
+        help="maximum time without output, CPU use or a write to disk; for an agent, without a "
+        "message or a running tool (default 15m; 0: no limit)",
     )
     group.add_argument(
-        "--max-output", type=arguments.checked(size), metavar="SIZE", help="e.g. 100M"
+        "--max-output",
+        type=arguments.checked(size),
+        metavar="SIZE",
+        help="maximum output, e.g. 100M",
     )
 
 
 def workers(text: str) -> int | None:
     if text == "auto":
         return None
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_WORKERS:
         raise argparse.ArgumentTypeError(f"invalid number of workers {text[:20]!r} (try 4 or auto)")
     return int(text)

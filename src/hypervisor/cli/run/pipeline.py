@@ -1,39 +1,30 @@
-"""The options of `hv run` that let something follow on the items: --then and --reduce."""
+"""The options of `hv run` for pipelines: --then and --reduce."""
 
 import argparse
+import os
 import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hypervisor.agents import agents as choosing
-from hypervisor.batches.chunk import NONE
 from hypervisor.cli.output import one_line
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run.request import PipelineOptions, RunRequest
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import Item, Template
 from hypervisor.runs.check_spec import check_spec
-from hypervisor.runs.spec import RunSpec, template_of
-
-# What a later stage and the reduce have in common with the run itself.
-SHARED = (
-    "cwd",
-    "clean_env",
-    "workers",
-    "strategy",
-    "time",
-    "memory",
-    "silence",
-    "output",
-    "fail_fast",
+from hypervisor.runs.spec import (
+    AgentSpec,
+    CommandSpec,
+    FunctionSpec,
+    RunSpec,
+    WorkSpec,
+    template_of,
 )
 
-OF_AGENT = ("agent", "permissions", "prompt")
-
 OTHER_WAYS = (  # of the reduce
-    ("--reduce-fn", "MODULE:FUNCTION", "the same by a function, which gets the file's path"),
-    ("--reduce-prompt", "FILE|TEXT", "the same by an agent: what it is told"),
-    ("--reduce-agent", "NAME", "which agent (default: that of --agent)"),
+    ("--reduce-fn", "MODULE:FUNCTION", "reduce with a function, called with the file's path"),
+    ("--reduce-prompt", "FILE|TEXT", "reduce with an agent: its prompt"),
+    ("--reduce-agent", "NAME", "agent for --reduce-prompt (default: that of --agent)"),
 )
 
 
@@ -43,20 +34,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--then",
         action="append",
         metavar="COMMANDLINE",
-        help="the next stage; each item moves on as soon as it is done; {result} is its result, "
-        "{output} the file with its output; may be given again",
+        help="next stage, for each item as soon as it is done: {result} is its result, {output} "
+        "the file with its output; repeatable",
     )
     group.add_argument(
         "--reduce",
         metavar="COMMANDLINE",
-        help="at the end, once, on all results; {} is a file with a line of JSON for each item",
+        help="run once at the end: {} is a file with a line of JSON per item",
     )
     for option, takes, does in OTHER_WAYS:
         group.add_argument(option, metavar=takes, help=does)
 
 
 class Stages(NamedTuple):
-    """The specs of what follows on the items."""
+    """The specs of the later stages and the reduce."""
 
     options: PipelineOptions
     then: tuple[RunSpec, ...] = ()
@@ -67,53 +58,81 @@ class Stages(NamedTuple):
         return (*self.then, self.reduce) if self.reduce else self.then
 
     def lines(self) -> list[str]:
-        """What follows, for people: each stage, and the reduce."""
+        """A line for each stage, and for the reduce."""
         lines = [f"stage {number}: {one_line(t)}" for number, t in enumerate(self.options.then, 2)]
         if spec := self.reduce:
-            permissions = ", read-only" if spec.permissions == "read-only" else ""
-            agent = f"agent {spec.agent}{permissions}" if spec.agent else ""
-            what = spec.function or agent or self.options.reduce or ""
-            lines.append(f"reduce: {one_line(what)}")
+            lines.append(f"reduce: {one_line(self._reduce_text(spec.work))}")
         return lines
 
+    def _reduce_text(self, work: WorkSpec) -> str:
+        match work:
+            case AgentSpec(name):
+                return f"agent {name}" + (", read-only" if work.permissions == "read-only" else "")
+            case FunctionSpec(name):
+                return name
+            case CommandSpec():
+                return self.options.reduce or ""
+
     def as_json(self) -> dict[str, Any]:
-        then = {"then": [list(spec.command) for spec in self.then]} if self.then else {}
-        if not (spec := self.reduce):
-            return then
-        if spec.command:
-            return {**then, "reduce": {"command": list(spec.command)}}
-        if spec.function:
-            return {**then, "reduce": {"function": spec.function}}
-        return {**then, "reduce": {name: getattr(spec, name) for name in OF_AGENT}}
+        stages: dict[str, Any] = {}
+        if self.then:
+            stages["then"] = [list(spec.command.argv) for spec in self.then if spec.command]
+        if self.reduce:
+            stages["reduce"] = _work_json(self.reduce.work)
+        return stages
+
+
+def _work_json(work: WorkSpec) -> dict[str, Any]:
+    match work:
+        case CommandSpec(argv):
+            return {"command": list(argv)}
+        case FunctionSpec(name):
+            return {"function": name}
+        case AgentSpec(name):
+            return {"agent": name, "permissions": work.permissions, "prompt": work.prompt}
 
 
 def stages_of(request: RunRequest, spec: RunSpec) -> Stages:
-    """Check what follows on a run of `spec`, and make its specs."""
+    """Check the later stages of a run of `spec`, and return their specs."""
     options = request.pipeline
-    if options.then and request.chunks.gate != NONE:
+    if options.then and request.chunks.gate != "none":
         raise InvalidInput(
-            "--then does not go with --gate: the next stage would begin before your decision. "
-            "Run it as a batch of its own afterwards; --reduce waits for the last decision."
+            "--then cannot be used with --gate: the next stage would start before your decision. "
+            "Run it as a separate batch afterwards, or use --reduce, which waits."
         )
-    shared = {name: getattr(spec, name) for name in SHARED}
-    then = tuple(
-        RunSpec(command=_words("--then", line), result=request.result, **shared)
-        for line in options.then
+    # Settings that the later stages and the reduce share with the run itself.
+    shared = RunSpec(
+        spec.cwd,
+        spec.work,
+        workers=spec.workers,
+        strategy=spec.strategy,
+        limits=spec.limits,
+        fail_fast=spec.fail_fast,
+        retry_delay=spec.retry_delay,
+        workspace="project",
     )
-    stages = Stages(options, then, _reduce(request, {**shared, "workers": None}))
+    then = tuple(shared._replace(work=_stage(request, line)) for line in options.then)
+    reduce = _reduce(request)
+    last = shared._replace(work=reduce, workers=None) if reduce else None
+    stages = Stages(options, then, last)
     for stage in stages.specs:
         check_spec(stage)
     return stages
 
 
 def check_item(templates: Sequence[Template], item: Item) -> None:
-    """Refuse an item that lacks what a later stage names."""
-    for each in templates:
-        each.check({"item", *(item.columns or ()), "result", "output"})
+    """Refuse an item without a column that a later stage uses."""
+    for template in templates:
+        template.check({"item", *(item.columns or ()), "result", "output"})
+
+
+def _stage(request: RunRequest, line: str) -> CommandSpec:
+    words = _words("--then", line)
+    return CommandSpec(words, clean_env=request.clean_env, result=request.result)
 
 
 def _words(option: str, line: str) -> tuple[str, ...]:
-    """Split as a shell would, which never sees it."""
+    """The words of a command line, split as a shell would; no shell is run."""
     try:
         words = tuple(shlex.split(line))
     except ValueError as error:
@@ -123,38 +142,41 @@ def _words(option: str, line: str) -> tuple[str, ...]:
     return words
 
 
-def _reduce(request: RunRequest, shared: dict[str, Any]) -> RunSpec | None:
+def _reduce(request: RunRequest) -> WorkSpec | None:
     options = request.pipeline
     given = [options.reduce, options.reduce_fn, options.reduce_prompt]
     if sum(way is not None for way in given) > 1:
-        raise InvalidInput("--reduce, --reduce-fn and --reduce-prompt: name one of the three.")
+        raise InvalidInput("use only one of --reduce, --reduce-fn and --reduce-prompt.")
     if options.reduce_agent and options.reduce_prompt is None:
-        raise InvalidInput("--reduce-agent goes with --reduce-prompt, which says what it shall do.")
+        raise InvalidInput("--reduce-agent needs --reduce-prompt.")
     if options.reduce_prompt is not None:
-        return _by_agent(request, options.reduce_prompt, shared)
+        return _by_agent(request, options.reduce_prompt)
     if options.reduce_fn is not None:
-        return RunSpec(function=options.reduce_fn, python=request.python, **shared)
+        from hypervisor.runs.functions.virtual_env import active_python
+
+        python = request.python or active_python(options.reduce_fn, os.environ)
+        return FunctionSpec(options.reduce_fn, python, request.clean_env)
     if options.reduce is None:
         return None
-    spec = RunSpec(command=_words("--reduce", options.reduce), **shared)
-    if names := template_of(spec).names:
+    command = CommandSpec(_words("--reduce", options.reduce), clean_env=request.clean_env)
+    if names := template_of(command).names:
         raise InvalidInput(
-            f"--reduce: {{{names[0]}}} names a column, but {{}} is all there is: the file with "
-            "the results."
+            f"--reduce: unknown column {{{names[0]}}}; use {{}}, the file with the results."
         )
-    return spec
+    return command
 
 
-def _by_agent(request: RunRequest, prompt: str, shared: dict[str, Any]) -> RunSpec:
-    """Found before anything is started: AgentNotReady if it cannot work here."""
+def _by_agent(request: RunRequest, prompt: str) -> AgentSpec:
+    """The agent of the reduce; AgentNotReady if it cannot work here."""
+    from hypervisor.agents.agents import equipped_spec
+
     agent, other = request.agents.agent, request.pipeline.reduce_agent
     name = other or agent
     if not name:
         raise InvalidInput("--reduce-prompt needs an agent: name it with --reduce-agent.")
-    own = run_agents.allowance(request)
+    spec = run_agents.allowed_agent(request, name)
     if agent and other and other != agent:
-        for option in ("model", "allow", "fallback"):  # another agent knows others
-            del own[option]
+        spec = spec._replace(model="", allow=(), fallback="")  # these belong to the other agent
     text = run_agents.prompt_text(prompt, "--reduce-prompt")
     host = run_agents.open_host(request)
-    return choosing.equipped_spec(host, RunSpec(agent=name, prompt=text, **own, **shared))
+    return equipped_spec(host, spec._replace(prompt=text))

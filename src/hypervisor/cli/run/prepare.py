@@ -1,25 +1,31 @@
-"""Checking a run before there is a store: what is run, the items, and what follows on them."""
+"""Checking a run before there is a store: the command, the items and later stages."""
+
+from __future__ import annotations
 
 import os
 import shutil
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from hypervisor.batches.preflight import Intent, Survey
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run.agents import AgentChoice
 from hypervisor.cli.run.items import RunItems
 from hypervisor.cli.run.pipeline import Stages, stages_of
 from hypervisor.cli.run.request import RunRequest
 from hypervisor.cli.run.spec import name_for, spec_of
+from hypervisor.cli.run.workspaces import checked_clones, item_files, notes_on
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import Template
 from hypervisor.runs.check_spec import check_spec
 from hypervisor.runs.spec import RunSpec, template_of
 
+if TYPE_CHECKING:
+    from hypervisor.batches.preflight import Survey
+
 
 class PreparedRun(NamedTuple):
-    """A request that was checked, with all that is known before anything is made."""
+    """A checked request, with everything that is known before tasks are added."""
 
     request: RunRequest
     spec: RunSpec
@@ -28,45 +34,62 @@ class PreparedRun(NamedTuple):
     agents: AgentChoice | None
     items: RunItems
     template: Template | None
-
-    @property
-    def survey(self) -> Survey:
-        return self.items.survey
+    notes: tuple[str, ...] = ()  # on the workspaces
 
 
 def prepare_run(request: RunRequest) -> PreparedRun:
     run_agents.check(request)
     if bool(request.fn) == bool(request.command) and not request.agents.agent:
-        both = "not both" if request.fn else "as in `hv run --items FILE -- gzip {}`"
-        raise InvalidInput(f"say what to run: a command after --, or a function with --fn; {both}.")
+        if request.fn:
+            raise InvalidInput("give either a command after --, or a function with --fn, not both.")
+        raise InvalidInput(
+            "nothing to run: give a command after --, a function with --fn or an agent with "
+            "--agent, as in `hv run --items FILE -- gzip {}`."
+        )
     spec = check_spec(spec_of(request))
-    template = template_of(spec) if request.command else None
+    if request.fn:
+        from hypervisor.skills.builtin.rule_files import check_rules
+
+        check_rules(request.fn, spec.cwd)  # a mistake would fail once for every item
+    template = template_of(spec.command) if spec.command else None
+    spec = checked_clones(spec)
     stages = stages_of(request, spec)
     _check_programs(request, spec, stages)
     spec, agents = run_agents.choose(request, spec)
     name = name_for(spec, request) if request.name is None else request.name
     name = validate.label("--name", name)
-    survey = Survey(_intent(request, spec, name), agents and agents.survey)
-    then = [template_of(stage) for stage in stages.then]
-    items = RunItems(request, survey, agents and agents.router, template, then)
-    return PreparedRun(request, spec, stages, name, agents, items, template)
+    survey = partial(_survey, request, spec, name, agents)
+    then = [template_of(stage.command) for stage in stages.then if stage.command]
+    files = item_files(request, spec)
+    items = RunItems(request, survey, agents, template, then, files=files)
+    notes = notes_on(spec, files)
+    return PreparedRun(request, spec, stages, name, agents, items, template, notes)
 
 
-def _intent(request: RunRequest, spec: RunSpec, name: str) -> Intent:
-    """What the pre-flight has to know of the run."""
+def _survey(request: RunRequest, spec: RunSpec, name: str, agents: AgentChoice | None) -> Survey:
+    """The preflight of task files and rows, with what it has to know about the run."""
+    from hypervisor.batches.preflight import RunIntent, Survey
+
     tasks = request.tasks
-    in_text = spec.write_back == "status"  # task files are worked on: what they name counts
-    return Intent(
-        spec.cwd, name, tasks.type, request.workers, requires=tasks.requires, in_text=in_text
+    in_text = spec.write_back == "status"  # the tasks are about the files they mention
+    intent = RunIntent(
+        spec.cwd,
+        name,
+        tasks.type,
+        request.workers,
+        requires=tasks.requires,
+        in_text=in_text,
+        rerun=request.rerun,
     )
+    return Survey(intent, agents and agents.survey)
 
 
 def _check_programs(request: RunRequest, spec: RunSpec, stages: Stages) -> None:
-    """A program that is not there would fail once for every item. Where other hosts share the
-    store it may be theirs."""
+    """A missing program would fail once for every item. In a store that other hosts share, it
+    may exist on those."""
     if "://" in (request.store or os.environ.get("HYPERVISOR_STORE", "")):
         return
-    programs = [stage.command[0] for stage in stages.specs if stage.command]
+    programs = [stage.command.argv[0] for stage in stages.specs if stage.command]
     if request.fn and request.python:
         programs.insert(0, request.python)
     elif request.command and not (request.shell or request.fn):

@@ -1,4 +1,4 @@
-"""What one `hv run` asks for, typed: built once from the parsed arguments, then passed on."""
+"""The request of one `hv run`, typed: built once from the parsed arguments, then passed on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from hypervisor.queue.lane import Priority
+from hypervisor.queue.lifecycle import FIRST_DELAY
 from hypervisor.queue.task import NewTask
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
+    from hypervisor.runs.rerun import Rerun
+    from hypervisor.runs.spec import (
+        Gate,
+        MergeMode,
+        MergeStrategy,
+        Permissions,
+        PullRequestPer,
+        ResultFormat,
+        Stdin,
+        Strategy,
+        Workspace,
+        WriteBack,
+    )
     from hypervisor.skills.folders import FoundSkill
 
 Words = tuple[str, ...]
@@ -24,17 +39,17 @@ class ItemOptions(NamedTuple):
     format: str | None = None
     epic: str | None = None
     null: bool = False
-    paths_only: bool = False  # nobody asks what is in the files
-    columns: dict[str, str] | None = None  # that every item has besides its own
+    paths_only: bool = False  # the content of the files is not read
+    columns: dict[str, str] | None = None  # added to the columns of every item
 
 
 class AgentOptions(NamedTuple):
-    """Which agent works, how, and what it may do and cost."""
+    """The agent, its permissions and its budgets."""
 
     agent: str | None = None
     prompt: str | None = None
     pull: int | None = None
-    permissions: str | None = None
+    permissions: Permissions | None = None
     allow: Words = ()
     model: str | None = None
     turns: int | None = None
@@ -47,8 +62,23 @@ class AgentOptions(NamedTuple):
     schema: str | None = None
 
 
+class GitOptions(NamedTuple):
+    """Where attempts work, and where their commits are merged."""
+
+    workspace: Workspace | None = None
+    base: str | None = None
+    include_dirty: bool = False
+    sparse: Words = ()
+    continues: bool = False
+    merge: MergeMode | None = None
+    target: str | None = None
+    merge_strategy: MergeStrategy | None = None
+    verify: Words = ()
+    pr_per: PullRequestPer | None = None
+
+
 class PipelineOptions(NamedTuple):
-    """What follows on the items."""
+    """The later stages and the reduce."""
 
     then: Words = ()
     reduce: str | None = None
@@ -58,24 +88,34 @@ class PipelineOptions(NamedTuple):
 
 
 class ChunkOptions(NamedTuple):
-    """How the batch is cut, and where it stops for a decision."""
+    """How the batch is split, and where it stops for a decision."""
 
     chunk: str | None = None
     chunk_by: str | None = None
     chunk_size: int | None = None
     per: str = "item"
-    gate: str = "none"
+    gate: Gate = "none"
+
+
+class PrintOptions(NamedTuple):
+    """Whether outputs are printed, and how."""
+
+    print_output: bool | None = None  # None: not given
+    ordered: bool = False
+    tag: bool = False
 
 
 class TaskOptions(NamedTuple):
-    """What all tasks have in common."""
+    """Fields that all tasks of the run share."""
 
     type: str = "run"
     branch: str = ""
-    priority: str = "medium"
+    priority: Priority = "medium"
     retries: int = 0
     after: Words = ()
-    key: Words = ()
+    at: str | None = None
+    delay: int | None = None
+    exclusive: Words = ()
     requires: Words = ()
 
     def new_task(self, title: str) -> NewTask:
@@ -95,40 +135,51 @@ class RunRequest(NamedTuple):
 
     items: ItemOptions
     agents: AgentOptions
+    git: GitOptions
     pipeline: PipelineOptions
     chunks: ChunkOptions
     tasks: TaskOptions
+    printing: PrintOptions
     look: Callable[[], Context]  # opens this host's settings, without a store
     command: Words = ()
     fn: str | None = None
     python: str | None = None
     shell: bool = False
-    stdin: str = "closed"
+    stdin: Stdin = "closed"
     clean_env: bool = False
     cwd: str = "."
     workers: int | None = None
     claim: int | None = None
-    strategy: str = "auto"
+    strategy: Strategy = "auto"
     fail_fast: bool = False
+    retry_delay: int = FIRST_DELAY
     timeout: int | None = None
     memory: int | None = None
     silence: int | None = None
     max_output: int | None = None
-    result: str = "none"
-    write_back: str | None = None
+    result: ResultFormat = "none"
+    write_back: WriteBack | None = None
     propose: bool = False
     name: str | None = None
     store: str | None = None
     json: bool = False
     quiet: bool = False
+    again: bool = False
+    no_changed: bool = False
+    skip_bad: bool = False
+    require_items: bool = False
     detach: bool = False
     dry_run: bool = False
     skill: FoundSkill | None = None
     skill_paths: Words = ()
 
     @property
+    def rerun(self) -> Rerun:
+        return "all" if self.again else "unfinished" if self.no_changed else "changed"
+
+    @property
     def takes_files_as_they_are(self) -> bool:
-        """Some skills work on task files themselves: what those say does not keep them from it."""
+        """Some skills work on the task files themselves, whatever status those have."""
         return self.skill is not None and self.skill.skill.items.paths
 
 
@@ -140,15 +191,17 @@ def request_of(args: argparse.Namespace) -> RunRequest:
     groups = {
         "items": _options(ItemOptions, args),
         "agents": _options(AgentOptions, args),
+        "git": _options(GitOptions, args),
         "pipeline": _options(PipelineOptions, args),
         "chunks": _options(ChunkOptions, args),
         "tasks": _options(TaskOptions, args),
+        "printing": _options(PrintOptions, args),
     }
     return _options(RunRequest, argparse.Namespace(**{**vars(args), **groups}))
 
 
 def _options(kind: type[Options], args: argparse.Namespace) -> Options:
-    """The arguments of these names; what was not given has the default."""
+    """The arguments with these names; defaults for those that were not given."""
     fields: Words = kind._fields  # type: ignore[attr-defined]
     given = {name: getattr(args, name, None) for name in fields}
     return kind(

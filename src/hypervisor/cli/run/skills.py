@@ -1,7 +1,7 @@
-"""`hv run SKILL [PATH]`: what a skill says becomes the defaults of the options.
+"""`hv run SKILL [PATH]`: the fields of a skill become the defaults of the options.
 
-An option on the command line wins; of options that exclude each other, and of lists, so does
-the one that was given there. What is then left is a `hv run` like any other.
+Options on the command line take precedence, also over the skill's other options of a group of
+which only one can be used. The rest is a plain `hv run`.
 """
 
 import argparse
@@ -9,20 +9,19 @@ import glob
 import os
 import shlex
 import shutil
-import sys
 from typing import Any
 
-from hypervisor.agents.routing import AUTO
-from hypervisor.cli.output import near_path, one_line
+from hypervisor.cli.output import near_path, one_line, warn
 from hypervisor.cli.run import agents
 from hypervisor.cli.run.sources import MAGIC
 from hypervisor.core.errors import InvalidInput
-from hypervisor.skills.fields import FIELDS, FILES, NAME, PROGRAM
+from hypervisor.runs.spec import AUTO
+from hypervisor.skills.fields import ANY, FIELDS, FILES, NAME, PROGRAM
 from hypervisor.skills.folders import BUILT_IN, FoundSkill, find_skill, nearest
-from hypervisor.skills.skill import ANY, SkillRun, own_file
+from hypervisor.skills.skill import SkillRun, own_file
 
-# Of each of these only one can be meant: whichever is given rules out what the skill says of
-# them, and of what goes with them.
+# Only one option of each group can be used: if one is given, the skill's defaults for the group
+# are dropped, with those of the options that depend on it.
 TOGETHER: dict[tuple[str, ...], tuple[str, ...]] = {
     ("chunk", "chunk_by", "chunk_size"): (),
     ("fail_fast", "keep_going"): (),
@@ -30,79 +29,76 @@ TOGETHER: dict[tuple[str, ...], tuple[str, ...]] = {
     ("then",): (),
     ("allow",): (),
     ("requires",): (),
-    ("key",): (),
+    ("exclusive",): (),
 }
-OF_AGENT = ("model", "allow", "fallback")  # another agent knows others
-KEPT = ("store", "json")  # may stand before `run`, too
+OF_AGENT = ("model", "allow", "fallback")  # differ from agent to agent
+KEPT = ("store", "json")  # may also be given before `run`
+WORK_NAMES = {"function": "a function", "command": "a command", "agent": "an agent"}
 
 
 def skill_of(args: argparse.Namespace) -> FoundSkill | None:
-    """The skill that the first word names; after a `--` the same words are a command."""
-    found = None
+    """The skill named by the first word; after `--` the words are a command."""
+    skill = None
     if args.command and "--" not in args.words:
-        found = find_skill(args.command[0])
-        if found is None:
+        skill = find_skill(args.command[0])
+        if skill is None:
             _refuse_misspelt(args.command[0])
-    if found is None and args.late:
-        raise InvalidInput(
-            f"unrecognized arguments: {' '.join(args.late)}. `hv run --help` shows how."
-        )
-    if found is None and args.copy is not None:
-        raise InvalidInput("--copy goes with a skill, as in `hv run triage PATH --copy DIR`.")
-    return found
+    if skill is None and args.late:
+        raise InvalidInput(f"unrecognized arguments: {' '.join(args.late)}. See `hv run --help`.")
+    if skill is None and args.copy is not None:
+        raise InvalidInput("--copy works only with a skill: hv run triage PATH --copy FOLDER")
+    return skill
 
 
-def apply(args: argparse.Namespace, found: FoundSkill) -> list[str]:
-    """Make the words of a skill those of a plain run; gives the paths that it works on."""
-    skill = found.skill
+def apply(args: argparse.Namespace, found_skill: FoundSkill) -> list[str]:
+    """Turn the arguments of a skill into those of a plain run; returns its paths."""
+    skill = found_skill.skill
     paths: list[str] = [*args.command[1:], *args.late]
     judged = bool(args.agent and skill.run.function and skill.options.get("prompt"))
     if args.fn or (args.agent and not skill.run.agent and not judged):
         raise InvalidInput(
-            f"the skill {skill.name} says what is run, {_what(skill.run)}: "
-            f"{'--fn' if args.fn else '--agent'} does not go with it."
+            f"the skill {skill.name} already runs {WORK_NAMES[skill.run.kind]}: "
+            f"{'--fn' if args.fn else '--agent'} cannot be used with it."
         )
-    defaults = _defaults(found)
+    defaults = _defaults(found_skill)
     if judged:
-        defaults["fn"] = None  # the agent that was named works in place of the function
+        defaults["fn"] = None  # the given agent replaces the function
         for field in FIELDS.values():
             if field.goes_with == PROGRAM:
                 defaults.pop(field.option, None)
     elif not skill.run.agent:
         defaults.pop("prompt", None)
-    for name in _not_meant(args, found):
+    for name in _inapplicable(args, found_skill):
         defaults.pop(name, None)
     if args.agent and defaults.get("reduce_agent") == AUTO:
-        del defaults["reduce_agent"]  # any agent: the one that was named
+        del defaults["reduce_agent"]  # any agent: use the given one
     for group, ruled_out in TOGETHER.items():
         if any(getattr(args, name, None) for name in group):
             for name in (*group, *ruled_out):
                 defaults.pop(name, None)
     given = argparse.Namespace(**defaults, **{name: getattr(args, name) for name in KEPT})
     vars(args).update(vars(args.parser.parse_args(args.words, given)))
-    args.command = _command(found, skill.run)
+    args.command = _command(found_skill, skill.run)
     args.paths_only = False
     return paths
 
 
-def tell_origin(found: FoundSkill) -> None:
-    """It runs code of that place, so whoever runs it shall know which."""
-    if found.kind == BUILT_IN:
+def tell_origin(found_skill: FoundSkill) -> None:
+    """Print the folder of a skill that is not built in, as its code is run."""
+    if found_skill.kind == BUILT_IN:
         return
-    whose = "this project" if found.kind == "project" else "your own"
-    hides = f", instead of {', '.join(found.hides)}" if found.hides else ""
-    print(
-        f"hv: skill {found.skill.name}: {whose}, {one_line(near_path(found.folder) + hides)}",
-        file=sys.stderr,
-    )
+    origin = "this project" if found_skill.kind == "project" else "your own"
+    hides = f", instead of {', '.join(found_skill.hides)}" if found_skill.hides else ""
+    folder = one_line(near_path(found_skill.folder) + hides)
+    warn(f"hv: skill {found_skill.skill.name}: {origin}, {folder}")
 
 
-def _defaults(found: FoundSkill) -> dict[str, Any]:
-    skill = found.skill
+def _defaults(found_skill: FoundSkill) -> dict[str, Any]:
+    skill = found_skill.skill
     options = dict(skill.options)
     for name in FILES:
         if name in options:
-            options[name] = found.path(options[name])
+            options[name] = found_skill.path(options[name])
     options.setdefault("type", skill.name)
     if skill.run.agent:
         options["agent"] = _agent(skill.run)
@@ -110,23 +106,23 @@ def _defaults(found: FoundSkill) -> dict[str, Any]:
     options["fn"] = skill.run.function or None
     if skill.items.format:
         options["format"] = skill.items.format
-    return options | _reduce(found)
+    return options | _reduce(found_skill)
 
 
-def _reduce(found: FoundSkill) -> dict[str, Any]:
-    last = found.skill.reduce
+def _reduce(found_skill: FoundSkill) -> dict[str, Any]:
+    last = found_skill.skill.reduce
     if last is None:
         return {}
     if last.command:
-        return {"reduce": shlex.join(_command(found, last))}
+        return {"reduce": shlex.join(_command(found_skill, last))}
     if last.function:
         return {"reduce_fn": last.function}
-    return {"reduce_prompt": found.path(last.prompt), "reduce_agent": _agent(last)}
+    return {"reduce_prompt": found_skill.path(last.prompt), "reduce_agent": _agent(last)}
 
 
-def _not_meant(args: argparse.Namespace, found: FoundSkill) -> tuple[str, ...]:
-    """The options of the skill's agent that make no sense for who works in its place."""
-    run, last = found.skill.run, found.skill.reduce
+def _inapplicable(args: argparse.Namespace, found_skill: FoundSkill) -> tuple[str, ...]:
+    """The options of the skill's agent that do not apply to the agent used instead."""
+    run, last = found_skill.skill.run, found_skill.skill.reduce
     if run.agent:
         return OF_AGENT if args.agent and args.agent != _agent(run) else ()
     if last is None or not last.agent or args.agent:
@@ -140,53 +136,51 @@ def _agent(ran: SkillRun) -> str:
     return AUTO if ran.agent == ANY else ran.agent
 
 
-def _command(found: FoundSkill, ran: SkillRun) -> list[str]:
+def _command(found_skill: FoundSkill, ran: SkillRun) -> list[str]:
     if not ran.command:
         return []
     first, *rest = ran.command
-    own = found.skill.script if ran is found.skill.run else own_file(ran.command)
-    if own and not os.access(found.path(own), os.X_OK):
-        raise InvalidInput(f"{found.path(own)} is no program: chmod +x makes it one.")
-    return [found.path(own) if own else first, *rest]
-
-
-def _what(ran: SkillRun) -> str:
-    return {"function": "a function", "command": "a command", "agent": "an agent"}[ran.kind]
+    own = found_skill.skill.script if ran is found_skill.skill.run else own_file(ran.command)
+    if own and not os.access(found_skill.path(own), os.X_OK):
+        raise InvalidInput(
+            f"{found_skill.path(own)} is not executable; run: chmod +x {found_skill.path(own)}"
+        )
+    return [found_skill.path(own) if own else first, *rest]
 
 
 # Its items
 
 
-def set_items(args: argparse.Namespace, found: FoundSkill, paths: list[str]) -> None:
-    """What the paths mean to the skill, as --items and --item would have said it."""
-    items, name = found.skill.items, found.skill.name
+def set_items(args: argparse.Namespace, found_skill: FoundSkill, paths: list[str]) -> None:
+    """The paths of a skill as --items and --item."""
+    items, name = found_skill.skill.items, found_skill.skill.name
     if args.items or args.item:
         if paths:
-            raise InvalidInput(f"name PATH or --items, not both: hv run {name} PATH.")
+            raise InvalidInput(f"give PATH or --items, not both: hv run {name} PATH")
     elif items.file:
-        args.items = [found.path(items.file)]
+        args.items = [found_skill.path(items.file)]
         args.columns = {"path": _existing(_one(name, paths or ["."]))}
     elif items.glob:
         _add_files(args, items.glob, paths or ["."])
     elif paths:
         args.items = [_one(name, paths)] if items.paths else paths
     elif items.format:
-        raise InvalidInput(f"name one folder or file: hv run {name} PATH.")
+        raise InvalidInput(f"give one folder or file: hv run {name} PATH")
     args.paths_only = items.paths and not (args.chunk or args.chunk_by or args.epic)
 
 
 def _one(name: str, paths: list[str]) -> str:
     if len(paths) != 1:
-        raise InvalidInput(f"name one folder: hv run {name} PATH.")
+        raise InvalidInput(f"give one folder: hv run {name} PATH")
     return paths[0]
 
 
 def _add_files(args: argparse.Namespace, pattern: str, paths: list[str]) -> None:
-    """A folder stands for what fits the pattern in it, a file for itself."""
+    """Add the files that match the pattern in each folder; a file is added as it is."""
     patterns: list[str] = []
     files: list[str] = []
     for path in paths:
-        if args.scratch and path != "-":
+        if (args.scratch or args.merge) and path != "-":
             path = _in_copy(path, args.cwd)
         if path == "-" or (MAGIC & set(path) and not os.path.lexists(path)):
             patterns.append(path)
@@ -199,11 +193,12 @@ def _add_files(args: argparse.Namespace, pattern: str, paths: list[str]) -> None
 
 
 def _in_copy(path: str, cwd: str) -> str:
-    """Each agent gets a copy of the run's folder: a path must mean the same in it."""
+    """The path relative to the run's folder, of which each agent gets a copy."""
     near = os.path.relpath(os.path.realpath(path), os.path.realpath(cwd))
     if near.split(os.sep, 1)[0] == os.pardir:
         raise InvalidInput(
-            f"{path} is not below {cwd}, of which each agent gets a copy: start it there."
+            f"{path} is outside {cwd}, of which each agent gets a copy; run the command in a "
+            "folder above both."
         )
     return near
 
@@ -215,6 +210,6 @@ def _existing(path: str) -> str:
 
 
 def _refuse_misspelt(word: str) -> None:
-    """A word that is no skill may be a program; if it is neither, the nearest skill is meant."""
+    """A word that is not a skill may be a program; if it is neither, suggest the nearest skill."""
     if NAME.match(word) and shutil.which(word) is None and (near := nearest(word)):
-        raise InvalidInput(f"there is no skill {word!r} and no such program.{near}")
+        raise InvalidInput(f"no skill or command named {word!r}.{near}")

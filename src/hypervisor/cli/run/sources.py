@@ -1,7 +1,7 @@
-"""The items as the command line names them: files, patterns, folders, mailboxes, a pipe.
+"""Where the items come from: files, patterns, folders, mailboxes, a pipe.
 
-A source is read twice, first to check and count, then to add, and gives the same both times.
-Rows that cannot be used are counted and left out; they do not stop the others.
+A source is read twice, first to check and count, then to add, with the same result. Invalid rows
+are counted and left out; they do not stop the others.
 """
 
 import os
@@ -18,14 +18,14 @@ from hypervisor.inputs.template import Item
 
 MAGIC = frozenset("*?[")
 FOLDERS = ("maildir", "tasks")
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 class Source:
     """The items of `--items`, `--item`, `--format`, `--null` and `--epic`; can be read twice.
 
-    While it is read, `bad` counts what cannot be used, and `first_bad` has the first of them:
-    the place and what is wrong there.
+    While it is read, `bad` counts the invalid items, and `first_bad` has the place and the
+    problem of the first ones.
     """
 
     def __init__(self, options: ItemOptions) -> None:
@@ -53,11 +53,11 @@ class Source:
         names, texts = self._options.items, self._options.item
         if self._epic is not None and (self._form != "tasks" or not names or texts):
             raise InvalidInput(
-                f"--epic picks from Markdown tasks: name their folder, as in `--items tasks "
+                f"--epic selects Markdown tasks: give their folder, as in `--items tasks "
                 f"--epic {self._epic[:40]}`."
             )
         if not names and not texts and sys.stdin.isatty():
-            raise InvalidInput("no items: pipe them in, or name them with --items or --item.")
+            raise InvalidInput("no items: pipe them in, or use --items or --item.")
 
     def _all(self) -> Iterator[Item]:
         for text in self._options.item:
@@ -71,30 +71,32 @@ class Source:
             yield from part(self.leave_out)
 
     def _of_epic(self, epic: str) -> Iterator[Item]:
-        """The tasks below an epic, wherever they are; it takes a pass to know which those are."""
+        """The tasks below an epic, at any depth; an extra pass finds out which those are."""
         from hypervisor.inputs.task_files.folder import below, parent_of
 
         if not self._below:
-            every = (item.columns or {} for part in self._parts for item in part(_not_now))
-            self._below = below(epic, every)
-        found = False
+            tasks = (item.columns or {} for part in self._parts for item in part(_not_now))
+            self._below = below(epic, tasks)
+        is_empty = True
         for part in self._parts:
             for item in part(self.leave_out):
                 columns = item.columns or {}
                 if columns.get("id") != epic and parent_of(columns) in self._below:
-                    found = True
+                    is_empty = False
                     yield item
-        if not found:
-            named = ", ".join(self._names)
-            raise InvalidInput(f"no task in {named} has the parent {epic!r}. Nothing was started.")
+        if is_empty:
+            folders = ", ".join(self._names)
+            raise InvalidInput(
+                f"no task in {folders} has the parent {epic!r}. Nothing was started."
+            )
 
     def leave_out(self, place: str, why: str) -> None:
         self.bad += 1
-        if len(self.first_bad) < MOST_SHOWN:
+        if len(self.first_bad) < MAX_SHOWN:
             self.first_bad.append((place, why))
 
     def _part(self, name: str) -> reading.Reader:
-        """What reads the items that one name stands for."""
+        """The reader for one file, pattern or folder."""
         if MAGIC & set(name):
             return self._pattern(name)
         if name != "-" and (os.path.isdir(name) or self._form in FOLDERS):
@@ -104,7 +106,7 @@ class Source:
             return self._listed(file)
         begin, null = file.tell(), self._null
         shown = "standard input" if name == "-" else name
-        known = "" if name == "-" and form == "mbox" else shown  # nobody can read a pipe again
+        known = "" if name == "-" and form == "mbox" else shown  # a pipe can only be read once
 
         def read(bad: reading.OnBadItem) -> Iterator[Item]:
             file.seek(begin)
@@ -121,13 +123,13 @@ class Source:
         if self._form == "tasks":
             from hypervisor.inputs.task_files.folder import task_items
 
-            return self._once(lambda bad: task_items(matching_paths(pattern), bad))
+            return self._once(lambda bad: task_items(matching_paths(pattern, bad), bad))
         if self._form == "mbox":
             from hypervisor.inputs.mail import mailbox_items
 
-            return self._once(lambda bad: mailbox_items(matching_paths(pattern), bad))
+            return self._once(lambda bad: mailbox_items(matching_paths(pattern, bad), bad))
         if self._form == "maildir":
-            raise InvalidInput(f"{pattern} is a pattern: name each Maildir with its own --items.")
+            raise InvalidInput(f"{pattern} is a pattern; give each Maildir with its own --items.")
         return self._once(lambda bad: reading.glob_items(pattern, bad))
 
     def _folder(self, name: str) -> reading.Reader:
@@ -135,14 +137,14 @@ class Source:
         from hypervisor.inputs.task_files.folder import task_items, task_paths
 
         form = self._form or "tasks"
-        if self._form in (None, "mbox") and is_maildir(name):  # mails either way
+        if self._form in (None, "mbox") and is_maildir(name):  # both contain mails
             form = "maildir"
         if self._null or form not in FOLDERS:
-            given = "items that end with NUL" if self._null else f"the format {form}"
-            raise InvalidInput(f"{name} is a folder, and {given} cannot be one.")
+            option = "--null" if self._null else f"--format {form}"
+            raise InvalidInput(f"{name} is a folder; {option} needs a file.")
         if form == "maildir":
             if not is_maildir(name):
-                raise InvalidInput(f"{name} is no Maildir: it has no cur, new and tmp.")
+                raise InvalidInput(f"{name} is not a Maildir: it has no cur, new and tmp.")
             return self._once(lambda bad: maildir_items(name, bad))
         if os.path.isdir(name) and self._options.paths_only:
             return self._once(lambda bad: reading.checked(map(Item, task_paths(name, bad)), bad))
@@ -159,27 +161,32 @@ class Source:
         null = self._null
 
         def read(bad: reading.OnBadItem) -> Iterator[Item]:
-            def told(line: int, why: str) -> None:
+            def on_bad_line(line: int, why: str) -> None:
                 bad(f"standard input, line {line}", why)
 
-            return iter(task_items((path for _, path in read_lines(file, null, told)), bad))
+            lines = read_lines(file, null, on_bad_line, names=True)
+            return iter(task_items((path for _, path in lines), bad))
 
         return self._once(read)
 
     def _once(self, read: reading.Reader) -> reading.Reader:
-        once = reading.ReadOnce(read)
+        from hypervisor.inputs.read_twice import ReadOnce
+
+        once = ReadOnce(read)
         self._stack.callback(once.close)
         return once
 
     def _open(self, name: str) -> tuple[IO[bytes], str]:
+        from hypervisor.inputs.read_twice import seekable
+
         try:
             file = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
             self._stack.callback(file.close)
-            copy = reading.seekable(file)
+            copy = seekable(file)
         except OSError as error:
             raise InvalidInput(f"{name} cannot be read: {error.strerror}.") from None
         return copy, self._form or ("lines" if name == "-" else guess_format(name))
 
 
 def _not_now(place: str, why: str) -> None:
-    """Bad rows are counted by the pass that gives the items."""
+    """Ignore bad rows; they are counted by the pass that returns the items."""

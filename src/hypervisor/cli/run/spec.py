@@ -1,20 +1,22 @@
-"""What the words of `hv run` mean: a skill, how the batch is run, and what it is called."""
+"""From the arguments of `hv run` to the skill, the spec and the name of the batch."""
 
 import argparse
 import os
 import shutil
-import sys
 
+from hypervisor.cli.output import warn
 from hypervisor.cli.run import agents
 from hypervisor.cli.run.request import RunRequest
+from hypervisor.cli.run.workspaces import workspace_of
 from hypervisor.core.errors import InvalidInput
-from hypervisor.runs.spec import RunSpec
+from hypervisor.resources.limits import Limits
+from hypervisor.runs.spec import CommandSpec, FunctionSpec, RunSpec, WorkSpec, WriteBack
 
-COPY_MARK = ".copy-of"  # in a copy that --copy made: of what
+COPY_MARK = ".copy-of"  # file in a folder made by --copy, with the path of the original
 
 
 def apply_skill(args: argparse.Namespace) -> None:
-    """`hv run triage PATH` is a skill, which sets defaults; after a `--` the same is a command."""
+    """Apply the defaults of a skill (`hv run triage PATH`); words after `--` are a command."""
     args.skill, args.skill_paths, args.paths_only, args.columns = None, [], False, None
     if args.copy is None and not args.late and (not args.command or "--" in args.words):
         return
@@ -26,7 +28,7 @@ def apply_skill(args: argparse.Namespace) -> None:
     paths = skills.apply(args, skill)
     if args.copy is not None:
         if len(paths) != 1:
-            raise InvalidInput(f"name one folder: hv run {skill.skill.name} PATH --copy DIR.")
+            raise InvalidInput(f"give one folder: hv run {skill.skill.name} PATH --copy FOLDER")
         paths = [args.copy] if _copied(paths[0], args) else paths
     skills.set_items(args, skill, paths)
     skills.tell_origin(skill)
@@ -34,12 +36,11 @@ def apply_skill(args: argparse.Namespace) -> None:
 
 
 def _copied(path: str, args: argparse.Namespace) -> bool:
-    """The copy is made once; later runs go on with it as it is. What is no copy of ours is
-    not touched."""
+    """Make the copy once; later runs reuse it. A folder that is not our copy is not touched."""
     source, copy = os.path.realpath(path), os.path.realpath(args.copy)
     mark = os.path.join(args.copy, COPY_MARK)
     if not args.copy.strip() or os.path.commonpath((source, copy)) in (source, copy):
-        raise InvalidInput("--copy needs a folder of its own, neither inside PATH nor around it.")
+        raise InvalidInput("--copy needs a folder that is neither inside PATH nor contains it.")
     if os.path.exists(args.copy):
         if _text_of(mark) != source:
             raise InvalidInput(
@@ -53,9 +54,9 @@ def _copied(path: str, args: argparse.Namespace) -> bool:
         with open(mark, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(source)
     except (OSError, shutil.Error) as error:
-        raise InvalidInput(f"{path} could not be copied to {args.copy}: {error}.") from None
+        raise InvalidInput(f"cannot copy {path} to {args.copy}: {error}.") from None
     if not args.json:
-        print(f"copied {path} to {args.copy}", file=sys.stderr)
+        warn(f"copied {path} to {args.copy}")
     return True
 
 
@@ -70,34 +71,41 @@ def _text_of(path: str) -> str:
 def spec_of(request: RunRequest) -> RunSpec:
     cwd = os.path.abspath(request.cwd)
     if not os.path.isdir(cwd):
-        raise InvalidInput(f"there is no folder {request.cwd}.")
+        raise InvalidInput(f"no such folder: {request.cwd}")
+    workspace, git = workspace_of(request)
     return RunSpec(
         cwd=cwd,
-        command=request.command,
-        function=request.fn,
-        shell=request.shell,
-        python=request.python,
-        stdin=request.stdin,
-        clean_env=request.clean_env,
+        work=_work(request),
         workers=request.workers,
         claim=request.claim,
         fail_fast=request.fail_fast,
+        retry_delay=request.retry_delay,
         strategy=request.strategy,
-        time=request.timeout,
-        memory=request.memory,
-        silence=request.silence,
-        output=request.max_output,
-        result=request.result,
+        limits=Limits(request.timeout, request.memory, request.silence, request.max_output),
         gate=request.chunks.gate,
         write_back=_write_back(request),
         propose=request.propose,
         skill=request.skill.skill.name if request.skill else "",
-        **agents.spec_fields(request),
+        workspace=workspace,
+        git=git,
     )
 
 
-def _write_back(request: RunRequest) -> str:
-    """Who works on task files wants to see in them how far that is."""
+def _work(request: RunRequest) -> WorkSpec:
+    if request.agents.agent is not None:
+        return agents.agent_spec(request, request.agents.agent)
+    if request.fn:
+        from hypervisor.runs.functions.virtual_env import active_python
+
+        python = request.python or active_python(request.fn, os.environ)
+        return FunctionSpec(request.fn, python, request.clean_env, request.result)
+    return CommandSpec(
+        request.command, request.shell, request.stdin, request.clean_env, request.result
+    )
+
+
+def _write_back(request: RunRequest) -> WriteBack:
+    """By default, the status is written into task files."""
     if request.chunks.per == "chunk":
         return "none"  # the item is a list, not a task file
     options = request.items
@@ -108,10 +116,10 @@ def _write_back(request: RunRequest) -> str:
 
 def name_for(spec: RunSpec, request: RunRequest) -> str:
     """The same command in the same folder is the same batch, so that it can be resumed; so is
-    the same skill on the same path, as long as it runs the same."""
+    the same skill on the same path, unless it was changed."""
     if request.skill:
         paths = [os.path.abspath(path) for path in request.skill_paths]
-        same = [*paths, *spec.command, spec.prompt]
+        same = [*paths, *request.command, spec.agent.prompt if spec.agent else ""]
         if not paths:
             same += [spec.cwd, *request.items.items]
         base = os.path.basename(paths[0]) if paths else ""
@@ -119,10 +127,10 @@ def name_for(spec: RunSpec, request: RunRequest) -> str:
         mark = _digest("\0".join(part for part in same if part))
         return "-".join(filter(None, (spec.skill, safe, mark)))
     if spec.agent:
-        name, text = agents.batch_name(spec, request.agents.prompt)
+        name, text = agents.batch_name(spec.cwd, spec.agent, request.agents.prompt)
     else:
-        name = spec.function or os.path.basename(spec.command[0].split()[0])
-        text = "\0".join((spec.cwd, name, *spec.command, str(spec.shell), spec.stdin))
+        name = request.fn or os.path.basename(request.command[0].split()[0])
+        text = "\0".join((spec.cwd, name, *request.command, str(request.shell), request.stdin))
     safe = "".join(c if c.isalnum() or c in "._:" else "-" for c in name)[:40]
     return f"{safe}-{_digest(text)}"
 

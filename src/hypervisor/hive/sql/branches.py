@@ -1,9 +1,9 @@
-"""Branches: named contexts, each with a parent. One that is merely used has none."""
+"""Branches: named contexts, each with a parent, unless it is merely used."""
 
 from __future__ import annotations
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.hive.branch import MOST_ANCESTORS, Branch, ancestors, levels
+from hypervisor.hive.branch import MAX_ANCESTORS, Branch, ancestors, levels
 from hypervisor.queue.sql import event_log
 from hypervisor.store.database import Session
 
@@ -24,7 +24,7 @@ UNTIE = "UPDATE branches SET git = '' WHERE git = ? AND name <> ?"
 
 
 def branches(session: Session) -> list[Branch]:
-    """All that were ever named, by a person, a task or a finding."""
+    """All branches that a person, a task or a finding has ever named."""
     return [Branch(*row) for row in session.rows(BRANCHES)]
 
 
@@ -40,7 +40,7 @@ def add_if_new(session: Session, name: str, now: int) -> None:
 def set_branch(
     session: Session, name: str, parent: str | None, git: str | None, *, actor: str, now: int
 ) -> Branch:
-    """Make a branch or change what is given. A git branch is tied to one branch at most."""
+    """Create or change a branch. A git branch is tied to at most one branch."""
     session.lock("branches")
     add_if_new(session, name, now)
     add_if_new(session, parent or "", now)
@@ -66,8 +66,7 @@ def _refuse_circle_or_depth(name: str, parent: str, known: dict[str, str]) -> No
             f"{parent} cannot be the parent of {name}: it is {name} itself or below it. "
             "Nothing was changed."
         )
-    if len(ancestors(parent, known)) + len(below) > MOST_ANCESTORS:
+    if len(ancestors(parent, known)) + len(below) > MAX_ANCESTORS:
         raise InvalidInput(
-            f"{below[-1][0]} would be more than {MOST_ANCESTORS} branches deep. "
-            "Nothing was changed."
+            f"{below[-1][0]} would be more than {MAX_ANCESTORS} branches deep. Nothing was changed."
         )

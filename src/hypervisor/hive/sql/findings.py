@@ -1,8 +1,7 @@
-"""Findings: keep one, join it to what says the same, note what may speak against it.
+"""Findings: store one, join it to an earlier one that says the same, note contradictions.
 
-Only findings that stand for themselves are indexed, by their words, by those of all that joined
-them, and by marks: of their branch, kind and topics, and of what they are about, by which like ones
-are found.
+Only first findings are indexed: by their own words and those of all that joined them, and by marks:
+of their branch, kind and topics, and of their signature, which finds similar ones.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from hypervisor.queue.lease import Token
 from hypervisor.queue.sql import claims, event_log
 from hypervisor.store.database import Session
 
-MOST_COMPARED = 40
-MOST_DOUBTS = 5
-MOST_INDEXED = 10_000  # words of one finding; PostgreSQL keeps at most a megabyte of them
+MAX_COMPARED = 40
+MAX_DOUBTS = 5
+MAX_INDEXED = 10_000  # words of one finding; PostgreSQL keeps at most a megabyte of them
 AGENT = "SELECT agent FROM workers WHERE id = ?"
 TASK = """
 SELECT t.batch, l.branch FROM tasks t JOIN lanes l ON l.id = t.lane WHERE t.id = ?
@@ -66,7 +65,7 @@ PASS_ON = [
 
 
 class Prepared(NamedTuple):
-    """A finding with all about its text that can be worked out before the store is locked."""
+    """A finding with everything that can be computed before the store is locked."""
 
     new: NewFinding
     text: TextSignature
@@ -103,57 +102,58 @@ def remember(session: Session, prepared: Prepared, source: Source, now: int) -> 
     branches.add_if_new(session, origin.branch, now)
     similar = _similar(session, prepared, origin.branch)
     first = next((f for f, text in similar if _joins(prepared, origin, f, text)), None)
-    made = _add(session, prepared.new, origin, first.id if first else "", now)
+    finding = _add(session, prepared.new, origin, first.id if first else "", now)
     if first:
-        _recount(session, first, made)
+        _recount(session, first, finding)
     else:
-        _index(session, made, prepared.signature, [(made.topic, made.text)])
-        _doubt(session, made, prepared, similar)
-    data = {"id": made.id, "branch": made.branch, "kind": made.kind, "topic": made.topic}
+        _index(session, finding, prepared.signature, [(finding.topic, finding.text)])
+        _doubt(session, finding, prepared, similar)
+    data = {name: getattr(finding, name) for name in ("id", "branch", "kind", "topic")}
     if first:
         data["joins"] = first.id
-    attempt = made.attempt or None
-    dumped = event_log.dump(data)
-    line = event_log.Line("remember", made.task, origin.batch, attempt, None, made.actor, dumped)
+    attempt, text = finding.attempt or None, event_log.dump(data)
+    line = event_log.Line(
+        "remember", finding.task, origin.batch, attempt, None, finding.actor, text
+    )
     event_log.write(session, now, [line])
-    known = search.known(session, [first.id if first else made.id])[0]
-    return Remembered(made.id, first is not None, known)
+    known = search.known(session, [first.id if first else finding.id])[0]
+    return Remembered(finding.id, first is not None, known)
 
 
 def forget(session: Session, id: str, actor: str, now: int) -> str:
-    """Take a finding out. What joined it is known still: the oldest of them stands for the rest."""
+    """Remove a finding. Those that joined it stay: the oldest of them takes its place."""
     session.lock("hive")
     known = search.joined(session, id)
-    mine = next((each.finding for each in known if each.finding.id == id), None)
-    if mine is None:
-        raise NotFound(f"there is no finding {id}. `hv recall` shows their ids.")
-    others = [each.finding for each in known if each.finding.id != id]
+    finding = next((entry.finding for entry in known if entry.finding.id == id), None)
+    if finding is None:
+        raise NotFound(f"no such finding: {id}. `hv recall` shows the ids.")
+    others = [entry.finding for entry in known if entry.finding.id != id]
     session.run(FORGET, (id,))
     session.unindex_words(decode(id))
-    if mine.joins:
-        _recount(session, next(each for each in others if not each.joins), mine)
+    if finding.joins:
+        _recount(session, next(entry for entry in others if not entry.joins), finding)
     elif others:
-        _succeed(session, id, others[0])
+        _replace_first(session, id, others[0])
     else:
         session.run(FORGET_DOUBTS, (id, id))
-    data = {"id": id, "branch": mine.branch}
-    event_log.note(session, "forget", data, actor, now, task=mine.task)
+    data = {"id": id, "branch": finding.branch}
+    event_log.note(session, "forget", data, actor, now, task=finding.task)
     return id
 
 
-def _succeed(session: Session, gone: str, heir: Finding) -> None:
-    session.run(STANDS_FOR_ITSELF, (heir.id,))
-    session.run(FOLLOW, (heir.id, gone))
-    session.run(COUNT, (heir.id,) * 4)
+def _replace_first(session: Session, old_id: str, successor: Finding) -> None:
+    session.run(STANDS_FOR_ITSELF, (successor.id,))
+    session.run(FOLLOW, (successor.id, old_id))
+    session.run(COUNT, (successor.id,) * 4)
     for statement in PASS_ON:
-        session.run(statement, (heir.id, gone))
-    _reindex(session, heir)
+        session.run(statement, (successor.id, old_id))
+    _reindex(session, successor)
 
 
 def _origin(session: Session, branch: str, source: Source) -> Origin:
-    """Where a finding comes from. A stale claim has no say, as everywhere."""
+    """Where a finding comes from. A stale claim is refused."""
     if isinstance(source, Token):
-        worker, batch = claims.held(session, source)
+        worker, batch = claims.lock_claim(session, source)
         [(_, own_branch)] = session.rows(TASK, (source.task,))
         agent = next((row[0] for row in session.rows(AGENT, (worker,))), "")
         origin = Origin(own_branch, batch, source.task, source.attempt, agent, worker)
@@ -164,8 +164,8 @@ def _origin(session: Session, branch: str, source: Source) -> Origin:
         return Origin(branch, actor=source)
     if branch and branch != origin.branch:
         raise InvalidInput(
-            f"the task is of {origin.branch or 'no branch'}, so its findings are not of {branch}. "
-            "Nothing was kept; leave the branch out."
+            f"the task belongs to {origin.branch or 'no branch'}, so its findings cannot go to "
+            f"{branch}. Nothing was saved; leave out the branch."
         )
     return origin
 
@@ -173,11 +173,11 @@ def _origin(session: Session, branch: str, source: Source) -> Origin:
 def _similar(
     session: Session, prepared: Prepared, branch: str
 ) -> list[tuple[Finding, TextSignature]]:
-    """The newest findings, here and above, that may be about the same."""
+    """The newest findings, here and above, that may be about the same subject."""
     visible = [branch_mark(name) for name in ancestors(branch, branches.parents(session))]
-    numbers = session.matching([visible, prepared.signature], MOST_COMPARED)
-    found = search.findings(session, [encode(number) for number in numbers])
-    return [(finding, digest_text(finding.text)) for finding in found]
+    numbers = session.matching([visible, prepared.signature], MAX_COMPARED)
+    findings = search.findings(session, [encode(number) for number in numbers])
+    return [(finding, digest_text(finding.text)) for finding in findings]
 
 
 def _joins(prepared: Prepared, origin: Origin, other: Finding, text: TextSignature) -> bool:
@@ -190,14 +190,14 @@ def _add(session: Session, new: NewFinding, origin: Origin, joins: str, now: int
     while True:
         id = encode(new_numbers(1, now, randomness.entropy())[0])
         source = (origin.task, origin.attempt, origin.agent, origin.actor)
-        made = Finding(id, origin.branch, new.topic, new.kind, new.text, *source, now, joins)
-        if session.rows(ADD, (*made, made.source)):
-            return made
+        finding = Finding(id, origin.branch, new.topic, new.kind, new.text, *source, now, joins)
+        if session.rows(ADD, (*finding, finding.source)):
+            return finding
 
 
 def _recount(session: Session, first: Finding, other: Finding) -> None:
-    """Another one joined it or was forgotten: count it, and let the first be found by the words
-    and topics of all wordings that there are now."""
+    """Another one joined the first or was removed: count it, and index the first by the words and
+    topics of all current wordings."""
     session.run(COUNT, (first.id,) * 4)
     if other.topic != first.topic or not set(words(other.text)) <= set(words(first.text)):
         _reindex(session, first)
@@ -209,26 +209,26 @@ def _reindex(session: Session, first: Finding) -> None:
 
 
 def _index(
-    session: Session, made: Finding, signature: Sequence[str], wordings: Sequence[Sequence[str]]
+    session: Session, finding: Finding, signature: Sequence[str], wordings: Sequence[Sequence[str]]
 ) -> None:
     topics = dict.fromkeys(topic for topic, _ in wordings)
-    marks = [branch_mark(made.branch), kind_mark(made.kind), *map(topic_mark, topics), *signature]
+    marks = [branch_mark(finding.branch), kind_mark(finding.kind), *map(topic_mark, topics)]
     texts = chain(topics, (text for _, text in wordings))
     about = (indexed(word) for text in texts for word in words(text))
     unique: dict[str, None] = {}
-    for word in chain(marks, about):
+    for word in chain(marks, signature, about):
         unique[word] = None
-        if len(unique) >= MOST_INDEXED:
+        if len(unique) >= MAX_INDEXED:
             break
-    session.index_words(decode(made.id), list(unique))
+    session.index_words(decode(finding.id), list(unique))
 
 
 def _doubt(
     session: Session,
-    made: Finding,
+    finding: Finding,
     prepared: Prepared,
     similar: list[tuple[Finding, TextSignature]],
 ) -> None:
     pairs = [(other.id, contradiction(prepared.text, text)) for other, text in similar]
-    for other_id, why in [pair for pair in pairs if pair[1]][:MOST_DOUBTS]:
-        session.run_many(DOUBT, [(made.id, other_id, why), (other_id, made.id, why)])
+    for other_id, why in [pair for pair in pairs if pair[1]][:MAX_DOUBTS]:
+        session.run_many(DOUBT, [(finding.id, other_id, why), (other_id, finding.id, why)])

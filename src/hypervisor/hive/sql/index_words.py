@@ -1,4 +1,4 @@
-"""The words by which findings are indexed: plain ones, and marks that no text can contain."""
+"""The words by which findings are indexed: plain words, and marks that no text can contain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 
 def indexed(word: str) -> str:
-    """A word as both indexes take it."""
+    """A word in a form that both indexes accept."""
     return word if word.isascii() else f"u:{_digest(word)}"
 
 

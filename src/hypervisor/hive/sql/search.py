@@ -1,4 +1,4 @@
-"""Looking into the hive: what is known, best first, and what each branch knows together."""
+"""Searching the hive, best first, and reports of branches."""
 
 from __future__ import annotations
 
@@ -61,29 +61,29 @@ BEST = f"""
 SELECT {COLUMNS} FROM findings WHERE branch = ? AND joins = ''
 ORDER BY sources DESC, id DESC LIMIT ?
 """
-MOST_TOPICS = 12
+MAX_TOPICS = 12
 ByWord = Mapping[str, AnySet[int]]  # the numbers of the findings that have a word
 
 
 def findings(session: Session, ids: Sequence[str]) -> list[Finding]:
-    """The newest first."""
+    """Findings by id, newest first."""
     return [Finding._make(row[:11]) for row in _rows(session, ids)]
 
 
 def known(session: Session, ids: Sequence[str], within: Sequence[str] | None = None) -> list[Known]:
-    """With their doubts, but for those of branches that the reader does not see."""
+    """Findings with their doubts, except those of branches that the reader does not see."""
     return _with_wordings(session, _known(session, _rows(session, ids), within))
 
 
 def joined(session: Session, id: str) -> list[Known]:
-    """All that say the same as this finding, oldest first."""
+    """This finding and all that say the same, oldest first."""
     first = session.rows(FIRST_OF, (id,))
     rows = session.rows(JOINED, (first[0][0], first[0][0])) if first else []
     return _known(session, rows, None)
 
 
 def recall(session: Session, wanted: Query, limit: int) -> list[Known]:
-    """Best first with words to look for, else the newest first."""
+    """Search: with words, the best first; otherwise, the newest first."""
     weights: dict[str, float] = {}
     by_word: ByWord = {}
     if wanted.task:
@@ -91,55 +91,57 @@ def recall(session: Session, wanted: Query, limit: int) -> list[Known]:
         weights = dict.fromkeys(wanted.words, 1.0)
     elif wanted.words:
         rows, by_word = _searched(session, wanted, limit)
-        weights = {word: weight(len(found)) for word, found in by_word.items() if found}
+        weights = {word: weight(len(matches)) for word, matches in by_word.items() if matches}
     elif filters := _filters(wanted):
         rows = _numbered(session, session.matching(filters, limit))
     else:
         rows = session.rows(NEWEST, (limit,))
-    found = _known(session, rows, wanted.branches)
-    best = rank(found, weights, wanted.branches, by_word) if weights else found
+    matches = _known(session, rows, wanted.branches)
+    best = rank(matches, weights, wanted.branches, by_word) if weights else matches
     return _with_wordings(session, best[:limit])
 
 
 def reports(session: Session, branches: Sequence[Branch], limit: int) -> list[BranchReport]:
-    """What each of these branches knows, with its `limit` best findings."""
-    found = {branch.name: BranchReport(branch) for branch in branches}
-    for some in slices(list(found)):
-        places, names = marks(len(some)), pad(some)
+    """A report of each of these branches, with its `limit` best findings."""
+    by_name = {branch.name: BranchReport(branch) for branch in branches}
+    for part in slices(list(by_name)):
+        places, names = marks(len(part)), pad(part)
         for name, agents, total, distinct, shared in session.rows(COUNTS.format(places), names):
-            branch = found[name].branch
-            found[name] = BranchReport(branch, agents, total, int(distinct), int(shared))
+            branch = by_name[name].branch
+            by_name[name] = BranchReport(branch, agents, total, int(distinct), int(shared))
         for name, doubtful in session.rows(DOUBTFUL.format(places), names):
-            found[name] = found[name]._replace(doubtful=doubtful)
+            by_name[name] = by_name[name]._replace(doubtful=doubtful)
         topics: dict[str, dict[str, int]] = {}
         for name, topic, count in session.rows(TOPICS.format(places), names):  # most frequent first
             own = topics.setdefault(name, {})
-            if topic and len(own) < MOST_TOPICS:
+            if topic and len(own) < MAX_TOPICS:
                 own[topic] = count
         for name, own in topics.items():
-            found[name] = found[name]._replace(topics=own)
-    for name, report in found.items():
+            by_name[name] = by_name[name]._replace(topics=own)
+    for name, report in by_name.items():
         if report.findings:
             best = _known(session, session.rows(BEST, (name, limit)), None)
-            found[name] = report._replace(known=tuple(_with_wordings(session, best)))
-    return list(found.values())
+            by_name[name] = report._replace(known=tuple(_with_wordings(session, best)))
+    return list(by_name.values())
 
 
 def _searched(session: Session, wanted: Query, limit: int) -> tuple[list[Any], ByWord]:
-    """All findings with a rare word are seen, and the newest with a common one."""
+    """Considers all findings with a rare word, and the newest with a common one."""
     most = max(RARE, limit)
     filters = _filters(wanted)
-    look = {word: [*filters, [indexed(word)]] for word in wanted.words}
-    by_word = {word: frozenset(session.matching(groups, most)) for word, groups in look.items()}
+    by_word = {
+        word: frozenset(session.matching([*filters, [indexed(word)]], most))
+        for word in wanted.words
+    }
     every: list[int] = []
-    if len(look) > 1 and all(by_word.values()):
+    if len(by_word) > 1 and all(by_word.values()):
         together = [*filters, *([indexed(word)] for word in wanted.words)]
         every = session.matching(together, most)
     return _numbered(session, shortlist(by_word, every, limit)), by_word
 
 
 def _of_task(session: Session, wanted: Query) -> tuple[list[Any], ByWord]:
-    """What the task found, or what stands for that: by any wording and topic, as elsewhere."""
+    """The task's findings, or the first ones that they joined, by any wording and topic."""
     rows = [
         row
         for row in _rows(session, [row[0] for row in session.rows(OF_TASK, (wanted.task,))])
@@ -179,40 +181,40 @@ def _numbered(session: Session, numbers: Sequence[int]) -> list[Any]:
 
 
 def _rows(session: Session, ids: Sequence[str]) -> list[Any]:
-    """The newest first, however many."""
+    """Rows by id, newest first, however many."""
     return [
         row
-        for some in slices(sorted(ids, reverse=True))
-        for row in session.rows(BY_ID.format(marks(len(some))), pad(some))
+        for part in slices(sorted(ids, reverse=True))
+        for row in session.rows(BY_ID.format(marks(len(part))), pad(part))
     ]
 
 
 def _wordings(session: Session, ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """The topics and texts of all that joined these findings, each once, oldest first."""
+    """The topics and texts of all findings that joined these, each once, oldest first."""
     wordings: dict[str, list[tuple[str, str]]] = {}
-    for some in slices(ids):
-        for first, topic, text in session.rows(WORDINGS.format(marks(len(some))), pad(some)):
+    for part in slices(ids):
+        for first, topic, text in session.rows(WORDINGS.format(marks(len(part))), pad(part)):
             wordings.setdefault(first, []).append((topic, text))
     return wordings
 
 
 def _with_wordings(session: Session, known: Sequence[Known]) -> list[Known]:
-    """With those other wordings that have words of their own: what they say more is not hidden."""
-    joined = _wordings(session, [each.finding.id for each in known if each.times > 1])
-    found = []
-    for each in known:
-        texts = [text for _, text in joined.get(each.finding.id, ())]
-        found.append(
-            each._replace(also=other_wordings(each.finding.text, texts)) if texts else each
+    """Adds other wordings that have significant words of their own."""
+    joined = _wordings(session, [item.finding.id for item in known if item.times > 1])
+    result = []
+    for item in known:
+        texts = [text for _, text in joined.get(item.finding.id, ())]
+        result.append(
+            item._replace(also=other_wordings(item.finding.text, texts)) if texts else item
         )
-    return found
+    return result
 
 
 def _known(session: Session, rows: Sequence[Any], within: Sequence[str] | None) -> list[Known]:
     doubts: dict[str, list[Doubt]] = {}
-    for some in slices([row[0] for row in rows]):
+    for part in slices([row[0] for row in rows]):
         for id, other, why, text, branch in session.rows(
-            DOUBTS.format(marks(len(some))), pad(some)
+            DOUBTS.format(marks(len(part))), pad(part)
         ):
             if within is None or branch in within:
                 doubts.setdefault(id, []).append(Doubt(other, text, why))

@@ -1,7 +1,7 @@
 """One change of a task file, under the lock of its path.
 
-What is about to be exchanged is noted in the lock file, so that the next process that takes the
-lock can put in order what a killed one left behind.
+The change is noted in the lock file, so that the next process that takes the lock can clean up
+after a killed one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hypervisor.core.atomic_replace import (
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.renameat2 import HERE
 
-LARGEST = 32 * 1024 * 1024
-LONGEST_NOTE = 64 * 1024
+MAX_SIZE = 32 * 1024 * 1024
+MAX_NOTE_LENGTH = 64 * 1024
 UNUSABLE = (
     errno.ENOENT,
     errno.EACCES,
@@ -48,14 +48,14 @@ class Original(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """A lock that is held: its file, and the folder of all of them."""
+    """A lock that is held: its file, and the folder of all locks."""
 
     file: int
     folder: str
 
 
 class Change:
-    """One attempt to replace what was read by `new`: write, sync, swap, close."""
+    """An attempt to replace `original` with `new`: write, sync, swap, close."""
 
     def __init__(self, lock: Lock, path: str, original: Original, new: bytes) -> None:
         self.path = path
@@ -68,7 +68,7 @@ class Change:
         self._file = -1
 
     def write(self) -> None:
-        """Write the new content beside the file, for now without waiting for the disk."""
+        """Write the new content next to the file, without waiting for the disk."""
         refuse_protected(self.path, self._original.status)
         hashes = (self._replacement.before.encode(), self._replacement.after.encode())
         with explaining(self.path):
@@ -81,13 +81,13 @@ class Change:
             os.fsync(self._file)
 
     def swap(self) -> bool:
-        """False if the owner was quicker: then theirs is in place, as if we had not been."""
-        self._close_file()  # or it would seem to be in the middle of being written
+        """Put it in place. False if the owner was faster: then their version is in place."""
+        self._close_file()  # while it is open, it counts as being written
         with explaining(self.path):
             return _is_untouched(self.path, self._original.status) and self._replacement.swap()
 
     def close(self) -> None:
-        """What may be the owner's stays, noted, for the next holder of the lock to settle."""
+        """Clean up; a file that may be the owner's stays, noted for the next holder of the lock."""
         self._close_file()
         self._replacement.discard()
         if not self._replacement.has_leftovers():
@@ -103,14 +103,14 @@ class Change:
         if (wanted.st_uid, wanted.st_gid) != (actual.st_uid, actual.st_gid):
             os.fchown(self._file, wanted.st_uid, wanted.st_gid)
         os.fchmod(self._file, stat.S_IMODE(wanted.st_mode))
-        with suppress(OSError):  # a file system without them
+        with suppress(OSError):  # not supported by the file system
             for name in os.listxattr(self.path):
                 os.setxattr(self._file, name, os.getxattr(self.path, name))
 
 
 def recover(lock: Lock) -> None:
-    """Finish what a killed holder of the lock had begun."""
-    note = os.pread(lock.file, LONGEST_NOTE, 0)
+    """Finish what a killed holder of the lock began."""
+    note = os.pread(lock.file, MAX_NOTE_LENGTH, 0)
     if not note:
         return
     with suppress(ValueError, OSError, InvalidInput):  # a note cut off by a power cut
@@ -122,7 +122,7 @@ def recover(lock: Lock) -> None:
 
 
 def read_file(path: str, wait: bool = False) -> Original:
-    """Read a file; with `wait`, once nobody is in the middle of writing it."""
+    """Read a file; with `wait`, once no process is writing it."""
     with explaining(path), opened(HERE, path) as handle:
         if wait and not wait_until_quiet(handle):
             raise FileBusy(path)
@@ -130,22 +130,22 @@ def read_file(path: str, wait: bool = False) -> Original:
 
 
 def spare_path(path: str, lock: Lock) -> str:
-    """The name beside a file by which it is replaced. Each folder of locks has its own: processes
-    that share no locks are owners to each other."""
+    """The temporary name of a file's replacement. It depends on the folder of locks: processes
+    that share no locks treat each other as owners."""
     folder, name = os.path.split(path)
     own = digest(os.fsencode(f"{lock.folder}\n{name}"))[:16]
     return os.path.join(folder, f".hv-{own}.ready")
 
 
 def refuse_protected(path: str, status: os.stat_result) -> None:
-    """Replacing needs no right to write the file itself, so that right is checked first."""
+    """Replacing a file does not need write permission for it, so that is checked first."""
     if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
-        raise InvalidInput(f"{path} is write-protected. It was left as it is.")
+        raise InvalidInput(f"{path} is write-protected. It was not changed.")
 
 
 @contextmanager
 def explaining(path: str) -> Iterator[None]:
-    """What is wrong with the file itself is an InvalidInput that names it."""
+    """Raise problems with the file itself as InvalidInput, with its name."""
     try:
         yield
     except OSError as error:
@@ -161,9 +161,9 @@ def _read(path: str, handle: int) -> Original:
     while part := os.read(handle, (room := max(status.st_size - size, 0) + 1)):
         parts.append(part)
         size += len(part)
-        if size > LARGEST:
-            raise InvalidInput(f"{path} is larger than {LARGEST >> 20} MB. Nothing was changed.")
-        if len(part) < room:  # the end, unless it is growing: then the swap finds out
+        if size > MAX_SIZE:
+            raise InvalidInput(f"{path} is larger than {MAX_SIZE >> 20} MB. Nothing was changed.")
+        if len(part) < room:  # the end, unless it is growing, which the swap detects
             break
     return Original(b"".join(parts), status)
 

@@ -1,8 +1,8 @@
 """Changing fields of front matter by splicing its text.
 
-Nodes are used for their places only: whatever is not the changed value stays byte for byte.
-The outcome is read again before it is handed out, and refused unless exactly the wanted
-fields changed: an edit that YAML takes otherwise than we meant never leaves this module.
+Nodes are used for their positions only: everything but the changed value stays byte for byte. The
+result is parsed again, and refused unless exactly the wanted fields changed: an edit that YAML
+would read differently never leaves this module.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def edit_fields(inner: str, changes: Mapping[str, Any], line_end: str) -> str:
 def _check(after: str, wanted: dict[str, Any], changes: Mapping[str, Any]) -> None:
     names = ", ".join(list(changes)[:5])
     try:
-        found = parse_front_matter(after).fields()
+        fields = parse_front_matter(after).fields()
     except InvalidInput:
-        found = None
-    if not equal_values(found, wanted):
+        fields = None
+    if not equal_values(fields, wanted):
         raise InvalidInput(
             f"{names[:200]}: cannot be changed without changing other fields: the front matter "
-            "shares values between them (anchors, `<<`) or is laid out in an unusual way. The file "
-            "was left as it is; edit it by hand."
+            "shares values between them (anchors, `<<`) or is laid out in an unusual way. The "
+            "file was not changed; edit it yourself."
         )
 
 
@@ -130,11 +130,11 @@ class Editor:
             self._splice(len(text), len(text), spaces + pair + self._line_end)
 
     def _set_block(self, key: Node, node: Node, value: Any, start: int, end: int) -> None:
-        """A list stays one item per line; anything else goes behind the colon."""
+        """A list keeps one item per line; anything else follows the colon."""
         column = node.start_mark.column
         if node.id == "sequence" and isinstance(value, list) and value:
             between = self._line_end + " " * column
-            self._splice(start, end, between.join("- " + to_yaml(each) for each in value))
+            self._splice(start, end, between.join("- " + to_yaml(item) for item in value))
             return
         colon = COLON.match(self._front.text, key.end_mark.index)
         at = colon.end() if colon else key.end_mark.index
@@ -142,7 +142,7 @@ class Editor:
         self._splice(*self._whole_lines(start, end), "")
 
     def _is_block(self, node: Node, key: Node) -> bool:
-        """A block of lines of its own below the key."""
+        """Whether the value is a block of lines below its key."""
         return (
             node.id != "scalar"
             and not getattr(node, "flow_style", True)
@@ -150,7 +150,7 @@ class Editor:
         )
 
     def _span(self, key: Node, node: Node) -> tuple[int, int]:
-        """Where a value is written: an alias is another node, with the place of that."""
+        """Where a value is written; the node of an alias has the position of its anchor."""
         if node.start_mark.index >= key.end_mark.index:
             return node.start_mark.index, self._end(node)
         aliases = self._alias_places()
@@ -158,7 +158,7 @@ class Editor:
         return aliases[place] if place < len(aliases) else (0, 0)
 
     def _end(self, node: Node) -> int:
-        """Where a value's last character is; the parser's own end of a block is the next token."""
+        """Where a value ends; for a block, the parser reports the start of the next token."""
         start, end = int(node.start_mark.index), int(node.end_mark.index)
         if node.id != "scalar" and not getattr(node, "flow_style", True):
             end = max(self._ends_of_last(node))
@@ -167,7 +167,7 @@ class Editor:
     def _ends_of_last(self, node: Node) -> list[int]:
         start, end = node.start_mark.index, node.end_mark.index
         last = node.value[-1:] if node.id == "sequence" else [*sum(node.value[-1:], ())]
-        ends = [self._end(each) for each in last if each.start_mark.index > start]
+        ends = [self._end(child) for child in last if child.start_mark.index > start]
         ends += [stop for begin, stop in self._alias_places() if start <= begin < end]
         return [*ends, start]
 
@@ -199,7 +199,7 @@ class Editor:
         return self._line_start(start), match.end()
 
     def _line_start(self, index: int) -> int:
-        breaks = [found.end() for found in BREAK.finditer(self._front.text, 0, index)]
+        breaks = [match.end() for match in BREAK.finditer(self._front.text, 0, index)]
         return breaks[-1] if breaks else 0
 
     def _root(self) -> Node:

@@ -1,9 +1,8 @@
-"""The user's task files, changed without ever losing a byte of theirs.
+"""Changes the user's task files without ever losing what they wrote.
 
-Our own processes queue up at a lock. The owner does not: a file is changed by exchanging it with
-a finished copy and checking what came out. If that is not what was read, the owner was quicker,
-and the edit is made again on what they wrote. What a killed process left behind is put in order by
-the next one that takes the lock.
+Our own processes take a lock. The owner does not: a file is exchanged with a finished copy, and
+the replaced file is checked. If it is not what was read, the owner was faster, and the edit is
+made again on their version. The next process that takes the lock cleans up after a killed one.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Outcomes = list[bool | Exception]
 
 
 class Job(NamedTuple):
-    """One file to be changed; what is wrong with it does not keep others from being changed."""
+    """One file to change; a problem with it does not affect other files."""
 
     number: int
     path: str
@@ -54,9 +53,8 @@ class Job(NamedTuple):
 
 
 class TaskFiles:
-    """`lock_folder` is on this host, ours alone, and the same for all who change these files.
-
-    Without `sync`, only a kill is survived: a power cut may leave the last files empty."""
+    """`lock_folder` is private, on this host, and the same for all processes of ours that change
+    these files. Without `sync`, a power cut may leave the last files empty."""
 
     def __init__(self, lock_folder: str, *, sync: bool = True) -> None:
         self._folder = os.path.realpath(lock_folder)
@@ -66,16 +64,16 @@ class TaskFiles:
         return read_file(os.path.realpath(path) if os.path.islink(path) else path).data
 
     def change(self, path: str, edit: Edit) -> bool:
-        """Replace the content by what `edit` makes of it, in one step; False if that is the same.
+        """Replace the content with the result of `edit`, in one step; False if it is the same.
 
-        `edit` is called again whenever the owner wrote meanwhile, on what they wrote."""
+        `edit` is called again on the new content if the owner wrote in between."""
         path = os.path.realpath(path)
         with self._locked(path) as lock:
             return self._change(lock, path, edit)
 
     def change_all(self, edits: Sequence[tuple[str, Edit]]) -> Outcomes:
-        """Many files, each as `change` does it. They are written first and then synced, so that
-        the disk is waited for about once. Returns for each what `change` returns or raises."""
+        """Change many files. All are written first and then synced, which waits for the disk about
+        once. Returns for each what `change` returns or raises."""
         outcomes: Outcomes = [False] * len(edits)
         folders: dict[str, str] = {}
         jobs = [Job(n, _real_path(path, folders), edit) for n, (path, edit) in enumerate(edits)]
@@ -86,9 +84,9 @@ class TaskFiles:
         return outcomes
 
     def append_receipts(self, path: str, receipts: Sequence[Receipt]) -> bool:
-        """Add those of a task's receipts that the file lacks; False if it has all of them.
+        """Add the missing receipts of a task to its file; False if it has all of them.
 
-        If their section is the last, that is one write at the end of the file."""
+        If their section is the last, this is one write at the end of the file."""
         from hypervisor.inputs.task_files.receipts_section import section_start, with_receipts
 
         path = os.path.realpath(path)
@@ -109,7 +107,7 @@ class TaskFiles:
             original = read_file(path, wait=True)
             new = edit(original.data)
             if new == original.data:
-                return tries > 0  # the owner, or we in an earlier round, wrote just that
+                return tries > 0  # the owner, or an earlier try, wrote exactly this
             change = Change(lock, path, original, new)
             try:
                 change.write()
@@ -122,9 +120,9 @@ class TaskFiles:
         raise FileBusy(path)
 
     def _change_group(self, jobs: Sequence[Job], outcomes: Outcomes) -> list[Job]:
-        """Returns the jobs to be done alone: their lock was taken, or the owner was quicker. No
-        lock is waited for while another one is held."""
-        left: list[Job] = []
+        """Change files together. Returns the jobs to do one by one: their lock was taken, or the
+        owner was faster. Never waits for a lock while holding another."""
+        retried: list[Job] = []
         written: list[tuple[Job, Change]] = []
         synced: list[tuple[Job, Change]] = []
         with ExitStack() as stack:
@@ -133,7 +131,7 @@ class TaskFiles:
                     try:
                         lock = stack.enter_context(self._locked(job.path, wait=False))
                     except BlockingIOError:  # another process has it, or we for another file
-                        left.append(job)
+                        retried.append(job)
                         continue
                     if change := _written(lock, job, stack, outcomes):
                         written.append((job, change))
@@ -146,8 +144,8 @@ class TaskFiles:
                 with job.report_errors(outcomes):
                     changed = outcomes[job.number] = change.swap()
                     if not changed:
-                        left.append(job)
-        return left
+                        retried.append(job)
+        return retried
 
     def _append(self, path: str, original: Original, added: bytes) -> bool:
         """False if it is no longer the file that was read."""
@@ -168,7 +166,7 @@ class TaskFiles:
 
     def _write_end(self, file: int, size: int, added: bytes) -> None:
         written = os.write(file, added)
-        if written < len(added):  # no room for all: none is better than a part
+        if written < len(added):  # no space for all of it: none is better than a part
             if os.fstat(file).st_size == size + written:
                 os.ftruncate(file, size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -189,16 +187,16 @@ class TaskFiles:
 
     def _lock_file(self, path: str) -> int:
         name = digest(os.fsencode(path))[:LOCK_DIGITS]
-        place = os.path.join(self._folder, f"{name}.lock")
+        lock_path = os.path.join(self._folder, f"{name}.lock")
         try:
-            return os.open(place, LOCK, 0o600)
+            return os.open(lock_path, LOCK, 0o600)
         except FileNotFoundError:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            return os.open(place, LOCK, 0o600)
+            return os.open(lock_path, LOCK, 0o600)
 
 
 def _written(lock: Lock, job: Job, stack: ExitStack, outcomes: Outcomes) -> Change | None:
-    """The change, written but not synced, which the stack will close; None if there is none."""
+    """The change, written but not synced, which the stack will close; None if nothing changes."""
     original = read_file(job.path, wait=True)
     new = job.edit(original.data)
     if new == original.data:
@@ -225,8 +223,8 @@ def _real_path(path: str, folders: dict[str, str]) -> str:
 
 
 def _rounds() -> Iterator[int]:
-    """How often to try while the owner is quicker: a few times at least, then for a while."""
-    until, tries = time.monotonic() + PATIENCE, 0
-    while tries < 5 or time.monotonic() < until:
+    """Tries while the owner is faster: at least five, then more for some seconds."""
+    deadline, tries = time.monotonic() + PATIENCE, 0
+    while tries < 5 or time.monotonic() < deadline:
         yield tries
         tries += 1

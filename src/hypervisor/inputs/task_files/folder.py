@@ -1,7 +1,7 @@
 """Folders of Markdown task files as items, and the tasks below an epic.
 
-A file is opened for its front matter only, one at a time. Hidden files and folders are left out,
-links to folders are not followed. What cannot be read is told and left alone.
+Of each file, only the front matter is read. Hidden files and folders are skipped, links to folders
+are not followed. Unreadable files are reported and skipped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.inputs.items import OnBadItem, TaskItem, checked, printable_path, reporting
+from hypervisor.inputs.item_names import printable_path
+from hypervisor.inputs.items import OnBadItem, TaskItem, checked, reporting
 from hypervisor.inputs.sources import open_file
 from hypervisor.inputs.template import as_text
 
@@ -33,12 +34,12 @@ COLUMNS = (
 LISTS = ("depends_on", "tags", "files")
 DATES = ("date", "created")
 ENDING = ".md"
-MOST_PARTS = 10_000  # of one value: what anchors repeat can be endless
-LONGEST_VALUE = 10_000
+MAX_PARTS = 10_000  # of one value, which anchors can make endless
+MAX_VALUE_LENGTH = 10_000
 
 
 def task_items(paths: Iterable[str], bad: OnBadItem) -> Iterator[TaskItem]:
-    """The task files of these paths, those that can be read."""
+    """The readable task files at these paths."""
     for item in checked(_read_all(paths, bad), bad):
         assert isinstance(item, TaskItem)
         yield item
@@ -51,11 +52,11 @@ def task_paths(folder: str, bad: OnBadItem) -> Iterator[str]:
         waiting = _entries(root)
     except OSError as error:
         raise InvalidInput(f"{printable_path(folder)} cannot be read: {error.strerror}.") from None
-    while waiting:  # no recursion: folders may be nested deeper than calls can be
+    while waiting:  # no recursion: folders can be nested too deeply for that
         path = waiting.pop()
         if not path.endswith("/"):
             if os.path.islink(path) and not _leads_inside(path, folder):
-                bad(printable_path(path), "it is a link that leads out of the folder.")
+                bad(printable_path(path), "it is a link to a file outside the folder.")
             else:
                 yield path
             continue
@@ -66,12 +67,16 @@ def task_paths(folder: str, bad: OnBadItem) -> Iterator[str]:
 
 
 def read_task(path: str) -> TaskItem:
-    """The task file at a path; its columns are what its front matter says."""
-    from hypervisor.inputs.task_files.front_matter import LONGEST_FRONT, OPENING, find_front_matter
+    """The task file at a path, with its front matter as columns."""
+    from hypervisor.inputs.task_files.front_matter import (
+        MAX_FRONT_LENGTH,
+        OPENING,
+        find_front_matter,
+    )
     from hypervisor.inputs.task_files.markdown import parse
 
     with open_file(path) as file:
-        data = file.read(LONGEST_FRONT + 4096)
+        data = file.read(MAX_FRONT_LENGTH + 4096)
         if file.read(1):  # the rest is body
             place = find_front_matter(data) if OPENING.match(data) else None
             data = data[: place.body] if place else b""
@@ -79,7 +84,7 @@ def read_task(path: str) -> TaskItem:
 
 
 def columns_of(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What the front matter of a task says, as text and lists of text; the rest is left out."""
+    """The known fields of front matter, as text and lists of text."""
     columns = {name: _column(name, fields) for name in COLUMNS}
     return {"path": path, **{name: value for name, value in columns.items() if value}}
 
@@ -90,24 +95,24 @@ def _column(name: str, fields: Mapping[str, Any]) -> str | list[str]:
         parts = value.split(",") if isinstance(value, str) and name != "files" else [value]
         return [text for text in _texts(parts) if text]
     if name == "date":
-        dates = (", ".join(_texts(fields.get(each))) for each in DATES)
-        return next((date[:LONGEST_VALUE] for date in dates if date), "")
-    return " ".join(", ".join(_texts(value)).split())[:LONGEST_VALUE]
+        dates = (", ".join(_texts(fields.get(field))) for field in DATES)
+        return next((date[:MAX_VALUE_LENGTH] for date in dates if date), "")
+    return " ".join(", ".join(_texts(value)).split())[:MAX_VALUE_LENGTH]
 
 
 def below(epic: str, tasks: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The ids that a task's parent may be to belong to the epic: its own, and those below it."""
+    """The ids of an epic and of all tasks below it."""
     children: dict[str, list[str]] = {}
     for columns in tasks:
         if "id" in columns and "parent" in columns:
             children.setdefault(parent_of(columns), []).append(columns["id"])
-    found, waiting = {epic}, [epic]
+    ids, waiting = {epic}, [epic]
     while waiting:
         for child in children.get(waiting.pop(), ()):
-            if child not in found:
-                found.add(child)
+            if child not in ids:
+                ids.add(child)
                 waiting.append(child)
-    return found
+    return ids
 
 
 def parent_of(columns: Mapping[str, Any]) -> str:
@@ -125,18 +130,18 @@ def _read_all(paths: Iterable[str], bad: OnBadItem) -> Iterator[TaskItem]:
 
 
 def _entries(folder: str) -> list[str]:
-    """What is of interest in a folder, last first; folders end with a slash, so that their
-    files are in order among the others."""
-    found = []
+    """The task files and folders in a folder, last first; folders end with a slash, so that their
+    files sort correctly among the others."""
+    paths = []
     with os.scandir(folder or ".") as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                found.append(os.path.join(folder, entry.name, ""))
+                paths.append(os.path.join(folder, entry.name, ""))
             elif entry.name.endswith(ENDING) and not _links_to_folder(entry):
-                found.append(os.path.join(folder, entry.name))
-    return sorted(found, reverse=True)
+                paths.append(os.path.join(folder, entry.name))
+    return sorted(paths, reverse=True)
 
 
 def _leads_inside(path: str, folder: str) -> bool:
@@ -147,20 +152,20 @@ def _leads_inside(path: str, folder: str) -> bool:
 def _links_to_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself; whoever opens it will be told
+    except OSError:  # a link to itself; opening it reports the error
         return False
 
 
 def _texts(value: Any) -> list[str]:
-    """A value as texts; lists in lists, as [[name]] makes them, are flat."""
-    found: list[str] = []
+    """A value as texts; nested lists, such as [[name]], are flattened."""
+    texts: list[str] = []
     waiting = [value]
-    for _ in range(MOST_PARTS):
+    for _ in range(MAX_PARTS):
         if not waiting:
             break
         value = waiting.pop()
         if isinstance(value, list):
-            waiting += reversed(value[:MOST_PARTS])
+            waiting += reversed(value[:MAX_PARTS])
         elif value is not None:
-            found.append(as_text(value).strip())
-    return found
+            texts.append(as_text(value).strip())
+    return texts

@@ -1,8 +1,7 @@
-"""Reading the front matter of a Markdown file: where it is, and what it says.
+"""Reading the front matter of a Markdown file: its position and its values.
 
-Nothing here changes anything. Values are plain: what JSON can hold, dates as ISO text,
-keys as text. What YAML would expand, nest or repeat without end is refused before it is
-built, since files come from anywhere.
+Values are plain: what JSON can hold, dates as ISO text, keys as text. Files may come from
+anywhere, so YAML that would expand, nest or repeat without end is refused before it is built.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from hypervisor.core.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Node = Any  # of yaml: what tells the kinds apart is missing in its types
-LONGEST_FRONT = 256 * 1024
-MOST_LEVELS = 100
-SURELY_SHALLOW = 500  # so few indicators cannot nest deep enough to overflow the C parser's stack
-LONGEST_NUMBER = 300
+Node = Any  # of yaml, whose types do not tell the kinds of nodes apart
+MAX_FRONT_LENGTH = 256 * 1024
+MAX_LEVELS = 100
+ALWAYS_SHALLOW = 500  # this many indicators cannot overflow the C parser's stack
+MAX_NUMBER_LENGTH = 300
 BOM = b"\xef\xbb\xbf"
 BREAK = re.compile(r"\r\n|\n|\r")
 OPENING = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*(?:\r\n|\n|\r)")
@@ -28,11 +27,11 @@ CLOSING = re.compile(rb"[\r\n](?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)")
 TAG = "tag:yaml.org,2002:"
 DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)\Z")
 WITH_BASE = re.compile(r"[-+]?0[bx][0-9a-fA-F_]+\Z")
-LEFT_AS_IS = "The file was left as it is; correct it and try again."
+UNCHANGED = "The file was not changed; correct it and try again."
 
 
 class Bounds(NamedTuple):
-    """Offsets in bytes: of the text between the two marks, and of the body behind them."""
+    """Offsets in bytes: of the text between the two marks, and of the body after them."""
 
     start: int
     end: int
@@ -40,17 +39,17 @@ class Bounds(NamedTuple):
 
 
 def find_front_matter(data: bytes) -> Bounds | None:
-    """Where the front matter is; None if there is none."""
+    """Where the front matter is, or None."""
     opening = OPENING.match(data)
     if opening is None:
         return None
     closing = CLOSING.search(data, opening.end() - 1)
     if closing is None:
-        raise InvalidInput(f"line 1: front matter is opened here and never closed. {LEFT_AS_IS}")
+        raise InvalidInput(f"line 1: front matter is not closed. {UNCHANGED}")
     end = closing.start() + 1
-    if end - opening.end() > LONGEST_FRONT:
+    if end - opening.end() > MAX_FRONT_LENGTH:
         raise InvalidInput(
-            f"the front matter is larger than {LONGEST_FRONT // 1024} KB. {LEFT_AS_IS}"
+            f"the front matter is larger than {MAX_FRONT_LENGTH // 1024} KB. {UNCHANGED}"
         )
     return Bounds(opening.end(), end, closing.end())
 
@@ -60,14 +59,14 @@ def decode_utf8(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = 1 + len(BREAK.findall(data[: error.start].decode("latin-1")))
-        raise InvalidInput(f"line {line}: this is no UTF-8 text. {LEFT_AS_IS}") from None
+        raise InvalidInput(f"line {line}: not valid UTF-8. {UNCHANGED}") from None
 
 
 class FrontMatter:
-    """The front matter of one file, as text and as nodes that know their place in it.
+    """The front matter of a file, as text and as nodes with their positions in it.
 
-    The text begins with the line break of the opening mark, so that offsets cannot be
-    shifted by a byte order mark, and a line's number is that in the file."""
+    The text begins with the line break of the opening mark, so that a byte order mark does not
+    shift offsets, and line numbers are those in the file."""
 
     def __init__(self, inner: str) -> None:
         self.text = "\n" + inner
@@ -87,10 +86,10 @@ class FrontMatter:
         return 1 + len(BREAK.findall(self.text, 0, max(index, 0)))
 
     def refused(self, index: int, why: str) -> InvalidInput:
-        return InvalidInput(f"line {self.line(index)}: {why}. {LEFT_AS_IS}")
+        return InvalidInput(f"line {self.line(index)}: {why}. {UNCHANGED}")
 
     def pairs_of(self, node: Node) -> tuple[dict[str, tuple[Node, Node]], list[Node]]:
-        """Keys with their values, and what is merged in; a key that comes twice is refused."""
+        """Keys with their values, and merged nodes; a duplicate key is refused."""
         pairs: dict[str, tuple[Node, Node]] = {}
         merged: list[Node] = []
         for key, value in node.value:
@@ -100,7 +99,7 @@ class FrontMatter:
             if key.tag == TAG + "merge":
                 merged.append(value)
             elif key.value in pairs:
-                raise self.refused(at, f"the key {key.value[:60]!r} is there twice")
+                raise self.refused(at, f"duplicate key {key.value[:60]!r}")
             else:
                 pairs[key.value] = (key, value)
         return pairs, merged
@@ -109,24 +108,24 @@ class FrontMatter:
         root = self._composed()
         if root is None or root.id == "mapping":
             return root
-        raise self.refused(root.start_mark.index, "the front matter is no list of `key: value`")
+        raise self.refused(root.start_mark.index, "the front matter is not a list of `key: value`")
 
     def _composed(self) -> Node | None:
         import yaml
 
         try:
-            if sum(self.text.count(each) for each in "[{-?:") > SURELY_SHALLOW:
+            if sum(self.text.count(indicator) for indicator in "[{-?:") > ALWAYS_SHALLOW:
                 self._refuse_deep()
             return yaml.compose(self.text, Loader=loader())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            why = error.problem or error.context or "this is no YAML"
+            why = error.problem or error.context or "not valid YAML"
             at = len(self.text) if mark is None else mark.index
-            raise self.refused(at, f"no valid YAML: {why}") from None
+            raise self.refused(at, f"not valid YAML: {why}") from None
         except yaml.YAMLError:
-            found = yaml.reader.Reader.NON_PRINTABLE.search(self.text)
-            at = found.start() if found else 0
-            raise self.refused(at, "no valid YAML: a character that is not allowed") from None
+            match = yaml.reader.Reader.NON_PRINTABLE.search(self.text)
+            at = match.start() if match else 0
+            raise self.refused(at, "not valid YAML: a character that is not allowed") from None
 
     def _refuse_deep(self) -> None:
         import yaml
@@ -135,7 +134,7 @@ class FrontMatter:
         for event in yaml.parse(self.text, Loader=loader()):
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
-                if depth > MOST_LEVELS:
+                if depth > MAX_LEVELS:
                     at = event.start_mark.index if event.start_mark else 0
                     raise self.refused(at, "nested too deeply")
             elif isinstance(event, yaml.CollectionEndEvent):
@@ -144,16 +143,16 @@ class FrontMatter:
 
 @lru_cache(maxsize=4)
 def parse_front_matter(inner: str) -> FrontMatter:
-    """What was read a moment ago need not be read again to be changed."""
+    """Cached, because a file is often changed right after it is read."""
     return FrontMatter(inner)
 
 
 class Values:
-    """Makes plain values of nodes; whatever aliases repeat counts every time."""
+    """Makes plain values of nodes, within a budget that counts every repetition by an alias."""
 
     def __init__(self, front: FrontMatter) -> None:
         self._front = front
-        self._left = 2 * LONGEST_FRONT  # what a text without aliases can never use up
+        self._left = 2 * MAX_FRONT_LENGTH  # more than a text without aliases can use
         self._open: list[Node] = []
 
     def of(self, node: Node) -> Any:
@@ -162,14 +161,14 @@ class Values:
             raise self._refused(node, "aliases repeat too much")
         if node.id == "scalar":
             return scalar_value(node)
-        if any(each is node for each in self._open):
-            raise self._refused(node, "an alias contains itself")
-        if len(self._open) >= MOST_LEVELS:
+        if any(parent is node for parent in self._open):
+            raise self._refused(node, "an alias refers to itself")
+        if len(self._open) >= MAX_LEVELS:
             raise self._refused(node, "nested too deeply")
         self._open.append(node)
-        made = self._mapping(node) if node.id == "mapping" else [self.of(n) for n in node.value]
+        value = self._mapping(node) if node.id == "mapping" else [self.of(n) for n in node.value]
         self._open.pop()
-        return made
+        return value
 
     def _mapping(self, node: Node) -> dict[str, Any]:
         pairs, merged = self._front.pairs_of(node)
@@ -191,19 +190,19 @@ class Values:
 
 
 def scalar_value(node: Node) -> Any:
-    """A scalar's value. What Python or JSON could not hold, or YAML 1.1 would turn into a
-    number that nobody meant (`12:30`, `007`), stays the text it is."""
+    """The value of a scalar. What Python or JSON cannot hold, and what YAML 1.1 would turn into
+    an unintended number (`12:30`, `007`), stays text."""
     text, kind = str(node.value), node.tag.removeprefix(TAG)
     if kind == "null":
         return None
     if kind == "bool":
         return text.lower() in ("yes", "true", "on")
-    if kind == "int" and len(text) <= LONGEST_NUMBER:
+    if kind == "int" and len(text) <= MAX_NUMBER_LENGTH:
         if DECIMAL.match(text):
             return int(text.replace("_", ""))
         if WITH_BASE.match(text):
             return _number(text, lambda digits: int(digits, 0))
-    elif kind == "float" and ":" not in text and len(text) <= LONGEST_NUMBER:
+    elif kind == "float" and ":" not in text and len(text) <= MAX_NUMBER_LENGTH:
         return _number(text, float)
     elif kind == "timestamp":
         return _moment(node)
@@ -222,14 +221,14 @@ def _moment(node: Node) -> str:
     from yaml.constructor import ConstructorError, SafeConstructor
 
     try:
-        made = SafeConstructor().construct_yaml_timestamp(node)
-        return str(made.isoformat())
+        moment = SafeConstructor().construct_yaml_timestamp(node)
+        return str(moment.isoformat())
     except (ValueError, OverflowError, AttributeError, ConstructorError):
         return str(node.value)
 
 
 def loader() -> Any:
-    """The parser written in C where PyYAML has it: ten times as quick."""
+    """The parser written in C if PyYAML has it: ten times as fast."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,8 +1,8 @@
 """Markdown task files: fields in front matter, a body, receipts at its end.
 
-Bytes in, bytes out; no I/O. Everything that an edit is not about stays byte for byte: comments,
+Bytes in, bytes out; no I/O. Everything that an edit does not concern stays byte for byte: comments,
 order, quotes, anchors, line ends, a byte order mark. An edit that changes nothing returns the same
-bytes. What cannot be parsed is refused, never repaired.
+bytes. A file that cannot be parsed is refused, never repaired.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Document(NamedTuple):
 
 
 def parse(data: bytes) -> Document:
-    """What a task file says; refused, with the line, if its front matter cannot be read."""
+    """Parse a task file; an error in its front matter names the line."""
     place = find_front_matter(data)
     decode_utf8(data)
     if place is None:
@@ -70,8 +70,8 @@ def with_fields(data: bytes, changes: Mapping[str, Any]) -> bytes:
 
 
 def with_body_line(data: bytes, line: str) -> bytes:
-    """The file with `line` as a paragraph of its own at the end of the body, but above the
-    receipts; unless the body contains the text already."""
+    """The file with `line` as a paragraph at the end of the body, above the receipts, unless the
+    body already contains it."""
     if not line.strip() or len(line.splitlines()) != 1:
         raise InvalidInput("exactly one line of text can be added to the body.")
     place = find_front_matter(data)

@@ -1,4 +1,4 @@
-"""Writing a value as YAML on one line, so that every reader of YAML reads that value back."""
+"""Writes a value as YAML on one line that every YAML parser reads back as the same value."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from hypervisor.core.errors import InvalidInput
 
-MOST_LEVELS = 20
-LONGEST_KEY = 200
-LONGEST_KEPT = 100
-# Words and numbers of YAML 1.1 and 1.2 alike: files are read by other programs, too.
+MAX_LEVELS = 20
+MAX_KEY_LENGTH = 200
+MAX_KEPT_LENGTH = 100
+# Words and numbers of both YAML 1.1 and 1.2: other programs read the files, too.
 WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 PLAIN = re.compile(r"[\w/](?:[^\[\]{},#?]*[^\[\]{},#?\s:])?\Z")
 NUMBER_LIKE = re.compile(r"[-+.]?[0-9][0-9a-fA-FoxXeE_.:+-]*\Z")
@@ -20,9 +20,9 @@ ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def normalized(value: Any, levels: int = 0) -> Any:
-    """The plain value that will be read back; refuses what YAML and JSON do not both have."""
-    if levels > MOST_LEVELS:
-        raise InvalidInput(f"a value is nested too deeply: at most {MOST_LEVELS} levels.")
+    """The plain value that will be read back; refuses values that YAML and JSON do not share."""
+    if levels > MAX_LEVELS:
+        raise InvalidInput(f"a value is nested too deeply: at most {MAX_LEVELS} levels.")
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
@@ -34,46 +34,46 @@ def normalized(value: Any, levels: int = 0) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, (list, tuple)):
-        return [normalized(each, levels + 1) for each in value]
+        return [normalized(item, levels + 1) for item in value]
     if isinstance(value, dict):
-        return {checked_key(key): normalized(each, levels + 1) for key, each in value.items()}
+        return {checked_key(key): normalized(item, levels + 1) for key, item in value.items()}
     raise InvalidInput(f"{type(value).__name__} values cannot be written to front matter.")
 
 
 def normalized_or_date(value: Any) -> Any:
-    """A date given as such is written without quotes; all else by its plain value."""
+    """A date as it is, which is written without quotes; otherwise the plain value."""
     return value if isinstance(value, date) else normalized(value)
 
 
 def checked_key(key: Any) -> str:
     if not isinstance(key, str) or not key.strip() or not key.isprintable():
-        raise InvalidInput(f"{str(key)[:60]!r} is no name for a field of front matter.")
-    if len(key) > LONGEST_KEY:
-        raise InvalidInput(f"the field {key[:60]!r}… is longer than {LONGEST_KEY} characters.")
+        raise InvalidInput(f"{str(key)[:60]!r} is not a valid name for a front matter field.")
+    if len(key) > MAX_KEY_LENGTH:
+        raise InvalidInput(f"the field {key[:60]!r}… is longer than {MAX_KEY_LENGTH} characters.")
     return key
 
 
-def equal_values(one: Any, other: Any) -> bool:
-    """Equal values of the same kinds: 1, 1.0 and true are three."""
-    kind = type(one)
-    if kind is not type(other):
+def equal_values(left: Any, right: Any) -> bool:
+    """Whether values and types are equal: 1, 1.0 and true differ."""
+    kind = type(left)
+    if kind is not type(right):
         return False
     if kind is str:  # by far the most
-        return bool(one == other)
-    if isinstance(one, dict):
-        if one.keys() != other.keys():
+        return bool(left == right)
+    if isinstance(left, dict):
+        if left.keys() != right.keys():
             return False
-        for key, value in one.items():  # noqa: SIM110
-            if not equal_values(value, other[key]):
+        for key, value in left.items():  # noqa: SIM110
+            if not equal_values(value, right[key]):
                 return False
         return True
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(equal_values, one, other))
-    return bool(one == other)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(equal_values, left, right))
+    return bool(left == right)
 
 
 def to_yaml(value: Any, quote: str | None = None) -> str:
-    """YAML of a value on one line; `quote` is the style that texts had before."""
+    """YAML of a value on one line; `quote` is the previous style of a text."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -83,24 +83,24 @@ def to_yaml(value: Any, quote: str | None = None) -> str:
     if isinstance(value, float):
         return _float(value)
     if isinstance(value, str):
-        short = len(value) <= LONGEST_KEPT
-        return _kept_text(value, quote) if short else _written_text(value, quote)
+        short = len(value) <= MAX_KEPT_LENGTH
+        return _cached_text(value, quote) if short else _written_text(value, quote)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):
         return "{" + ", ".join(f"{to_yaml(k)}: {to_yaml(v)}" for k, v in value.items()) + "}"
-    return "[" + ", ".join(to_yaml(each) for each in value) + "]"
+    return "[" + ", ".join(to_yaml(item) for item in value) + "]"
 
 
 def _written_text(text: str, quote: str | None) -> str:
     return _quoted(text, quote) if quote in ("'", '"') or not is_plain(text) else text
 
 
-_kept_text = lru_cache(maxsize=1024)(_written_text)  # states and names come again and again
+_cached_text = lru_cache(maxsize=1024)(_written_text)  # states and names recur
 
 
 def is_plain(text: str) -> bool:
-    """Whether every reader of YAML takes this text, without quotes, for itself."""
+    """Whether every YAML parser reads this text, without quotes, as the same text."""
     if not text.isprintable() or not PLAIN.match(text) or ": " in text or text.endswith(":"):
         return False
     if text.lower() in WORDS or NUMBER_LIKE.match(text):

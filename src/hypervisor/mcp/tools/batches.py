@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from hypervisor.agents import spawn
-from hypervisor.batches.pipeline_status import Overview, Reduced, pattern
-from hypervisor.batches.preflight import preflight
+from hypervisor.core.text import pluralize
 from hypervisor.inputs.template import Item
-from hypervisor.learning import learn
-from hypervisor.mcp.answers import LONGEST_BODY, bounded, filled, without_empty
+from hypervisor.mcp.answers import MAX_BODY_LENGTH, bounded, filled, without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import CHANGE, END, READ, RUN, Offer
-from hypervisor.queue import look
+from hypervisor.queue import queries
+from hypervisor.queue.lifecycle import state_called
 from hypervisor.queue.task import Stats
-from hypervisor.runs import run
-from hypervisor.runs import status as looking
+from hypervisor.runs.spec import GitSpec
 
-MOST_RUNNING = 20
-MOST_IDS = 200  # list_tasks has all
-MOST_PROJECTS = 20
+if TYPE_CHECKING:
+    from hypervisor.batches.pipeline_status import Overview, Reduced
+
+MAX_RUNNING = 20
+MAX_IDS = 200  # list_tasks has all
+MAX_PROJECTS = 20
 Batch = Annotated[str, Field(description="name or id")]
 
 
@@ -77,7 +78,7 @@ class Advice(TypedDict, total=False):
     findings: list[str]
 
 
-class Steered(TypedDict):
+class SteerAnswer(TypedDict):
     batch: str
     said: str
 
@@ -87,30 +88,35 @@ class Learned(TypedDict):
     said: str
 
 
-# What spawn_parallel_tasks takes, with what clients are told of it.
+# The parameters of spawn_parallel_tasks, with their descriptions.
 ToSpawn = Annotated[
     Sequence[str | dict[str, Any]],
     Field(
         description="descriptions, or {description, item, body, type, priority, key, "
-        "after: [places from 1, keys], requires, exclusive, retries, data}",
-        max_length=spawn.MOST_TASKS,
+        "after: [numbers from 1, or keys], requires, exclusive, retries, data}",
+        max_length=spawn.MAX_TASKS,
     ),
 ]
-Branch = Annotated[str, Field(description="context that all inherit")]
+Branch = Annotated[str, Field(description="branch that all tasks inherit")]
 Argv = Annotated[Sequence[str], Field(description="argv; {} is the item (else the description)")]
 Function = Annotated[str, Field(description="package.module:function")]
 Agent = Annotated[str, Field(description="claude, codex, gemini, …, auto")]
-Prompt = Annotated[str, Field(description="for the agent; {item} {title} {body}")]
+Prompt = Annotated[str, Field(description="for the agent, with {item}, {title}, {body}")]
 Permissions = Annotated[Literal["read-only", "edit"], Field(description="of the agent")]
+Merge = Annotated[
+    Literal["", "branch", "local", "push", "pr"],
+    Field(description="merge work done in clones; branch: hv/NAME"),
+]
+Verify = Annotated[Sequence[str], Field(description="shell commands to pass first")]
 Reduce = Annotated[
     str | dict[str, Any],
     Field(
-        description="a last task: description, command|function|agent, prompt; its item is a file "
+        description="a final task: description, command|function|agent, prompt; its item is a file "
         "with all results"
     ),
 ]
-Name = Annotated[str, Field(description="of the batch; same name and tasks add nothing")]
-Seconds = Annotated[float, Field(ge=0, le=1e7, description="of an attempt")]
+Name = Annotated[str, Field(description="of the batch; repeating name and tasks adds nothing")]
+Seconds = Annotated[float, Field(ge=0, le=1e7, description="time limit of an attempt")]
 JsonResults = Annotated[bool, Field(description="a command's last line is its result")]
 
 
@@ -141,6 +147,8 @@ class BatchTools:
         agent: Agent = "",
         prompt: Prompt = "",
         permissions: Permissions = "edit",
+        merge: Merge = "",
+        verify: Verify = (),
         reduce: Reduce = "",
         name: Name = "",
         folder: str = "",
@@ -148,9 +156,9 @@ class BatchTools:
         timeout_seconds: Seconds = 0,
         json_results: JsonResults = False,
     ) -> Spawned:
-        """Run tasks in parallel in the background; returns at once and they finish without you.
-        Without command, function or agent they wait for claim_next_task."""
-        how = spawn.How(
+        """Run tasks in parallel in the background. Returns immediately; they finish without you.
+        Without a command, function or agent, they wait for claim_next_task."""
+        how = spawn.TaskRunner(
             tuple(command),
             function,
             agent,
@@ -160,6 +168,7 @@ class BatchTools:
             int(timeout_seconds * 1000) or None,
             json_results,
             permissions,
+            GitSpec(merge=merge, verify=tuple(verify)),
         )
         made = spawn.spawn_parallel_tasks(
             self.hv,
@@ -175,7 +184,7 @@ class BatchTools:
         return filled(
             Spawned,
             batch=made.batch,
-            ids=list(made.ids[:MOST_IDS]),
+            ids=list(made.ids[:MAX_IDS]),
             added=made.added,
             reduce=made.reduce,
             queued_because=list(made.why),
@@ -184,36 +193,38 @@ class BatchTools:
         )
 
     def get_task_stats(self, batch: Batch = "") -> Status:
-        """Where a batch or everything stands: counts, what runs, what is paused, host load."""
-        found = looking.status(self.hv, batch or None)
+        """The progress of a batch or of everything: counts, running tasks, pauses, host load."""
+        from hypervisor.monitoring import status as monitoring
+
+        current = monitoring.status(self.hv, batch or None)
         running = [
             without_empty(
-                id=each.task,
-                title=each.title[:100],
-                worker=each.worker,
-                seconds=(self.hv.now() - each.since) // 1000,
-                last_line=each.last_line[:200],
+                id=attempt.task,
+                title=attempt.title[:100],
+                worker=attempt.worker,
+                seconds=(self.hv.now() - attempt.since) // 1000,
+                last_line=attempt.last_line[:200],
             )
-            for each in found.attempts[:MOST_RUNNING]
+            for attempt in current.attempts[:MAX_RUNNING]
         ]
         return filled(
             Status,
-            states=_states(found.stats),
+            states=_states(current.stats),
             running=running,
-            paused=[f"{each.scope} {each.name}: {each.reason}" for each in found.pauses],
-            supervisor=found.supervisor is not None,
-            host=found.host,
-            checkpoint=found.checkpoint.number if found.checkpoint else None,
+            paused=[f"{pause.scope} {pause.name}: {pause.reason}" for pause in current.pauses],
+            supervisor=current.supervisor is not None,
+            host=current.host,
+            checkpoint=current.checkpoint.number if current.checkpoint else None,
         )
 
     def get_index_stats(self, include_projects: bool = False) -> Counts:
         """Count all tasks by state; with projects, also the newest batches."""
-        found = look.stats(self.hv)
-        answer = Counts(total=found.total, states=_states(found))
+        stats = queries.stats(self.hv)
+        answer = Counts(total=stats.total, states=_states(stats))
         if include_projects:
             answer["projects"] = [
-                {"batch": each.name, "id": each.id, "states": _states(look.stats(self.hv, each.id))}
-                for each in look.batches(self.hv, MOST_PROJECTS)
+                {"batch": name, "id": id, "states": _states(queries.stats(self.hv, id))}
+                for id, name, *_ in queries.batches(self.hv, MAX_PROJECTS)
             ]
         return answer
 
@@ -221,32 +232,37 @@ class BatchTools:
         self,
         batch: Batch,
         limit: Annotated[int, Field(ge=0, le=1000, description="tasks to list")] = 20,
-        after: Annotated[str, Field(description="`next` of the page before")] = "",
+        after: Annotated[str, Field(description="`next` of the previous page")] = "",
         states: Sequence[str] = (),
     ) -> Sum:
-        """What came of a batch: counts, runtime, tokens, and each task with its outcome; the
-        stages that follow on it, and its reduce."""
-        found = run.summary(self.hv, batch, tasks=False)
+        """The results of a batch: counts, runtime, tokens, the outcome of each task, later stages
+        and the reduce."""
+        from hypervisor.batches.pipeline_status import pattern
+        from hypervisor.batches.summary import summary
+        from hypervisor.runs import results
+
+        totals = summary(self.hv, batch, tasks=False)
+        wanted = {state_called(state) for state in states}
         rows: list[dict[str, Any]] = []
-        further = ""
-        for each in run.reports(self.hv, found.id) if limit else ():
-            if each.id <= after or (states and each.state not in states):
+        next_page = ""
+        for report in results.reports(self.hv, totals.id) if limit else ():
+            if report.id <= after or (wanted and report.state not in wanted):
                 continue
             if len(rows) == limit:
-                further = rows[-1]["task_id"]
+                next_page = rows[-1]["task_id"]
                 break
-            rows.append(_row(each))
+            rows.append(_row(report))
         return filled(
             Sum,
-            batch=found.batch,
-            succeeded=found.succeeded,
-            states=found.states,
-            **_parts(pattern(self.hv, found.id)),
-            runtime_seconds=found.runtime_seconds,
-            tokens=found.tokens,
-            cost=found.cost,
+            batch=totals.batch,
+            succeeded=totals.succeeded,
+            states=totals.states,
+            **_parts(pattern(self.hv, totals.id)),
+            runtime_seconds=totals.runtime_seconds,
+            tokens=totals.tokens,
+            cost=totals.cost,
             workers=rows,
-            next=further,
+            next=next_page,
         )
 
     def read_output(
@@ -255,11 +271,13 @@ class BatchTools:
         attempt: Annotated[int, Field(ge=0, description="0: the last")] = 0,
         tail: Annotated[int, Field(ge=1, le=100_000, description="bytes from the end")] = 4000,
     ) -> Text:
-        """The end of what a task's attempt printed."""
+        """Read the end of the output of a task's attempt."""
+        from hypervisor.runs import results
+
         task = self.hv.resolve(id)
-        number = attempt or run.latest_output(self.hv, task)
+        number = attempt or results.latest_output(self.hv, task)
         size = self.hv.outputs.size(task, number) or 0
-        data = run.output(self.hv, task, number, max(size - tail, 0), tail)
+        data = results.output(self.hv, task, number, max(size - tail, 0), tail)
         return Text(text=data.decode("utf-8", "replace"), size=size)
 
     def preflight(
@@ -269,8 +287,10 @@ class BatchTools:
         type: str = "run",
         folder: str = ".",
     ) -> Advice:
-        """Look at items before running them: done, claimed, missing, in conflict; with advice."""
-        found = preflight(
+        """Check items before running them: done, claimed, missing or conflicting; with advice."""
+        from hypervisor.batches.preflight import preflight
+
+        checked = preflight(
             self.hv,
             [Item(text, n) for n, text in enumerate(items, 1)],
             batch or None,
@@ -278,10 +298,10 @@ class BatchTools:
             root=self.registry.path(folder),
         )
         return Advice(
-            headline=found.headline,
-            clear=found.clear,
-            advice=f"{found.strategy}: {found.advice}",
-            findings=[each.said for each in found.findings],
+            headline=checked.headline,
+            clear=checked.clear,
+            advice=f"{checked.strategy}: {checked.advice}",
+            findings=[finding.said for finding in checked.findings],
         )
 
     def steer_batch(
@@ -290,20 +310,24 @@ class BatchTools:
         do: Literal["pause", "resume", "stop", "scale"],
         workers: Annotated[int, Field(ge=0, description="for scale")] = 0,
         reason: str = "",
-    ) -> Steered:
-        """Pause, resume or scale a batch, or stop what runs of it (its tasks go back)."""
+    ) -> SteerAnswer:
+        """Pause, resume or scale a batch, or stop its running tasks, which are then requeued."""
+        from hypervisor.runs import control
+
         if do == "pause":
-            said = "paused" if run.pause(self.hv, batch, reason=reason) else "was paused already"
+            is_new = control.pause(self.hv, batch, reason=reason)
+            outcome = "paused" if is_new else "already paused"
         elif do == "resume":
-            said = "goes on" if run.resume(self.hv, batch) else "was not paused"
+            outcome = "resumed" if control.resume(self.hv, batch) else "was not paused"
             self.registry.look_after()
         elif do == "stop":
-            run.pause(self.hv, batch, reason=reason or "stopped")
-            said = f"paused; {run.stop_batch(self.hv, batch, reason)} attempts are being stopped"
+            control.pause(self.hv, batch, reason=reason or "stopped")
+            stopped = control.stop_batch(self.hv, batch, reason)
+            outcome = f"paused; stopping {pluralize(stopped, 'attempt')}"
         else:
-            run.scale(self.hv, workers, batch)
-            said = f"at most {workers} workers"
-        return Steered(batch=batch, said=said)
+            control.scale(self.hv, workers, batch)
+            outcome = f"at most {pluralize(workers, 'worker')}"
+        return SteerAnswer(batch=batch, said=outcome)
 
     def learn_parallelization(
         self,
@@ -314,10 +338,12 @@ class BatchTools:
         notes: str = "",
         resource_cost: Annotated[dict[str, float] | None, Field(description="cpu, ram")] = None,
     ) -> Learned:
-        """Keep what you learned about running a type of task in parallel. It is shown to whoever
-        spawns that type, and the strategy adaptive begins with it; evidence overrides it."""
+        """Record how much a type of task gains from running in parallel. It is shown when that
+        type is spawned, and the adaptive strategy starts from it; measurements override it."""
+        from hypervisor.learning import learn
+
         learn.learn_parallelization(self.hv, task_type, parallel_benefit, notes, resource_cost)
-        return Learned(task_type=task_type, said="kept; the strategy adaptive begins with it")
+        return Learned(task_type=task_type, said="saved; the adaptive strategy starts from it")
 
 
 def _how_to_wait(made: spawn.Spawned) -> str:
@@ -325,7 +351,7 @@ def _how_to_wait(made: spawn.Spawned) -> str:
     wait = f"wait_for_events(cursor={made.cursor!r}, batch={batch!r}, until='finished')"
     if not made.reduce:
         return f"{wait}, then get_summary"
-    return f"{wait}, then get_task(id={made.reduce!r}); get_summary tells of the others"
+    return f"{wait}, then get_task(id={made.reduce!r}); get_summary covers the others"
 
 
 def _states(stats: Stats) -> dict[str, int]:
@@ -335,26 +361,30 @@ def _states(stats: Stats) -> dict[str, int]:
 def _parts(whole: Overview | None) -> dict[str, Any]:
     if whole is None:
         return {}
-    stages = [without_empty(**each._asdict()) for each in whole.stages]
+    stages = [without_empty(**stage._asdict()) for stage in whole.stages]
     return {"stages": stages, "reduce": _reduced(whole.reduce) if whole.reduce else None}
 
 
 def _reduced(last: Reduced) -> dict[str, Any]:
     return without_empty(
-        **last._replace(result=bounded(last.result), output=last.output[-LONGEST_BODY:])._asdict()
+        **last._replace(
+            result=bounded(last.result), output=last.output[-MAX_BODY_LENGTH:]
+        )._asdict()
     )
 
 
 def _row(report: Any) -> dict[str, Any]:
-    """A task in the words of a summary."""
+    """A task as a row of the summary."""
     result = report.result
-    said = result.get("summary") if isinstance(result, dict) else result
+    outcome = result.get("summary") if isinstance(result, dict) else result
     return without_empty(
         task_id=report.id,
         title=report.title[:100],
         status=report.state,
-        outcome=str(said)[:300] if said is not None else "",
+        outcome=str(outcome)[:300] if outcome is not None else "",
         reason=(report.reason or "")[:300],
-        commit=result.get("commit") if isinstance(result, dict) else None,
+        commit=report.commit or (result.get("commit") if isinstance(result, dict) else None),
+        target=report.target,
+        unchanged=report.unchanged or None,
         attempts=report.attempts if report.attempts > 1 else None,
     )

@@ -1,10 +1,10 @@
-"""Checkpoints: what waits for a person, and the decision they make.
+"""The tools for checkpoints: list them, and record a person's decision.
 
-The person is asked through the client where that can ask (elicitation). This file
+The person is asked through the client if it can ask (elicitation). This file
 does without postponed annotations: the SDK has to see which function asks.
 """
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio.to_thread
 from mcp.server.mcpserver import Context as CallContext
@@ -13,19 +13,20 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from hypervisor.batches import review
-from hypervisor.batches.checkpoint import Checkpoint
-from hypervisor.batches.chunk import APPROVED, REJECTED
+from hypervisor.core.text import pluralize
 from hypervisor.mcp.answers import without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import CHANGE, READ, Offer, ToolServer
 from hypervisor.queue.context import Context
 
-MOST_SHOWN = 10
-MOST_FEW = 5
+if TYPE_CHECKING:
+    from hypervisor.batches.checkpoint import Checkpoint
+
+MAX_SHOWN = 10
+MAX_FEW = 5
 NOT_ASKED = (
-    "a person has to decide, and this client cannot ask them: show them list_checkpoints, then "
-    "call again with their decision."
+    "a person must decide, and this client cannot ask them: show them the answer of "
+    "list_checkpoints, then call again with their decision."
 )
 Words = Literal["", "approve", "reject", "retry"]
 
@@ -41,10 +42,10 @@ class Decided(TypedDict):
 
 
 class Decision(BaseModel):
-    """What a person is asked, and answers."""
+    """The form that a person fills in."""
 
-    decision: Literal["approve", "reject", "retry"] = Field(description="what becomes of it")
-    note: str = Field(default="", description="why, or what to do otherwise")
+    decision: Literal["approve", "reject", "retry"] = Field(description="what to do with the chunk")
+    note: str = Field(default="", description="why, or what to change")
 
 
 async def asked(
@@ -58,8 +59,10 @@ async def asked(
         raise ToolError(NOT_ASKED)
     assert isinstance(ctx.mcp_server, ToolServer)  # the same for all clients but in its registry
     hv = ctx.mcp_server.registry.hv
-    seen = await anyio.to_thread.run_sync(review.review, hv, batch, chunk or None)
-    return Elicit(f"{_shown(seen)['headline']} Approve it?", Decision)
+    from hypervisor.batches import review
+
+    checkpoint = await anyio.to_thread.run_sync(review.review, hv, batch, chunk or None)
+    return Elicit(f"{_shown(checkpoint)['headline']} Approve it?", Decision)
 
 
 class CheckpointTools:
@@ -70,8 +73,10 @@ class CheckpointTools:
         return Offer(self.list_checkpoints, READ), Offer(self.decide_checkpoint, CHANGE)
 
     def list_checkpoints(self, batch: str = "") -> Checkpoints:
-        """Chunks that wait for a person's decision, with what came of them."""
-        waiting = review.awaiting(self.hv, batch or None)[:MOST_SHOWN]
+        """List the chunks that are waiting for a person's decision, with their results."""
+        from hypervisor.batches import review
+
+        waiting = review.awaiting(self.hv, batch or None)[:MAX_SHOWN]
         return Checkpoints(
             checkpoints=[_shown(review.review(self.hv, b.id, chunk.number)) for b, chunk in waiting]
         )
@@ -81,48 +86,51 @@ class CheckpointTools:
         answer: Annotated[ElicitationResult[Decision], Resolve(asked)],
         batch: str,
         decision: Annotated[
-            Words, Field(description="the person's; empty: ask them through the client")
+            Words, Field(description="the person's decision; empty: ask through the client")
         ] = "",
-        chunk: Annotated[int, Field(ge=0, description="0: the one that waits")] = 0,
-        note: Annotated[str, Field(description="for retry: reaches the worker")] = "",
+        chunk: Annotated[int, Field(ge=0, description="0: the one that is waiting")] = 0,
+        note: Annotated[str, Field(description="the reason; with retry, for the worker")] = "",
     ) -> Decided:
-        """Record a person's decision on a chunk; then the next one runs."""
+        """Record a person's decision on a chunk; then the next chunk runs."""
         if answer.action != "accept":
-            raise ToolError("the person did not decide. Nothing was changed.")
+            raise ToolError("the person made no decision. Nothing was changed.")
         return await anyio.to_thread.run_sync(_decide, self.hv, batch, chunk or None, answer.data)
 
 
 def _decide(hv: Context, batch: str, chunk: int | None, answer: Decision) -> Decided:
+    from hypervisor.batches import review
+
     if answer.decision == "retry":
         done = review.retry_chunk(hv, batch, answer.note, chunk)
-        said = f"{done.tasks} tasks go back into the queue"
+        outcome = f"{pluralize(done.tasks, 'task')} will be retried"
     else:
-        decision = APPROVED if answer.decision == "approve" else REJECTED
+        decision: review.Decision = "approved" if answer.decision == "approve" else "rejected"
         done = review.decide(hv, batch, decision, chunk, answer.note)
-        said = f"{done.decision}; {len(done.opened)} chunks opened"
-    return Decided(batch=done.batch, chunk=done.chunk, said=said)
+        outcome = f"{done.decision}; {pluralize(len(done.opened), 'chunk')} opened"
+    return Decided(batch=done.batch, chunk=done.chunk, said=outcome)
 
 
-def _shown(found: Checkpoint) -> dict[str, Any]:
-    chunk = found.chunk
+def _shown(checkpoint: "Checkpoint") -> dict[str, Any]:
+    chunk = checkpoint.chunk
     return without_empty(
-        batch=found.batch,
+        batch=checkpoint.batch,
         chunk=chunk.number,
-        headline=f"{found.batch}, {chunk.label}: {chunk.total} tasks, "
-        f"{len(found.failures)} not done; {found.next}.",
-        categories=found.categories,
-        proposals=found.proposals,
+        headline=f"{checkpoint.batch}, {chunk.label}: {pluralize(chunk.total, 'task')}, "
+        f"{len(checkpoint.failures)} not done; {checkpoint.next}.",
+        categories=checkpoint.categories,
+        proposals=checkpoint.proposals,
         failures=[
-            f"{each.title[:80]}: {(each.reason or '')[:200]}" for each in found.failures[:MOST_FEW]
+            f"{task.title[:80]}: {(task.reason or '')[:200]}"
+            for task in checkpoint.failures[:MAX_FEW]
         ],
         samples=[
             without_empty(
-                task=each.task,
-                title=each.title[:80],
-                category=each.category,
-                rationale=each.rationale[:200],
-                shown_because=each.why,
+                task=sample.task,
+                title=sample.title[:80],
+                category=sample.category,
+                rationale=sample.rationale[:200],
+                shown_because=sample.why,
             )
-            for each in found.samples[:MOST_FEW]
+            for sample in checkpoint.samples[:MAX_FEW]
         ],
     )

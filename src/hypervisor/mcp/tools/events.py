@@ -1,8 +1,8 @@
-"""Waiting for what happens, with a cursor."""
+"""The tool that waits for events, with a cursor."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Annotated, Any, Literal
 
@@ -17,10 +17,11 @@ from hypervisor.mcp.answers import filled, without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import CHANGE, Offer
 from hypervisor.queue.event import Event
+from hypervisor.queue.queries import batch_names
 
 STUCK = (
-    "what is left waits for {}, which is not done: update_task(move='retry') on that, or let the "
-    "others go without it: update_task(after=[]) on them"
+    "the remaining tasks wait for {}, which is not done: retry it with "
+    "update_task(move='retry'), or drop the dependency with update_task(after=[]) on the others"
 )
 
 
@@ -44,50 +45,53 @@ class EventTools:
         self,
         ctx: CallContext[Any, Any],
         *,
-        cursor: Annotated[str, Field(description="your name for your place in the log; durable")],
-        ack: Annotated[int, Field(ge=0, description="`last` of what you have dealt with")] = 0,
+        cursor: Annotated[str, Field(description="name of your position in the log; it is kept")],
+        ack: Annotated[int, Field(ge=0, description="`last` of the events you have handled")] = 0,
         until: Literal["event", "finished"] = "event",
         batch: str = "",
-        timeout: Annotated[float, Field(ge=0, le=wait.LONGEST_WAIT)] = 30,
-        limit: Annotated[int, Field(ge=1, le=wait.MOST_EVENTS)] = 50,
-        kinds: Annotated[Sequence[str], Field(description="* for all; else how tasks end")] = (),
+        timeout: Annotated[float, Field(ge=0, le=wait.MAX_WAIT)] = 30,
+        limit: Annotated[int, Field(ge=1, le=wait.MAX_EVENTS)] = 50,
+        kinds: Annotated[
+            Sequence[str], Field(description="event kinds; * for all (default: ends of tasks)")
+        ] = (),
     ) -> News:
-        """Wait for what happens (task ended, checkpoint, pause, budget). Events come again until
-        you ack them, never after; an empty list at the timeout: call again."""
+        """Wait for events (task ended, checkpoint, pause, budget). Events are repeated until you
+        ack them; an empty list means a timeout: call again."""
         chosen = () if "*" in kinds else tuple(kinds) or wait.NEWS
         in_thread = anyio.to_thread.run_sync
-        asked = wait.Wait(cursor, until, batch or None, chosen, limit)
-        wanted = await in_thread(wait.check_wait, self.hv, asked)
-        stands = await in_thread(wait.acknowledge, self.hv, cursor, ack or None)
-        found, deadline = wait.News((), stands), monotonic() + timeout
+        request = wait.Wait(cursor, until, batch or None, chosen, limit)
+        request = await in_thread(wait.check_wait, self.hv, request)
+        position = await in_thread(wait.acknowledge, self.hv, cursor, ack or None)
+        news, deadline = wait.News((), position), monotonic() + timeout
         while True:
-            before = found
-            found = await in_thread(wait.look, self.hv, wanted, found)
-            if len(found.events) != len(before.events):
-                await ctx.report_progress(len(found.events), message=found.events[-1].kind)
-            if wait.is_enough(wanted, found) or monotonic() >= deadline:
-                return _news(found)
+            before = news
+            news = await in_thread(wait.look, self.hv, request, news)
+            if len(news.events) != len(before.events):
+                await ctx.report_progress(len(news.events), message=news.events[-1].kind)
+            if wait.is_enough(request, news) or monotonic() >= deadline:
+                ids = [event.batch for event in news.events]
+                return _answer(news, await in_thread(batch_names, self.hv, ids))
             await anyio.sleep(wait.POLL)
 
 
-def _news(found: wait.News) -> News:
+def _answer(news: wait.News, names: Mapping[str, str]) -> News:
     return filled(
         News,
-        last=found.last,
-        more=found.more or None,
-        finished=found.finished,
-        checkpoint=found.checkpoint or None,
-        stuck=STUCK.format(found.stuck) if found.stuck else "",
-    ) | News(events=[_event(each) for each in found.events])
+        last=news.last,
+        more=news.more or None,
+        finished=news.finished,
+        checkpoint=news.checkpoint or None,
+        stuck=STUCK.format(news.stuck) if news.stuck else "",
+    ) | News(events=[_event(event, names) for event in news.events])
 
 
-def _event(event: Event) -> dict[str, Any]:
+def _event(event: Event, names: Mapping[str, str]) -> dict[str, Any]:
     return without_empty(
         number=event.seq,
         at=event.at,
         kind=event.kind,
         task=event.task,
-        batch=event.batch,
+        batch=names.get(event.batch, event.batch),
         state=event.state,
         by=event.actor,
         data=event.data,

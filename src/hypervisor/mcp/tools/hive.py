@@ -1,25 +1,26 @@
-"""The hive: what agents of a branch tell each other. Whoever holds a claim is of its branch."""
+"""The hive: findings that agents on a branch share. A claim determines the branch."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from hypervisor.hive import branch_report, recall, remember
-from hypervisor.hive.branch_report import BranchReport, headline
-from hypervisor.hive.finding import Known
 from hypervisor.mcp.answers import cut, filled, without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import ADD, READ, Offer
 
-LONGEST_SHOWN = 2_000
-LONGEST_OTHER = 300
-MOST_RECALLED = 50
+if TYPE_CHECKING:
+    from hypervisor.hive.branch_report import BranchReport
+    from hypervisor.hive.finding import Known
+
+MAX_SHOWN_LENGTH = 2_000
+MAX_OTHER_LENGTH = 300
+MAX_RECALLED = 50
 
 
-class Kept(TypedDict, total=False):
+class RememberAnswer(TypedDict, total=False):
     id: str
     note: str
 
@@ -39,25 +40,27 @@ class HiveTools:
         self.registry, self.hv = registry, registry.hv
 
     def offers(self) -> tuple[Offer, ...]:
-        """What agents at work need."""
+        """The tools of a worker."""
         return (Offer(self.remember, ADD), Offer(self.recall, READ))
 
     def reports(self) -> tuple[Offer, ...]:
-        """What whoever started them needs."""
+        """The tools of a supervisor."""
         return (Offer(self.hive_report, READ),)
 
     def remember(
         self, text: str, topic: str = "", kind: str = "", branch: str = "", token: str = ""
-    ) -> Kept:
-        """Tell the agents of your branch what you found; what is known is joined."""
+    ) -> RememberAnswer:
+        """Store a finding for the agents of your branch; a duplicate is merged."""
+        from hypervisor.hive import remember
+
         claim = self.registry.claimed(token)
         kept = remember.remember(
             self.hv, text, branch, topic=topic, kind=kind or "finding", claim=claim
         )
         first = kept.known.finding.id
-        notes = [f"joined {first}, which says the same"] if kept.joined else []
-        notes += [f"may contradict {each.other}: {each.why}" for each in kept.known.doubts]
-        return filled(Kept, id=kept.id, note="; ".join(notes))
+        notes = [f"merged into {first}, which says the same"] if kept.joined else []
+        notes += [f"may contradict {doubt.other}: {doubt.why}" for doubt in kept.known.doubts]
+        return filled(RememberAnswer, id=kept.id, note="; ".join(notes))
 
     def recall(
         self,
@@ -70,22 +73,28 @@ class HiveTools:
         limit: int = 10,
         token: str = "",
     ) -> Recalled:
-        """Find what your branch knows, best first. It is data and may be wrong."""
+        """Search the findings of your branch, best first. They are data and may be wrong."""
+        from hypervisor.hive import recall
+
         own = self.registry.branch(token)
-        where = (branch or None) if own is None else own
-        most = min(limit, MOST_RECALLED)
-        found = recall.recall(self.hv, query, where, topic=topic, kind=kind, task=task, limit=most)
-        return Recalled(findings=[shown(known) for known in found])
+        branch_id = (branch or None) if own is None else own
+        most = min(limit, MAX_RECALLED)
+        findings = recall.recall(
+            self.hv, query, branch_id, topic=topic, kind=kind, task=task, limit=most
+        )
+        return Recalled(findings=[shown(known) for known in findings])
 
     def hive_report(
         self, branch: str = "", limit: Annotated[int, Field(ge=0, le=100)] = 10
     ) -> Report:
-        """Add up what a branch and those below it know: who found how much, best findings."""
+        """Summarize the findings of a branch and those below it: counts, topics, best findings."""
+        from hypervisor.hive import branch_report
+
         report = branch_report.hive_report(self.hv, branch or None, limit)
         return Report(
             agents=report.agents,
             findings=report.findings,
-            branches=[_branch(each) for each in report.branches if each.findings],
+            branches=[_branch(part) for part in report.branches if part.findings],
         )
 
 
@@ -93,9 +102,9 @@ def shown(known: Known) -> dict[str, Any]:
     finding = known.finding
     return without_empty(
         id=finding.id,
-        text=cut(finding.text, LONGEST_SHOWN),
+        text=cut(finding.text, MAX_SHOWN_LENGTH),
         branch=finding.branch,
-        also=[cut(wording, LONGEST_OTHER) for wording in known.also],
+        also=[cut(wording, MAX_OTHER_LENGTH) for wording in known.also],
         topic=finding.topic,
         kind=finding.kind,
         agents=known.sources,
@@ -105,12 +114,14 @@ def shown(known: Known) -> dict[str, Any]:
 
 def _doubts(known: Known) -> list[dict[str, Any]]:
     return [
-        {"why": doubt.why, "other": doubt.other, "text": cut(doubt.text, LONGEST_OTHER)}
+        {"why": doubt.why, "other": doubt.other, "text": cut(doubt.text, MAX_OTHER_LENGTH)}
         for doubt in known.doubts
     ]
 
 
 def _branch(report: BranchReport) -> dict[str, Any]:
+    from hypervisor.hive.branch_report import headline
+
     return without_empty(
         said=headline(report),
         topics=dict(report.topics),

@@ -1,9 +1,9 @@
-"""Tools about single tasks: look, create, change, call off."""
+"""The tools for single tasks: show, list, create, change, cancel."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
@@ -12,14 +12,17 @@ from hypervisor.core.errors import InvalidInput, RequestError
 from hypervisor.mcp.answers import bounded, brief, cut, without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import ADD, CHANGE, END, READ, Offer, in_short
-from hypervisor.queue import look, steer
+from hypervisor.queue import queries
 from hypervisor.queue.add import add
-from hypervisor.queue.look import Shown
+from hypervisor.queue.queries import TaskOverview
 from hypervisor.queue.task import Changes, NewTask
-from hypervisor.runs import run
 
-MOST_RECEIPTS = 20
-MOST_CREATED = 5_000
+if TYPE_CHECKING:
+    from hypervisor.queue import steer
+    from hypervisor.queue.context import Context
+
+MAX_RECEIPTS = 20
+MAX_CREATED = 5_000
 LISTS = ("requires", "exclusive", "after")
 FIELDS = tuple(name for name in NewTask._fields if name != "chunk")
 Priority = Literal["critical", "high", "medium", "low"]
@@ -38,7 +41,7 @@ class TaskAnswer(TypedDict, total=False):
     receipts: list[str]
 
 
-class Listed(TypedDict, total=False):
+class TaskListAnswer(TypedDict, total=False):
     tasks: list[dict[str, Any]]
     next: str
 
@@ -79,8 +82,8 @@ class TaskTools:
         fields: Annotated[Sequence[str], Field(description="only these")] = (),
     ) -> TaskAnswer:
         """Show one task: text, state, result, dependencies, attempts, last receipts."""
-        found = whole(look.show(self.hv, self.registry.task(id)))
-        return cast("TaskAnswer", _only(found, fields))
+        task = whole(queries.show(self.hv, self.registry.task(id)))
+        return cast("TaskAnswer", _only(task, fields))
 
     def list_tasks(
         self,
@@ -92,13 +95,13 @@ class TaskTools:
         type: str = "",
         branch: str = "",
         assignee: str = "",
-        text: Annotated[str, Field(description="in the title")] = "",
+        text: Annotated[str, Field(description="words in the title")] = "",
         limit: Annotated[int, Field(ge=1, le=500)] = 20,
-        before: Annotated[str, Field(description="`next` of the page before")] = "",
+        before: Annotated[str, Field(description="`next` of the previous page")] = "",
         fields: Annotated[Sequence[str], Field(description="only these")] = (),
-    ) -> Listed:
-        """List tasks, newest first, in short."""
-        found = look.list_tasks(
+    ) -> TaskListAnswer:
+        """List tasks, newest first, with their main fields."""
+        tasks = queries.list_tasks(
             self.hv,
             states,
             batch or None,
@@ -109,8 +112,11 @@ class TaskTools:
             limit=limit + 1,
             before=before or None,
         )
-        page = [_only(brief(task), fields) for task in found[:limit]]
-        return Listed(tasks=page, **({"next": found[limit - 1].id} if len(found) > limit else {}))
+        names = queries.batch_names(self.hv, (task.batch for task in tasks))
+        page = [_only(brief(task, names.get(task.batch, "")), fields) for task in tasks[:limit]]
+        return TaskListAnswer(
+            tasks=page, **({"next": tasks[limit - 1].id} if len(tasks) > limit else {})
+        )
 
     def create_task(
         self,
@@ -120,16 +126,18 @@ class TaskTools:
         type: str = "task",
         priority: Priority = "medium",
         batch: str = "",
-        key: Annotated[str, Field(description="the same key in a batch adds nothing")] = "",
+        key: Annotated[
+            str, Field(description="a key that the batch already has adds nothing")
+        ] = "",
         branch: str = "",
         assignee: str = "",
         requires: Annotated[Sequence[str], Field(description="capabilities")] = (),
-        after: Annotated[Sequence[str], Field(description="ids or keys it waits for")] = (),
+        after: Annotated[Sequence[str], Field(description="ids or keys of tasks to wait for")] = (),
         retries: int = 0,
         data: Any = None,
         tasks: Annotated[
             Sequence[dict[str, Any]],
-            Field(description="many at once, with these fields", max_length=MOST_CREATED),
+            Field(description="many at once, with these fields", max_length=MAX_CREATED),
         ] = (),
     ) -> Created:
         """Add a task, or many at once, for others to claim."""
@@ -146,12 +154,10 @@ class TaskTools:
             "data": data,
         }
         if tasks and title:
-            raise InvalidInput("give a title, or tasks, not both. Nothing was added.")
-        given = [{**common, "key": None, **each} for each in tasks] or [{**common, "title": title}]
-        added = add(self.hv, [_new(n, each) for n, each in enumerate(given, 1)], batch or None)
-        return Created(
-            ids=list(added.ids), duplicates=[each._asdict() for each in added.duplicates]
-        )
+            raise InvalidInput("give either a title or tasks, not both. Nothing was added.")
+        given = [{**common, "key": None, **task} for task in tasks] or [{**common, "title": title}]
+        added = add(self.hv, [_new(n, task) for n, task in enumerate(given, 1)], batch or None)
+        return Created(ids=list(added.ids), duplicates=[old._asdict() for old in added.duplicates])
 
     def update_task(
         self,
@@ -168,12 +174,17 @@ class TaskTools:
         retries: int | None = None,
         data: Any = None,
         move: Annotated[
-            Literal["", "retry", "accept", "take_back"],
-            Field(description="retry: queue again; accept: from the inbox; take_back: end a claim"),
+            Literal["", "retry", "accept", "take_back", "approve", "reject"],
+            Field(
+                description="retry: requeue it; accept: out of the inbox; take_back: end its "
+                "claim; approve, reject: a person's decision"
+            ),
         ] = "",
-        reason: Annotated[str, Field(description="of the move")] = "",
+        reason: Annotated[str, Field(description="for the move")] = "",
     ) -> Moved:
         """Change a task's fields, or move it."""
+        from hypervisor.queue import steer
+
         changes = Changes(
             title,
             body,
@@ -189,16 +200,18 @@ class TaskTools:
         )
         changed = any(value is not None for value in changes)
         if changed or not move:
-            found = steer.update(self.hv, id, changes)
+            moved = steer.update(self.hv, id, changes)
         if move == "retry":
-            found = steer.retry(self.hv, id, reason)
+            moved = steer.retry(self.hv, id, reason)
         elif move == "accept":
-            found = steer.accept(self.hv, id)
+            moved = steer.accept(self.hv, id)
         elif move == "take_back":
-            found = steer.take_back(self.hv, id, reason)
+            moved = steer.take_back(self.hv, id, reason)
+        elif move:
+            moved = _decide(self.hv, id, move, reason)
         if move == "retry" or after is not None:  # it may be ready to run now
             self.registry.look_after()
-        return Moved(id=found.task, state=found.state)
+        return Moved(id=moved.task, state=moved.state)
 
     def cancel_task(
         self,
@@ -206,23 +219,23 @@ class TaskTools:
         reason: str = "",
         then: Annotated[
             Literal["cancel", "fail", "retry"],
-            Field(
-                description="cancel: call off; fail/retry: kill what runs, the task fails or "
-                "goes back"
-            ),
+            Field(description="cancel the task, or stop its attempt and then fail or retry it"),
         ] = "cancel",
     ) -> Ended:
-        """Call tasks off, or kill their running attempts with all their processes."""
+        """Cancel tasks, or stop their running attempts with all their processes."""
+        from hypervisor.queue import steer
+        from hypervisor.runs import control
+
         moved: list[Moved] = []
         refused: list[str] = []
-        for each in ids:
+        for task in ids:
             try:
-                found = (
-                    steer.cancel(self.hv, each, reason)
+                after = (
+                    steer.cancel(self.hv, task, reason)
                     if then == "cancel"
-                    else run.kill(self.hv, each, reason, retry=then == "retry")
+                    else control.kill(self.hv, task, reason, retry=then == "retry")
                 )
-                moved.append(Moved(id=found.task, state=found.state))
+                moved.append(Moved(id=after.task, state=after.state))
             except RequestError as error:
                 refused.append(in_short(error))
         if refused and not moved:
@@ -230,8 +243,8 @@ class TaskTools:
         return Ended(moved=moved, refused=refused)
 
 
-def whole(shown: Shown) -> dict[str, Any]:
-    """A task with all that hangs on it."""
+def whole(shown: TaskOverview) -> dict[str, Any]:
+    """A task with its batch, dependencies, attempts and receipts."""
     task, detail = shown.detail.task, shown.detail
     last = detail.attempts[-1] if detail.attempts else None
     return {
@@ -253,21 +266,21 @@ def whole(shown: Shown) -> dict[str, Any]:
         "waits_for": list(detail.waits_for),
         "attempts": task.attempts,
         "worker": last.worker if last and last.outcome is None else "",
-        "receipts": [line.text for line in shown.receipts[-MOST_RECEIPTS:]],
+        "receipts": [line.text for line in shown.receipts[-MAX_RECEIPTS:]],
     }
 
 
-def _only(found: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """The fields that were asked for and say something; all, if none was asked for."""
-    if wrong := [name for name in fields if name not in found]:
-        raise InvalidInput(f"there is no field {wrong[0][:40]!r}: there are {', '.join(found)}.")
-    return without_empty(**({name: found[name] for name in ("id", *fields)} if fields else found))
+def _only(task: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """The requested fields, or all of them, without empty ones."""
+    if unknown := [name for name in fields if name not in task]:
+        raise InvalidInput(f"unknown field {unknown[0][:40]!r}; use one of {', '.join(task)}.")
+    return without_empty(**({name: task[name] for name in ("id", *fields)} if fields else task))
 
 
 def _new(number: int, fields: Mapping[str, Any]) -> NewTask:
     if unknown := sorted(set(fields) - set(FIELDS)):
         raise InvalidInput(
-            f"task {number}: unknown field {unknown[0][:40]!r}; there are {', '.join(FIELDS)}. "
+            f"task {number}: unknown field {unknown[0][:40]!r}; use one of {', '.join(FIELDS)}. "
             "Nothing was added."
         )
     lists = {name: fields[name] for name in LISTS if name in fields}
@@ -278,3 +291,10 @@ def _new(number: int, fields: Mapping[str, Any]) -> NewTask:
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
+
+
+def _decide(hv: Context, id: str, move: str, reason: str) -> steer.Moved:
+    """What a person decided about work in review."""
+    from hypervisor.git import review
+
+    return (review.approve if move == "approve" else review.reject)(hv, id, reason)

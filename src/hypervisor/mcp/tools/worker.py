@@ -1,27 +1,26 @@
-"""The tools of a worker: claim, keep alive, leave evidence, end."""
+"""The tools of a worker: claim a task, extend the claim, add receipts, end it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from pydantic import Field
 
-from hypervisor.batches.plans.propose import forget_proposals, propose
 from hypervisor.batches.reduce_input import write_reduce_input
 from hypervisor.core.errors import HypervisorError, InvalidInput, LeaseLost, WrongState
-from hypervisor.inputs.task_files.write_back import write_back
 from hypervisor.mcp.answers import (
-    Beaten,
     Claim,
     Claimed,
+    Completed,
     Ended,
-    Noted,
+    HeartbeatAnswer,
+    NoteAnswer,
     claimed,
     ended,
     without_empty,
@@ -29,18 +28,19 @@ from hypervisor.mcp.answers import (
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import ADD, CHANGE, Offer
 from hypervisor.queue import claim as claims
-from hypervisor.queue.lease import DEFAULT_LEASE, MOST_PER_CLAIM, Lease
+from hypervisor.queue.lease import DEFAULT_LEASE, MAX_PER_CLAIM, Lease
 from hypervisor.queue.receipts import receipt
 
 Token = Annotated[str, Field(description="needed after claim_next_task")]
 Answer = TypeVar("Answer")
 EMPTY = "nothing to claim: end with the line QUEUE EMPTY"
-ENOUGH = "you have had all tasks of this run: end with the line QUEUE EMPTY"
+ENOUGH = "you have done all tasks of this run: end with the line QUEUE EMPTY"
 NOT_KNOWN = Claim(tasks=[], note="nothing was claimed: call claim_next_task for the next one")
-NOT_BACK = (
-    "nobody else is waiting for it: complete it, or block it and say why. Nothing was changed."
+CANNOT_RELEASE = (
+    "no other worker would take the task: complete it, or block it with a reason. Nothing was "
+    "changed."
 )
-NO_MORE = "the one task of this run has ended: say COMPLETED or BLOCKED and end"
+NO_MORE = "the only task of this run has ended: end with the line COMPLETED or BLOCKED"
 
 
 class WorkerTools:
@@ -69,8 +69,8 @@ class WorkerTools:
         capabilities: Annotated[Sequence[str], Field(description="what you can do")] = (),
         limit: Annotated[int, Field(ge=1, le=100)] = 1,
     ) -> Claim:
-        """Take the best waiting task; it is yours alone until you end it with its token.
-        An empty list means there is nothing to do."""
+        """Claim the next ready task; it is yours alone until you end it with its token.
+        An empty list means that there is nothing to do."""
         take = partial(
             self.registry.claim,
             caller,
@@ -91,10 +91,12 @@ class WorkerTools:
         summary: str = "",
         category: str = "",
         receipts: Annotated[Sequence[str], Field(description="evidence, one line each")] = (),
-        claim_next: Annotated[bool, Field(description="take another like it too")] = False,
+        claim_next: Annotated[
+            bool, Field(description="also claim the next task of this kind")
+        ] = False,
         token: Token = "",
-    ) -> Ended:
-        """Finish a claimed task. Twice gives the first answer."""
+    ) -> Completed:
+        """Complete a claimed task. Repeating it is safe."""
         known = self.registry.remembers(token)
         finish = partial(
             self._finish,
@@ -107,11 +109,11 @@ class WorkerTools:
         turn = await self._unless_cancelled(finish, lambda turn: turn.leases)
         answer = ended(turn.settled[0])
         if not claim_next:
-            return answer
+            return cast("Completed", answer)
         if not known:
-            return Ended(**answer, **NOT_KNOWN)
+            return Completed(**answer, **NOT_KNOWN)
         claim: Claim = await anyio.to_thread.run_sync(self._claim, turn.leases)
-        return Ended(**answer, **claim)
+        return Completed(**answer, **claim)
 
     def block_task(
         self,
@@ -120,34 +122,33 @@ class WorkerTools:
         next_step: Annotated[str, Field(description="what would unblock it")] = "",
         token: Token = "",
     ) -> Ended:
-        """Stop a task that cannot go on; a person decides. Do not retry by yourself."""
-        meant = self.registry.token(token)
+        """Block a task that cannot continue; a person decides. Do not retry it."""
+        held = self.registry.token(token)
         why = f"{reason} Evidence: {evidence}" if evidence else reason
-        return self._end(meant, claims.block(self.hv, meant, why, next_step or None))
+        return self._end(held, claims.block(self.hv, held, why, next_step or None))
 
     def fail_task(
         self,
         reason: str,
-        final: Annotated[bool, Field(description="do not try again")] = False,
+        final: Annotated[bool, Field(description="do not retry")] = False,
         token: Token = "",
     ) -> Ended:
-        """Report that the attempt failed; the task is tried again while retries are left."""
-        meant = self.registry.token(token)
-        return self._end(meant, claims.fail(self.hv, meant, reason, final))
+        """Report that the attempt failed; the task is retried if it has retries left."""
+        held = self.registry.token(token)
+        return self._end(held, claims.fail(self.hv, held, reason, final))
 
     def release_task(self, reason: str = "", token: Token = "") -> Ended:
-        """Give the task back unharmed for another worker."""
-        if (
-            self.registry.given.token or self.registry.given.keeper
-        ):  # it would be handed out again at once
-            raise WrongState(NOT_BACK)
-        meant = self.registry.token(token)
-        return self._end(meant, claims.release(self.hv, meant, reason))
+        """Return the task to the queue for another worker; it counts as no failure."""
+        # It would be handed to the same agent again at once.
+        if self.registry.given.token or self.registry.given.keeper:
+            raise WrongState(CANNOT_RELEASE)
+        held = self.registry.token(token)
+        return self._end(held, claims.release(self.hv, held, reason))
 
-    def append_receipt(self, text: str, token: Token = "") -> Noted:
-        """Append one line of evidence that something was done; it is never changed."""
+    def append_receipt(self, text: str, token: Token = "") -> NoteAnswer:
+        """Add a line of evidence of what was done; it cannot be changed later."""
         written = receipt(self.hv, self.registry.token(token), [text])
-        return Noted(task=written[0].task, count=len(written))
+        return NoteAnswer(task=written[0].task, count=len(written))
 
     def propose_action(
         self,
@@ -159,18 +160,20 @@ class WorkerTools:
             ),
         ],
         token: Token = "",
-    ) -> Noted:
-        """Propose a change instead of making it; a person approves it with the plan."""
-        meant = self.registry.token(token)
-        count = propose(self.hv, meant, action)
-        return Noted(task=self.registry.task(meant), count=count)
+    ) -> NoteAnswer:
+        """Propose a change instead of making it; a person has to approve it first."""
+        from hypervisor.batches.plans.propose import propose
 
-    def heartbeat(self, tokens: Sequence[str] = ()) -> Beaten:
-        """Keep claims alive through long work; lost ones have ended: stop working on them."""
-        if len(tokens) > MOST_PER_CLAIM:
-            raise InvalidInput(f"{len(tokens):,} tokens, at most {MOST_PER_CLAIM:,} in one call.")
+        held = self.registry.token(token)
+        count = propose(self.hv, held, action)
+        return NoteAnswer(task=self.registry.task(held), count=count)
+
+    def heartbeat(self, tokens: Sequence[str] = ()) -> HeartbeatAnswer:
+        """Extend claims during long work; those in `lost` have ended: stop working on them."""
+        if len(tokens) > MAX_PER_CLAIM:
+            raise InvalidInput(f"too many tokens: {len(tokens):,}, maximum {MAX_PER_CLAIM:,}.")
         beat = claims.heartbeat(self.hv, tokens or [self.registry.token("")])
-        return Beaten(alive=list(beat.alive), lost=list(beat.lost))
+        return HeartbeatAnswer(alive=list(beat.alive), lost=list(beat.lost))
 
     def _claim(self, leases: Sequence[Lease]) -> Claim:
         tasks: list[Claimed] = []
@@ -181,14 +184,14 @@ class WorkerTools:
             except (OSError, HypervisorError) as error:
                 if self.registry.given.token:  # not ours to give back
                     raise
-                trouble = f"the results for {lease.task.id} could not be put together: {error}"
+                trouble = f"the results for {lease.task.id} could not be combined: {error}"
                 self.registry.give_back([lease], trouble)
         return Claim(tasks=tasks) if tasks else Claim(tasks=[], note=self._why_none(trouble))
 
     def _why_none(self, trouble: str) -> str:
         given = self.registry.given
         if trouble:
-            note = f"{trouble.rstrip('.')}. It was given back: end with the line QUEUE EMPTY"
+            note = f"{trouble.rstrip('.')}. It was released: end with the line QUEUE EMPTY"
         elif given.token:
             note = NO_MORE
         else:
@@ -199,27 +202,29 @@ class WorkerTools:
         self,
         token: str,
         result: Any,
-        said: dict[str, Any],
+        fields: dict[str, Any],
         receipts: Sequence[str],
         claim_next: bool,
-    ) -> claims.Turn:
-        meant = self.registry.token(token)
-        result = claims.checked_result(self.hv, meant, result)
-        whole = {**_object(result), **said} if said else result
+    ) -> claims.CompleteAndClaim:
+        held = self.registry.token(token)
+        result = claims.checked_result(self.hv, held, result)
+        whole = {**_object(result), **fields} if fields else result
         if receipts:
-            with suppress(LeaseLost):  # said before, or too late: the completion tells
-                receipt(self.hv, meant, receipts)
+            with suppress(LeaseLost):  # already reported, or too late: the completion says so
+                receipt(self.hv, held, receipts)
         if claim_next:
-            turn = self.registry.complete_and_claim(meant, whole)
+            turn = self.registry.complete_and_claim(held, whole)
         else:
-            turn = claims.Turn((claims.complete(self.hv, meant, whole, proposals=True),), ())
-        self._after(meant)
+            turn = claims.CompleteAndClaim(
+                (claims.complete(self.hv, held, whole, proposals=True),), ()
+            )
+        self._after(held)
         return turn
 
     async def _unless_cancelled(
         self, work: Callable[[], Answer], taken: Callable[[Answer], Sequence[Lease]]
     ) -> Answer:
-        """Nobody hears the answer to a call that was cancelled: what it took is given back."""
+        """Do the work; if the call is cancelled before it ends, release what it claimed."""
         done = await anyio.to_thread.run_sync(work)
         try:
             await anyio.lowlevel.checkpoint()
@@ -234,9 +239,11 @@ class WorkerTools:
         return ended(settled)
 
     def _after(self, token: str) -> None:
+        from hypervisor.batches.plans.propose import forget_proposals
+
         self.registry.drop(token)
         forget_proposals(self.hv, token)
-        write_back(self.hv, self.registry.task(token), edits=True)
+        self.hv.tasks_changed([self.registry.task(token)], ended=True)
 
 
 def _object(result: Any) -> dict[str, Any]:

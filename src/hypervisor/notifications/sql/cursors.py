@@ -1,5 +1,5 @@
-"""Cursors: how far those who read the event log have come. They say nothing about the work,
-so moving one leaves no event."""
+"""Cursors: positions of readers in the event log. They are not about the work, so moving one
+writes no event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypervisor.store.database import Session
 
 CURSOR = "SELECT number FROM cursors WHERE name = ?"
 CURSORS = "SELECT name, number, moved_at FROM cursors ORDER BY name"
-# Never back: a reader that was thought dead may still acknowledge what it read long ago.
+# Never backwards: a reader that was thought dead may acknowledge old events.
 MOVE = """
 INSERT INTO cursors (name, number, moved_at) VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET number = excluded.number, moved_at = excluded.moved_at
@@ -17,7 +17,7 @@ WHERE cursors.number < excluded.number
 
 
 def cursor(session: Session, name: str) -> int:
-    """0 where there is none: the reader begins at the beginning."""
+    """The position, 0 for a new reader."""
     return next((int(row[0]) for row in session.rows(CURSOR, (name,))), 0)
 
 

@@ -1,7 +1,7 @@
-"""Rules and their notices: what is to be delivered, what could not be.
+"""Rules and their notices, pending and failed.
 
-How far the log was looked at is kept with each rule and moves in the same
-transaction that files its notices: none is forgotten, none is filed twice.
+The last event read is stored with each rule and moves in the same transaction
+that adds its notices: none is lost, and none is added twice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from hypervisor.core.errors import WrongState
 from hypervisor.notifications.notice import (
-    LONGEST_WAIT,
+    MAX_WAIT,
     Ending,
     Notice,
     NoticeState,
@@ -47,15 +47,15 @@ RETURNING name
 NOTICE = "SELECT rule, number, what, mark, at, data, state, tries, said FROM notices "
 NEXT = NOTICE + ("WHERE rule = ? AND state = 'pending' ORDER BY number, what, mark LIMIT 1")
 ONE = "WHERE rule = ? AND number = ? AND what = ? AND mark = ?"
-# What has a mark stays, without its text: it is how a second one is known.
+# A notice with a mark stays, without its text, to recognise a duplicate.
 SENT_ONE = "UPDATE notices SET state = 'sent', data = '{}', said = '' " + ONE
-GONE = "DELETE FROM notices " + ONE
-TOOK = "UPDATE rules SET failures = 0, due_at = 0 WHERE name = ? AND failures > 0"
+DELETE = "DELETE FROM notices " + ONE
+RESET_FAILURES = "UPDATE rules SET failures = 0, due_at = 0 WHERE name = ? AND failures > 0"
 MISSED = "UPDATE notices SET tries = tries + 1, said = ? " + ONE + " RETURNING tries"
 GIVE_UP = "UPDATE notices SET state = 'failed' " + ONE
 WAIT = "UPDATE rules SET failures = ?, due_at = ? WHERE name = ?"
 LIST = NOTICE + "WHERE state = ? AND (? = '' OR rule = ?) ORDER BY rule, number, what, mark LIMIT ?"
-AGAIN = """
+RETRY = """
 UPDATE notices SET state = 'pending', tries = 0 WHERE state = 'failed' AND (? = '' OR rule = ?)
 RETURNING rule
 """
@@ -66,12 +66,12 @@ DROP_MARKED = """
 UPDATE notices SET state = 'sent', data = '{}' WHERE state = 'failed' AND (? = '' OR rule = ?)
 RETURNING rule
 """
-AT_ONCE = "UPDATE rules SET failures = 0, due_at = 0 WHERE (? = '' OR name = ?)"
+RESET_WAIT = "UPDATE rules SET failures = 0, due_at = 0 WHERE (? = '' OR name = ?)"
 WAITING = """
 SELECT n.rule, count(*), max(r.due_at) FROM notices n JOIN rules r ON r.name = n.rule
 WHERE n.state = 'pending' GROUP BY n.rule
 """
-# Cheap questions first: while a batch is at work, one of these knows without counting.
+# Cheap checks first: while a batch is running, one of these is true and nothing is counted.
 READY = """
 SELECT 1 FROM lanes l JOIN tasks t ON t.lane = l.id
 WHERE l.batch = ? AND t.state = 'active' LIMIT 1
@@ -94,8 +94,8 @@ def add_rule(session: Session, rule: Rule, actor: str, now: int) -> None:
     row = (*matches, command, rule.cwd, rule.tries, rule.seen, now)
     if not session.rows(ADD_RULE, row):
         raise WrongState(
-            f"there is a rule {rule.name!r} already. Nothing was changed; "
-            f"`hv notify rm {rule.name}` removes it."
+            f"rule {rule.name!r} already exists. Nothing was changed; to remove it: hv notify rm "
+            f"{rule.name}"
         )
     data = {"rule": rule.name, "on": rule.on}
     event_log.note(session, "rule", data, actor, now, batch=rule.batch)
@@ -114,8 +114,8 @@ def rules(session: Session) -> list[Rule]:
 
 
 def file(session: Session, notices: Sequence[Notice], rules: Sequence[Rule], seen: int) -> int:
-    """Keep notices for delivery, all events up to `seen` having been looked at for these rules.
-    What another has filed meanwhile is left out. Returns how many were new."""
+    """Add notices, after all events up to `seen` were read for these rules. Notices that another
+    process has added since are left out. Returns how many were new."""
     before: dict[str, int] = dict(session.rows(SEEN + session.for_update))
     fresh = [notice for notice in notices if before.get(notice.rule, seen) < notice.number]
     rows = [
@@ -127,31 +127,31 @@ def file(session: Session, notices: Sequence[Notice], rules: Sequence[Rule], see
     return len(fresh)
 
 
-def take(session: Session, rule: str, who: str, until: int, now: int) -> Notice | None:
-    """The next notice of a rule, if it is this one's turn to deliver and time for it."""
-    if not session.rows(TAKE, (who, until, rule, now, now + LONGEST_WAIT, who, now)):
+def take(session: Session, rule: str, holder: str, until: int, now: int) -> Notice | None:
+    """The next notice of a rule, if it is due and no other host is delivering for the rule."""
+    if not session.rows(TAKE, (holder, until, rule, now, now + MAX_WAIT, holder, now)):
         return None
     return next((_notice(row) for row in session.rows(NEXT, (rule,))), None)
 
 
 def sent(session: Session, notice: Notice) -> None:
-    session.run(SENT_ONE if notice.mark else GONE, _key(notice))
-    session.run(TOOK, (notice.rule,))
+    session.run(SENT_ONE if notice.mark else DELETE, _key(notice))
+    session.run(RESET_FAILURES, (notice.rule,))
 
 
 def missed(session: Session, notice: Notice, why: str, now: int) -> NoticeState:
-    """It could not be delivered: what has become of it."""
-    found = session.rows(RULE + "WHERE name = ?" + session.for_update, (notice.rule,))
-    counted = session.rows(MISSED, (why, *_key(notice)))
-    if not found or not counted:  # the rule was removed meanwhile
+    """Record a failed delivery. Returns the new state of the notice."""
+    rules = session.rows(RULE + "WHERE name = ?" + session.for_update, (notice.rule,))
+    tries = session.rows(MISSED, (why, *_key(notice)))
+    if not rules or not tries:  # the rule has been removed since
         return NoticeState.SENT
-    rule = _rule(found[0])
+    rule = _rule(rules[0])
     failures = rule.failures + 1
     session.run(WAIT, (failures, now + wait_after(failures), rule.name))
-    if counted[0][0] < rule.tries:
+    if tries[0][0] < rule.tries:
         return NoticeState.PENDING
     session.run(GIVE_UP, _key(notice))
-    text = f"{rule.name}: the notice of event {notice.number} was given up: {why}"
+    text = f"{rule.name}: the notice of event {notice.number} was dropped: {why}"
     data = {"rule": rule.name, "said": text}
     event_log.note(session, "dead_letter", data, "", now, batch=rule.batch)
     return NoticeState.FAILED
@@ -161,9 +161,9 @@ def listed(session: Session, state: NoticeState, rule: str, limit: int) -> list[
     return [_notice(row) for row in session.rows(LIST, (state.value, rule, rule, limit))]
 
 
-def again(session: Session, rule: str) -> int:
-    session.run(AT_ONCE, (rule, rule))
-    return len(session.rows(AGAIN, (rule, rule)))
+def retry(session: Session, rule: str) -> int:
+    session.run(RESET_WAIT, (rule, rule))
+    return len(session.rows(RETRY, (rule, rule)))
 
 
 def drop(session: Session, rule: str) -> int:
@@ -171,12 +171,12 @@ def drop(session: Session, rule: str) -> int:
 
 
 def waiting(session: Session) -> dict[str, tuple[int, int]]:
-    """By rule: how many notices wait, and from when on they may be tried."""
+    """By rule: how many notices are pending, and when they may be tried."""
     return {row[0]: (int(row[1]), int(row[2])) for row in session.rows(WAITING)}
 
 
 def ending(session: Session, batch: str, chunk: int) -> Ending | None:
-    """None while anything of the batch, or of its chunk, is left to be worked on."""
+    """The ending of a batch or chunk; None while it has unfinished tasks."""
     if not chunk and (session.rows(READY, (batch,)) or session.rows(BUSY, (batch,))):
         return None
     rows = session.rows(*((COUNTS_OF_CHUNK, (batch, chunk)) if chunk else (COUNTS, (batch,))))
@@ -188,7 +188,7 @@ def ending(session: Session, batch: str, chunk: int) -> Ending | None:
 
 
 def open_chunks(session: Session, batch: str) -> list[tuple[int, str]]:
-    """The numbers and names of the chunks that run or wait for a decision."""
+    """The numbers and names of the chunks that are running or waiting for a decision."""
     return [(int(number), str(name)) for number, name in session.rows(OPEN_CHUNKS, (batch,))]
 
 

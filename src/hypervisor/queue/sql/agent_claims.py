@@ -1,8 +1,8 @@
-"""The claims of agents that claim by themselves: made by one process, answered for by another.
+"""The claims of agents that claim tasks themselves: made by one process, kept alive by another.
 
-The worker that keeps such an agent looks every second what it holds. A list of its own makes that
-cheap however many claims there are, and costs nobody else anything: an index of the live attempts
-by worker would be written at every turn of every worker.
+The worker of such an agent checks every second which claims it holds. A separate list makes that
+cheap however many claims there are, and costs other workers nothing: an index of live attempts by
+worker would be written at every claim.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WHERE c.worker = ? AND t.deadline IS NOT NULL ORDER BY t.id
 
 
 def add(session: Session, worker: str, tokens: Sequence[Token]) -> None:
-    """List new claims of a worker, and those that have ended no longer."""
+    """Add new claims of a worker to the list, and remove those that have ended."""
     session.run(FORGET_ENDED, (worker,))
     session.run_many(ADD, [(worker, token.task, token.attempt) for token in tokens])
 
@@ -37,7 +37,7 @@ def add(session: Session, worker: str, tokens: Sequence[Token]) -> None:
 def live(session: Session, worker: str) -> list[Lease]:
     """The live claims of a worker, in the order of their tasks' ids."""
     rows = session.rows(LIVE, (worker,))
-    found = queries.tasks(session, [row[0] for row in rows]) if rows else []
+    tasks = queries.tasks(session, [row[0] for row in rows]) if rows else []
     return [
-        Lease(str(Token(*row[:3])), row[3], task) for row, task in zip(rows, found, strict=True)
+        Lease(str(Token(*row[:3])), row[3], task) for row, task in zip(rows, tasks, strict=True)
     ]

@@ -11,8 +11,8 @@ from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.sql.queries import ATTEMPT, RANK, YOUNGEST_LANE
 from hypervisor.store.database import Row, Session, marks, pad, slices
 
-LOOKS = 100
-MOST_TRIED = 16
+MAX_TRIES = 100
+MAX_TRIED = 16
 
 # Hops from lane to lane through the index of ready tasks: its cost is the
 # number of lanes that have any, not the number of tasks.
@@ -31,8 +31,8 @@ UPDATE tasks SET state = 'in_progress', attempt = attempt + 1, deadline = ?, upd
     reason = NULL, unblock = NULL
 WHERE id IN ({})
 """
-# Only what is in progress has a deadline. Asked for its state, PostgreSQL may walk through the
-# index of all that are in progress, and of all that have been since its last VACUUM.
+# Only a task in progress has a deadline. With a condition on the state, PostgreSQL may scan the
+# index of all tasks that are in progress, or have been since the last VACUUM.
 HEARTBEAT = """
 UPDATE tasks SET deadline = ? WHERE id = ? AND deadline IS NOT NULL AND attempt = ? RETURNING id
 """
@@ -50,7 +50,11 @@ JOIN workers w ON w.id = a.worker
 WHERE t.state = 'in_progress' AND (t.deadline < ? OR (w.boot = ? AND w.pid > 0))
 ORDER BY t.deadline
 """
-
+HOLDS_ANY = """
+SELECT 1 FROM tasks t
+JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+WHERE t.state = 'in_progress' AND a.worker = ? LIMIT 1
+"""
 LIVE = """
 SELECT t.id, t.attempt, a.worker FROM tasks t
 JOIN attempts a ON a.task = t.id AND a.number = t.attempt
@@ -67,13 +71,14 @@ JOIN attempts a ON a.task = t.id AND a.number = t.attempt
 JOIN batches b ON b.id = t.batch
 WHERE t.id = ? AND t.attempt = ? AND t.deadline IS NOT NULL
 """
+SPEC = "SELECT spec FROM batches WHERE id = ?"
 UNCHANGED = """
 SELECT 1 FROM tasks WHERE id = ? AND attempt = ? AND deadline = ? AND state = 'in_progress'
 """
 
 
 class Claimed(NamedTuple):
-    """A task just taken, as it was the moment before."""
+    """A claimed task, with its row from before the claim."""
 
     token: Token
     lane: Lane
@@ -83,10 +88,10 @@ class Claimed(NamedTuple):
 def claim(session: Session, request: ClaimRequest, nonces: list[str], now: int) -> list[Claimed]:
     """Take up to `limit` tasks under a lease, best first, with these nonces in their tokens."""
     book = lane_book(session)
-    for _ in range(LOOKS):
+    for _ in range(MAX_TRIES):
         lanes = _lanes_for(session, request)
         picked = _pick(session, lanes, request.limit)
-        # A lane that we have not met may hold better tasks, or the only ones left.
+        # A lane that we do not know yet may have better tasks, or the only ones left.
         fresh = picked and picked[0][YOUNGEST_LANE] == book.latest
         if not fresh and book.refresh(session):
             continue
@@ -97,15 +102,15 @@ def claim(session: Session, request: ClaimRequest, nonces: list[str], now: int) 
             break
         if get_lane(session, lanes[0]).keyed:
             session.lock("keys")
-        # All that is ready is just being taken by others: wait for what they leave,
-        # so that no answer is 'nothing' while there is something.
-        if left := session.rows(PICK + session.wait_locked, (lanes[0], 1)):
-            return _lease(session, left, request, nonces, now)
+        # Others are just taking all ready tasks: wait for what they leave, so that
+        # the answer is not 'nothing' while there is something.
+        if rows := session.rows(PICK + session.wait_locked, (lanes[0], 1)):
+            return _lease(session, rows, request, nonces, now)
     return []
 
 
 def lease(claimed: Claimed, request: ClaimRequest, now: int) -> Lease:
-    """What the caller gets; made after the commit, when nobody waits for us any more."""
+    """The lease for the caller; made after the commit, when the lock is released."""
     until = now + request.lease
     task = queries.make_task(claimed.lane, claimed.row)._replace(
         state="in_progress",
@@ -119,21 +124,21 @@ def lease(claimed: Claimed, request: ClaimRequest, now: int) -> Lease:
 
 
 def heartbeat(session: Session, tokens: Sequence[Token], until: int) -> set[Token]:
-    """Extend these leases. Returns the tokens that still hold."""
+    """Extend these leases. Returns the tokens that are still valid."""
     nonces = {
         (task, number): nonce
-        for some in slices([token.task for token in tokens])
-        for task, number, nonce in session.rows(NONCES.format(marks(len(some))), pad(some))
+        for part in slices([token.task for token in tokens])
+        for task, number, nonce in session.rows(NONCES.format(marks(len(part))), pad(part))
     }
     return {
         token
         for token in tokens
-        if token.fits(nonces.get(token[:2], "")) and session.rows(HEARTBEAT, (until, *token[:2]))
+        if token.matches(nonces.get(token[:2], "")) and session.rows(HEARTBEAT, (until, *token[:2]))
     }
 
 
 def worker_seen(session: Session, worker: Worker, now: int) -> str:
-    """Write a worker down. Returns the agent that it keeps, "" for any other worker."""
+    """Store a worker. Returns its agent if that claims tasks itself, otherwise ""."""
     return str(session.rows(SEEN, (*worker, now, now))[0][0])
 
 
@@ -145,6 +150,11 @@ def holders(session: Session, boot: str, now: int) -> list[Holder]:
     ]
 
 
+def holds_any(session: Session, worker: str) -> bool:
+    """Whether a worker holds any claim."""
+    return bool(session.rows(HOLDS_ANY, (worker,)))
+
+
 def live_with_nonces(
     session: Session, nonces: Sequence[str], workers: set[str]
 ) -> list[tuple[str, int]]:
@@ -153,47 +163,53 @@ def live_with_nonces(
     return [(task, attempt) for task, attempt, worker in rows if worker in workers]
 
 
-def held(session: Session, token: Token) -> tuple[str, str]:
-    """Lock the task of a live claim: its worker and batch. LeaseLost if the claim has ended.
+def lock_claim(session: Session, token: Token) -> tuple[str, str]:
+    """Lock the task of a live claim. Returns its worker and batch. LeaseLost: it has ended.
 
-    What was joined to the task before we got the lock may be out of date, the task is not."""
-    found = session.rows(CLAIM + session.wait_locked, token[:2])
-    if not found or not token.fits(found[0][0]):
+    Joined rows may have been read before we got the lock; the task is up to date."""
+    rows = session.rows(CLAIM + session.wait_locked, token[:2])
+    if not rows or not token.matches(rows[0][0]):
         raise LeaseLost(str(token), "no such claim")
-    _, outcome, worker, batch, attempt, deadline = found[0]
+    _, outcome, worker, batch, attempt, deadline = rows[0]
     if outcome is None and attempt == token.attempt and deadline is not None:
         return worker, batch
     raise LeaseLost(str(token), f"it was {ended_claim(session, token)}")
 
 
 def batch_spec(session: Session, token: Token) -> str:
-    """How the batch of a live claim is run, as JSON; "" if that is not known, or it has ended."""
+    """The run spec of a live claim's batch as JSON; "" if there is none, or the claim has ended."""
     for nonce, spec in session.rows(BATCH_SPEC, token[:2]):
-        if token.fits(nonce):
+        if token.matches(nonce):
             return str(spec or "")
     return ""
 
 
+def spec_of_batch(session: Session, batch: str) -> str:
+    """The run spec of a batch as JSON; "" if there is none."""
+    return next((str(spec or "") for (spec,) in session.rows(SPEC, (batch,))), "")
+
+
 def ended_claim(session: Session, token: Token) -> str | None:
-    """The outcome of the attempt, None while it runs. NotFound: there is no such claim."""
+    """The outcome of the attempt, None while it runs. NotFound: no such claim."""
     for outcome, nonce in session.rows(ENDED, token[:2]):
-        if token.fits(nonce):
+        if token.matches(nonce):
             return None if outcome is None else str(outcome)
-    raise NotFound(f"there is no claim {token.task}.{token.attempt} with that code.")
+    raise NotFound(f"no such claim: {token.task}.{token.attempt} has another code")
 
 
 def unchanged(session: Session, holder: Holder) -> bool:
-    """Whether the claim is still as it was seen: same attempt, not renewed since."""
+    """Whether the claim is still the same: same attempt, not renewed since."""
     return bool(
         session.rows(UNCHANGED + session.for_update, (holder.task, holder.attempt, holder.until))
     )
 
 
 def _lanes_for(session: Session, request: ClaimRequest) -> list[int]:
-    """The lanes worth looking at. Few known ones are simply all tried; of many, those that
-    have ready tasks are found first, which also tells whether keys come into play."""
-    known = lane_book(session).matching(request.wanted, request.worker.name)
-    if len(known) <= MOST_TRIED and not any(get_lane(session, lane).keyed for lane in known):
+    """The lanes to try: all known ones if they are few; otherwise those with ready tasks, which
+    also shows whether keys matter."""
+    book = lane_book(session)
+    known = book.matching(request.wanted, request.worker.name)
+    if len(known) <= MAX_TRIED and not any(book.get(session, lane).keyed for lane in known):
         return known
     lanes = _ready_lanes(session, request)
     if any(get_lane(session, lane).keyed for lane in lanes):
@@ -202,7 +218,7 @@ def _lanes_for(session: Session, request: ClaimRequest) -> list[int]:
 
 
 def _pick(session: Session, lanes: list[int], limit: int) -> list[Row]:
-    """The best of all lanes; a lane whose head comes too late needs no look."""
+    """The best tasks of all lanes, skipping lanes whose head comes too late."""
     best: list[Row] = []
     for head, lane in sorted(session.heads(lanes)) if len(lanes) > 1 else [(0, i) for i in lanes]:
         if len(best) == limit and head > best[-1][RANK]:
@@ -216,7 +232,7 @@ def _ready_lanes(session: Session, request: ClaimRequest) -> list[int]:
     """The lanes with ready tasks for this caller, best head first, as many as could matter."""
     rows = session.rows(READY_LANES)
     for lane, _ in rows:
-        get_lane(session, lane)  # meet them all first: with a new one may come a pause of others
+        get_lane(session, lane)  # load all first: a new lane may come with a pause of others
     heads = [
         (rank, lane)
         for lane, rank in rows
@@ -260,14 +276,14 @@ def _lease(
 
 
 def _take_keys(session: Session, picked: list[Row], now: int) -> list[tuple[Row, Lane]]:
-    """Leave out what another task of the same claim has just shut out."""
+    """Leave out tasks whose keys another task of the same claim has just taken."""
     taken: list[tuple[Row, Lane]] = []
-    out: set[str] = set()
+    displaced: set[str] = set()
     for row in picked:
-        if row[0] in out:
+        if row[0] in displaced:
             continue
         lane = get_lane(session, row[3])
         if lane.keyed:
-            out |= exclusive_keys.take(session, row[0], now)
+            displaced |= exclusive_keys.take(session, row[0], now)
         taken.append((row, lane))
     return taken

@@ -1,4 +1,4 @@
-"""Writing the event log: every change leaves its line in the same transaction."""
+"""Writing the event log: every change writes its line in the same transaction."""
 
 from collections.abc import Callable
 from functools import cache
@@ -38,18 +38,13 @@ def note(
 
 
 def take(session: Session) -> list[Row]:
-    """The lines that are still to be written; whoever takes them writes them."""
+    """Remove and return the pending lines; the caller writes them."""
     lines, session.pending = session.pending, []
     return lines
 
 
-def flush(session: Session) -> None:
-    """The lines of a transaction are written at its end, all at once."""
-    session.insert("events", take(session))
-
-
 def dump(value: Any) -> str | None:
-    """JSON text for a column, None for nothing."""
+    """JSON text for a column, None for None."""
     if value is None:
         return None
     return _encoder()(value)
@@ -57,7 +52,7 @@ def dump(value: Any) -> str | None:
 
 @cache
 def _encoder() -> Callable[[Any], str]:
-    from json import JSONEncoder  # the commands that agents call most often can do without
+    from json import JSONEncoder  # the most frequent commands don't need it
 
     return JSONEncoder(separators=(",", ":")).encode
 

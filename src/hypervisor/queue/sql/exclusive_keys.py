@@ -1,10 +1,10 @@
 """Exclusive keys: tasks that share one never run together.
 
-In each lane at most one task per key is `active`: it holds the key there, the
-others queue for it. Claiming it turns the hold into a running one (lane 0),
-which shuts out every lane; ending the attempt offers the key to the best task
-in each lane. So a claim costs the same however many tasks share a key, and a
-lane that nobody serves does not keep the others waiting. Of two rivals in a
+In each lane at most one task per key is `active`: it holds the key there, and
+the others queue for it. Claiming it turns the hold into a running one (lane 0),
+which blocks the key in every lane; ending the attempt offers the key to the
+best task in each lane. So a claim costs the same however many tasks share a
+key, and a lane without workers does not hold up the others. Of two rivals in a
 lane the better rank wins, even if the other was active first.
 """
 
@@ -47,7 +47,7 @@ HOLD_RUNNING = (
 )
 DROP = "DELETE FROM key_holds WHERE task = ?"
 SET_QUEUED = "UPDATE task_keys SET queued = ? WHERE task = ?"
-LINE_UP = """
+ENQUEUE = """
 UPDATE task_keys SET queued = 1 WHERE task = ? AND EXISTS (
     SELECT 1 FROM tasks
     WHERE id = ? AND state = 'waiting' AND open_deps = 0 AND held = 0 AND start_at IS NULL)
@@ -58,7 +58,7 @@ BATCH_OF = "SELECT batch FROM tasks WHERE id = ?"
 
 
 def reserve(session: Session, task: str, now: int) -> None:
-    """Make an otherwise ready task active if its keys can be had, else queue it for them."""
+    """Make an otherwise ready task active if its keys are free, else queue it for them."""
     session.lock("keys")
     rivals = session.rows(CONFLICTS, (task,))
     if any(lane == RUNNING or rank < own for _, lane, rank, own in rivals):
@@ -72,7 +72,7 @@ def reserve(session: Session, task: str, now: int) -> None:
 
 
 def take(session: Session, task: str, now: int) -> set[str]:
-    """The task is being claimed: shut out every lane. Returns the tasks that had to yield."""
+    """The task is being claimed: block its keys in every lane. Returns the displaced tasks."""
     session.lock("keys")
     rivals = {row[0] for row in session.rows(RIVALS, (task,))}
     freed = [key for rival in sorted(rivals) for key in _displace(session, rival, now)]
@@ -83,20 +83,20 @@ def take(session: Session, task: str, now: int) -> set[str]:
 
 
 def drop(session: Session, task: str) -> list[str]:
-    """The task holds and wants nothing any more. Returns its keys, to be offered."""
+    """Release all keys of the task. Returns them, to be offered."""
     session.lock("keys")
     session.run(DROP, (task,))
     session.run(SET_QUEUED, (0, task))
     return [row[0] for row in session.rows(KEYS_OF, (task,))]
 
 
-def line_up(session: Session, task: str) -> None:
-    """Queue an otherwise ready task for its keys; `offer` then gives each to the best."""
-    session.run(LINE_UP, (task, task))
+def enqueue(session: Session, task: str) -> None:
+    """Queue an otherwise ready task for its keys; `offer` then gives each to the best task."""
+    session.run(ENQUEUE, (task, task))
 
 
 def offer(session: Session, keys: Iterable[str], now: int) -> None:
-    """Give each free key to the best task queueing for it in each lane."""
+    """Give each free key to the best queued task of each lane."""
     for key in sorted(set(keys)):
         lane = session.rows(NEXT_LANE, (key, RUNNING))[0][0]
         while lane is not None:

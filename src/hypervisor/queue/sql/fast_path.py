@@ -1,12 +1,13 @@
 """The fast path: complete one task and claim the next, as one statement of the database.
 
-What a busy worker does all day: it completes one task that has no exclusive
-key and that nothing waits for, and claims one from lanes without keys. Each
-database runs this as a program of its own, made of the very statements that
+The usual step of a busy worker: it completes one task that has no exclusive
+key, no dependents and is not merged, and claims one from lanes like that. Each
+database runs this as a program of its own, made of the same statements that
 `settlement` and `claims` use: SQLite as a trigger, PostgreSQL as a function.
-So SQLite's write lock is held for one statement, and PostgreSQL is asked once.
+So SQLite's write lock is held for one statement, and PostgreSQL needs one
+round trip.
 
-Where that does not fit after all, nothing is changed and the general way is taken.
+If it turns out not to apply, nothing is changed and the general path is taken.
 Bar: claim and complete at k=1, on both databases; see decision 0020.
 """
 
@@ -18,18 +19,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Settled, Token, Usage
+from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, SettledResult, Token, Usage
 from hypervisor.queue.sql import event_log
-from hypervisor.queue.sql.claims import LEASE, MOST_TRIED
+from hypervisor.queue.sql.claims import LEASE, MAX_TRIED
 from hypervisor.queue.sql.lanes import LaneBook, get_lane
 from hypervisor.queue.sql.settlement import (
+    COUNTERS,
     END_ATTEMPTS,
     END_TASKS,
-    FAULTS,
+    EXPLANATION,
     OUTCOMES,
     SET_RESULT,
     USAGE,
-    WORDS,
 )
 from hypervisor.queue.task import Task
 from hypervisor.store.database import Row
@@ -45,8 +46,7 @@ DONE = lifecycle.next_state(lifecycle.IN_PROGRESS, "complete")
 ENDED = OUTCOMES["complete"]
 UNKNOWN = Usage()
 
-# What a turn is given, and what it finds out about the next task: what is not the same for all
-# that are active.
+# The values passed in, and those read from the next task: all that can differ among active tasks.
 GIVEN = (
     ("at", "bigint"),
     ("result", "text"),
@@ -73,7 +73,7 @@ NEXT = (
     ("created_at", "t.created_at"),
 )
 
-# Nothing waits for its task, and no lane is new to us.
+# The task has no dependents, and there is no lane that we do not know.
 NEEDED = "SELECT 1 FROM dependencies WHERE needs = ?"
 ALONE = f"NOT EXISTS ({NEEDED}) AND NOT EXISTS (SELECT 1 FROM lanes WHERE number > ?)"
 BEST = "SELECT id, rank FROM tasks WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT 1"
@@ -81,16 +81,16 @@ BEST_ID = BEST.replace(", rank", "", 1)
 
 
 def filled(sql: str, *values: str) -> str:
-    """The statement with these expressions instead of its placeholders. A list of one is an
-    equation: for a list, SQLite makes a table each time."""
+    """The statement with these expressions for its placeholders. A list of one becomes an
+    equality, because SQLite builds a table for a list each time."""
     first, *rest = sql.replace(" IN (?)", " = ?").split("?")
     return first + "".join(value + part for value, part in zip(values, rest, strict=True))
 
 
-# The steps, for both databases: `new` is the turn. Failures stay as they are, and there are no
-# words about a task that was claimed.
+# The steps, for both databases; `new` holds the values. The counters do not change, and a claimed
+# task has no reason.
 END_TASK = filled(
-    END_TASKS.format("?").replace(FAULTS, "").replace(WORDS, ""),
+    END_TASKS.format("?").replace(COUNTERS, "").replace(EXPLANATION, ""),
     f"'{DONE}'",
     "NULL",
     "new.at",
@@ -118,7 +118,7 @@ CLAIMED = """
 new.at, 'claim', new.next, new.next_batch, new.number, 'in_progress', new.worker, NULL
 """
 
-# SQLite: a turn is a row put into a view, and the trigger does the work.
+# SQLite: a row is inserted into a view, and the trigger does the work.
 _COLUMNS = (
     "task",
     "attempt",
@@ -146,8 +146,8 @@ SQLITE_PROGRAM = (
 
 @lru_cache
 def sqlite_statement(lanes: int) -> str:
-    """Takes what a turn is given, that many lanes, the token, the lanes and its task again, the
-    latest lane. As short as can be: it is looked up by its text while others wait."""
+    """Its values: GIVEN, that many lanes, the token, the lanes and the task again, the latest
+    lane. As short as possible: SQLite looks it up by its text while others wait."""
     best = " UNION ALL ".join([f"SELECT * FROM ({BEST})"] * lanes)
     best = f"SELECT id FROM ({best}) ORDER BY rank LIMIT 1" if lanes > 1 else BEST_ID
     sql = f"""
@@ -165,8 +165,8 @@ def sqlite_statement(lanes: int) -> str:
     return " ".join(sql.split())
 
 
-# PostgreSQL: a function. Its statements see what was committed before each of them, so what
-# waits for the task is looked for again once it is locked: nothing can come up any more.
+# PostgreSQL: a function. Each of its statements sees what was committed before it, so dependents
+# are looked for again once the task is locked: no more can be added then.
 _PARAMETERS = (
     *(kind for _, kind in GIVEN),
     "bigint[]",
@@ -177,7 +177,7 @@ _PARAMETERS = (
     "bigint",
 )
 _LANES, _FLOORS, _TASK, _ATTEMPT, _NONCE, _LATEST = (f"${len(GIVEN) + i}" for i in range(1, 7))
-_MEANT = {
+_EXPRESSIONS = {
     **{name: f"${i}" for i, (name, _) in enumerate(GIVEN, 1)},
     "task": _TASK,
     "attempt": _ATTEMPT,
@@ -187,34 +187,34 @@ _MEANT = {
     "next_batch": "picked.batch",
     "number": "picked.number",
 }
-# By its place in the table, where it is locked already: no second search for it.
+# By its position in the table, where it is already locked: no second search for it.
 _BEST = BEST.replace("id, rank", "ctid", 1).replace(
     "ORDER", f"AND rank >= ? AND NOT EXISTS ({NEEDED}) ORDER", 1
 )
 _BEST = f"({filled(_BEST, 'best', 'low', _TASK)} FOR UPDATE SKIP LOCKED)"
 
 
-def _meant(sql: str) -> str:
-    """A step, with the function's parameters and variables for what `new` has."""
-    for name in sorted(_MEANT, key=len, reverse=True):  # `next_batch` before `next`
-        sql = sql.replace(f"new.{name}", _MEANT[name])
+def _for_postgres(sql: str) -> str:
+    """A step with the function's parameters and variables for the columns of `new`."""
+    for name in sorted(_EXPRESSIONS, key=len, reverse=True):  # `next_batch` before `next`
+        sql = sql.replace(f"new.{name}", _EXPRESSIONS[name])
     return sql
 
 
-# By its deadline, it is in progress: see HEARTBEAT in claiming.
+# A deadline means that it is in progress: see HEARTBEAT in claims.py.
 _BODY = f"""
 #variable_conflict use_column
 DECLARE ended text; ended_by text; picked record;
     best bigint := {_LANES}[1]; low bigint := {_FLOORS}[1];
 BEGIN
-    {_meant(END_TASK)}
+    {_for_postgres(END_TASK)}
         AND attempt = {_ATTEMPT} AND deadline IS NOT NULL AND lane = ANY({_LANES})
         AND {filled(ALONE, _TASK, _LATEST)}
     RETURNING batch INTO ended;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    {_meant(END_ATTEMPT)} AND nonce = {_NONCE} RETURNING worker INTO ended_by;
+    {_for_postgres(END_ATTEMPT)} AND nonce = {_NONCE} RETURNING worker INTO ended_by;
     IF NOT FOUND THEN
         RAISE serialization_failure;
     END IF;
@@ -223,21 +223,21 @@ BEGIN
         FROM ({filled(POSTGRES_HEADS, _LANES, _FLOORS)}) AS h ORDER BY rank LIMIT 1;
     END IF;
     {
-    _meant(TAKE_TASK.replace("id = new.next", f"t.ctid = {_BEST}"))
+    _for_postgres(TAKE_TASK.replace("id = new.next", f"t.ctid = {_BEST}"))
     .replace("UPDATE tasks", "UPDATE tasks t", 1)
     .replace("WHERE", "FROM details d WHERE d.task = t.id AND", 1)
 }
     RETURNING {
     ", ".join(f"{column} AS {name}" for name, column in NEXT).replace("t.attempt + 1", "t.attempt")
 }, t.batch, t.rank INTO picked;
-    IF {_meant("new.result")} IS NOT NULL THEN {_meant(KEEP_RESULT)}; END IF;
+    IF {_for_postgres("new.result")} IS NOT NULL THEN {_for_postgres(KEEP_RESULT)}; END IF;
     IF picked.next IS NOT NULL THEN
-        {INTO["attempts"]} VALUES ({_meant(ATTEMPT)});
-        {INTO["events"]} VALUES ({_meant(COMPLETED)}), ({_meant(CLAIMED)});
+        {INTO["attempts"]} VALUES ({_for_postgres(ATTEMPT)});
+        {INTO["events"]} VALUES ({_for_postgres(COMPLETED)}), ({_for_postgres(CLAIMED)});
     ELSIF EXISTS ({filled(NEEDED, _TASK)}) THEN
         RAISE serialization_failure;
     ELSE
-        {INTO["events"]} VALUES ({_meant(COMPLETED)});
+        {INTO["events"]} VALUES ({_for_postgres(COMPLETED)});
     END IF;
     RETURN json_build_array({", ".join(f"picked.{name}" for name, _ in NEXT)}, picked.rank);
 END
@@ -252,16 +252,16 @@ POSTGRES_STATEMENT = f"SELECT {POSTGRES_NAME}({_VALUES})"
 
 
 class FastPath(NamedTuple):
-    """One attempt that ends as completed and one claim that looks simple from here."""
+    """One completed attempt and one claim that may take the fast path."""
 
     given: Row
     lanes: list[int]
-    held: Token
+    token: Token
     latest: int
 
     def on_sqlite(self, database: SqliteDatabase) -> Row | None:
-        given, lanes, held, latest = self
-        values = (*given, *lanes, *held, *lanes, held.task, latest)
+        given, lanes, token, latest = self
+        values = (*given, *lanes, *token, *lanes, token.task, latest)
         rows = database.run_alone(SQLITE_PROGRAM, sqlite_statement(len(lanes)), values)
         return rows[0] if rows else None
 
@@ -274,39 +274,39 @@ class FastPath(NamedTuple):
 def fast_path(
     book: LaneBook, verdicts: Sequence[AttemptResult], request: ClaimRequest, nonce: str, now: int
 ) -> FastPath | None:
-    """The fast path, if it may fit: one completed, one wanted, and no keys in sight."""
+    """The fast path if it may apply: one task completed, one wanted, only plain lanes."""
     if len(verdicts) != 1 or request.limit != 1:
         return None
     token, event, result, _, _, _, usage, receipts, proposals = verdicts[0]
     worker = request.worker
-    lanes = book.unkeyed(request.wanted, worker.name)
-    if event != "complete" or receipts or proposals or not 0 < len(lanes) <= MOST_TRIED:
+    lanes = book.plain(request.wanted, worker.name)
+    if event != "complete" or receipts or proposals or not 0 < len(lanes) <= MAX_TRIED:
         return None
     until = now + request.lease
     given = (now, event_log.dump(result), *(usage or UNKNOWN), worker.id, nonce, until)
     return FastPath(given, lanes, token, book.latest)
 
 
-def outcome(store: Database, path: FastPath, row: Row) -> tuple[list[Settled], list[Lease]]:
-    """What it has changed: the end of an attempt, and maybe the next task."""
-    ended = [Settled(str(path.held), path.held.task, DONE, ENDED, repeated=False)]
+def outcome(store: Database, path: FastPath, row: Row) -> tuple[list[SettledResult], list[Lease]]:
+    """The ended attempt, and the next task if there is one."""
+    ended = [SettledResult(str(path.token), path.token.task, DONE, ENDED, repeated=False)]
     if row[0] is None:
         return ended, []
-    task, title, lane, key, body, data, retries, number, failures, crashes, result, created = row
+    task, title, lane_id, key, body, data, retries, number, failures, crashes, result, created = row
     now, *_, nonce, until = path.given
-    # Another thread may just have made this process forget its lanes.
-    of = store.memories.of(LaneBook).find(lane) or store.read(get_lane, lane)
-    # What is active waits for nothing: neither for a time nor for other tasks.
+    # Another thread may have just cleared the lanes.
+    lane = store.caches.of(LaneBook).find(lane_id) or store.read(get_lane, lane_id)
+    # An active task has neither a start time nor open dependencies.
     taken = Task(
         task,
         title,
         lifecycle.IN_PROGRESS,
-        of.type,
-        of.priority,
-        of.batch,
-        of.branch,
-        of.assignee,
-        of.requires,
+        lane.type,
+        lane.priority,
+        lane.batch,
+        lane.branch,
+        lane.assignee,
+        lane.requires,
         key,
         body,
         event_log.load(data),

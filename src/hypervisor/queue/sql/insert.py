@@ -1,14 +1,14 @@
-"""Adding tasks: all of a call or none, duplicates by key reported, not doubled."""
+"""Adding tasks: all of a call or none; duplicates by key are reported and not added."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from hypervisor.core import ids, randomness
 from hypervisor.core.errors import DependencyCycle, InvalidInput, NotFound
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lane import Lane
-from hypervisor.queue.priority import rank
-from hypervisor.queue.sql import dependencies, event_log, holds, queries, readiness
+from hypervisor.queue.lane import Lane, rank
+from hypervisor.queue.sql import archive, counts, event_log, queries, readiness
 from hypervisor.queue.sql.lanes import lane_book
 from hypervisor.queue.task import Added, Batch, Duplicate, NewTask
 from hypervisor.store.database import Session, marks, pad, slices
@@ -22,7 +22,7 @@ WHERE d.batch = ? AND d.key_hash IN ({})
 """
 
 
-NOT_MADE = "?"  # the id of no batch
+NO_BATCH = "?"  # the id of no batch
 _Fresh = tuple[str, int, NewTask, str | None]  # id, number, and the digest of its key
 
 
@@ -36,24 +36,22 @@ class _Planned(NamedTuple):
     open_needs: int
 
 
-def batch_named(session: Session, name: str, now: int) -> Batch:
-    """The batch of that name, made if it is new."""
-    found = session.rows(queries.BATCH_BY_NAME, (name,))
-    if not found:
-        fresh = ids.encode(ids.new_numbers(1, now, randomness.entropy())[0])
-        session.run(ADD_BATCH, (fresh, name, now))
-        found = session.rows(queries.BATCH_BY_NAME, (name,))
-        if found[0][0] == fresh:
-            event_log.write(
-                session,
-                now,
-                [
-                    event_log.Line(
-                        "batch", "", fresh, None, None, "", event_log.dump({"name": name})
-                    )
-                ],
-            )
-    return queries.make_batch(found[0])
+def get_or_create_batch(session: Session, name: str, now: int, actor: str = "") -> Batch:
+    """The batch of that name, created if it does not exist, and unarchived. It is not deleted
+    before the transaction ends."""
+    by_name = queries.BATCH_BY_NAME + session.for_key_share
+    rows = session.rows(by_name, (name,))
+    if not rows:
+        batch_id = ids.encode(ids.new_numbers(1, now, randomness.entropy())[0])
+        session.run(ADD_BATCH, (batch_id, name, now))
+        rows = session.rows(by_name, (name,))
+        if rows[0][0] == batch_id:
+            event_log.note(session, "batch", {"name": name}, "", now, batch=batch_id)
+    batch = queries.make_batch(rows[0])
+    archive.refuse_if_deleting(batch.name, batch.deleting)
+    if batch.archived_at is not None:
+        archive.unarchive(session, batch.id, actor, now)
+    return batch._replace(archived_at=None)
 
 
 def add(
@@ -62,12 +60,18 @@ def add(
     batch_name: str | None,
     actor: str,
     now: int,
+    *,
+    retry_delay: int | None = None,
 ) -> Added:
     """Add tasks to the batch of that name, or to none."""
-    batch = "" if batch_name is None else batch_named(session, batch_name, now).id
+    batch = "" if batch_name is None else get_or_create_batch(session, batch_name, now, actor).id
+    if retry_delay is not None:
+        from hypervisor.queue.sql import retry_delays
+
+        retry_delays.keep(session, batch, retry_delay)
     if any(task.key is not None for task in new):
         session.lock(f"add {batch}")  # two calls with the same keys must see each other
-    fresh, duplicates, by_key = _sorted_out(session, batch, new, now)
+    fresh, duplicates, by_key = _split_known(session, batch, new, now)
     planned = _plan(session, batch, fresh, _links(session, batch, fresh, by_key))
     if planned:
         _insert(session, planned, batch, actor, now)
@@ -75,17 +79,17 @@ def add(
 
 
 def check_links(session: Session, new: Sequence[NewTask], batch_name: str) -> None:
-    """Refuse what `add` would refuse because of what it waits for; not even the batch is made."""
-    found = session.rows(queries.BATCH_BY_NAME, (batch_name,))
-    batch = found[0][0] if found else NOT_MADE
-    fresh, _, by_key = _sorted_out(session, batch, new, 0)
+    """Refuse tasks that `add` would refuse because of their dependencies; nothing is written."""
+    rows = session.rows(queries.BATCH_BY_NAME, (batch_name,))
+    batch = rows[0][0] if rows else NO_BATCH
+    fresh, _, by_key = _split_known(session, batch, new, 0)
     _links(session, batch, fresh, by_key)
 
 
-def _sorted_out(
+def _split_known(
     session: Session, batch: str, new: Sequence[NewTask], now: int
 ) -> tuple[list[_Fresh], list[Duplicate], dict[str, str]]:
-    """What is new, what is there already, and the ids of both by the digests of their keys."""
+    """The new tasks, the existing ones, and the ids of both by the digests of their keys."""
     numbers = ids.new_numbers(len(new), now, randomness.entropy())
     digests = [key_hash(task.key) for task in new]
     known = _known_keys(session, batch, digests)
@@ -112,21 +116,21 @@ def _known_keys(
     wanted = sorted({digest for digest in digests if digest})
     return {
         row[0]: (row[1], row[2])
-        for some in slices(wanted)
-        for row in session.rows(BY_KEY.format(marks(len(some))), [batch, *pad(some)])
+        for part in slices(wanted)
+        for row in session.rows(BY_KEY.format(marks(len(part))), [batch, *pad(part)])
     }
 
 
 def _links(
     session: Session, batch: str, fresh: list[_Fresh], by_key: dict[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """What each task waits for, resolved: keys of this call or batch, or task ids."""
+    """The ids of each task's dependencies, given by key in this call or batch, or by id."""
     created = {task_id for task_id, *_ in fresh}
     needs: dict[str, tuple[str, ...]] = {}
     for task_id, _, task, _ in fresh:
         if task.after:
-            found = (_needed(session, batch, text, by_key) for text in task.after)
-            needs[task_id] = tuple(dict.fromkeys(found))
+            resolved = (_needed(session, batch, text, by_key) for text in task.after)
+            needs[task_id] = tuple(dict.fromkeys(resolved))
     _refuse_cycle(
         {task: [n for n in ns if n in created] for task, ns in needs.items()},
         {task_id: task.key or task.title for task_id, _, task, _ in fresh if needs},
@@ -139,7 +143,7 @@ def _plan(
 ) -> list[_Planned]:
     created = {task_id for task_id, *_ in fresh}
     outside = sorted({n for ns in needs.values() for n in ns if n not in created})
-    finished = dependencies.done_among(session, outside)
+    finished = readiness.done_among(session, outside)
     return [
         _Planned(
             task_id,
@@ -166,9 +170,9 @@ def _needed(session: Session, batch: str, text: str, by_key: dict[str, str]) -> 
     """The task that `text` names: first by its key in this call or batch, then by its id."""
     digest = key_hash(text) or ""
     if digest not in by_key:
-        found = session.rows(BY_KEY.format("?"), (batch, digest))
+        rows = session.rows(BY_KEY.format("?"), (batch, digest))
         try:
-            by_key[digest] = found[0][1] if found else queries.resolve(session, text)
+            by_key[digest] = rows[0][1] if rows else queries.resolve(session, text)
         except (InvalidInput, NotFound):
             raise NotFound(
                 f"after {text[:60]!r}: no task of this batch has that key, and none has that id. "
@@ -178,7 +182,7 @@ def _needed(session: Session, batch: str, text: str, by_key: dict[str, str]) -> 
 
 
 def _refuse_cycle(graph: dict[str, list[str]], names: dict[str, str]) -> None:
-    """Tasks of one call may name each other; only then can they form a cycle."""
+    """Only tasks of one call that name each other can form a cycle."""
     from graphlib import CycleError, TopologicalSorter
 
     if any(graph.values()):
@@ -191,8 +195,8 @@ def _refuse_cycle(graph: dict[str, list[str]], names: dict[str, str]) -> None:
 def _insert(session: Session, planned: list[_Planned], batch: str, actor: str, now: int) -> None:
     lane_book(session).ensure(session, {p.lane for p in planned})
     lane_ids = {lane: lane.id for lane in {p.lane for p in planned}}
-    held = holds.held_among(session, batch, {p.new.chunk for p in planned})
-    holds.undecide(session, batch, {p.new.chunk for p in planned} - held)
+    held = readiness.held_chunks(session, batch, {p.new.chunk for p in planned})
+    readiness.reopen_chunks(session, batch, {p.new.chunk for p in planned} - held)
     states = [_first_state(p, p.new.chunk in held, now) for p in planned]
     pairs = list(zip(planned, states, strict=True))
     event_log.write(
@@ -206,7 +210,7 @@ def _insert(session: Session, planned: list[_Planned], batch: str, actor: str, n
             rank(p.number, p.new.priority),
             batch,
             p.open_needs,
-            readiness.if_later(p.new.start_at, now),
+            readiness.future_start(p.new.start_at, now),
             p.new.retries,
             now,
             now,
@@ -222,6 +226,8 @@ def _insert(session: Session, planned: list[_Planned], batch: str, actor: str, n
     session.together(
         [], [("tasks", tasks), ("details", details), ("events", event_log.take(session))]
     )
+    added = Counter((batch, p.lane.type, state) for p, state in pairs)
+    counts.change(session, [(*key, tasks) for key, tasks in added.items()])
     session.insert("dependencies", [(p.id, needed) for p in planned for needed in p.needs])
     session.insert(
         "task_keys",
@@ -238,5 +244,5 @@ def _first_state(p: _Planned, held: bool, now: int) -> str:
     if p.new.inbox:
         return lifecycle.INBOX
     return lifecycle.queue_state(
-        p.open_needs, readiness.if_later(p.new.start_at, now), p.lane.keyed, held
+        p.open_needs, readiness.future_start(p.new.start_at, now), p.lane.keyed, held
     )

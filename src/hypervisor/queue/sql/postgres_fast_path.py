@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 NAME = "hypervisor_turn"
 LANE = [name for name, _ in fast_path.NEXT].index("lane")
 LOWEST = 0  # no rank is below it
-BELIEVED_MS = 100
+HINT_LIFETIME = 100  # milliseconds
 
-# Functions of other versions are dropped once they have been there for this long. One that is
-# still in use then is installed again by the first that misses it, and stays as long once more.
+# Functions of other versions are dropped after this time. One that is still in use is installed
+# again by the first process that misses it, and kept for the same time again.
 KEPT_FOR = "30 days"
 OTHERS = """
 SELECT oid::regprocedure::text, made IS NULL, made < to_char(now() - ?::interval, 'YYYY-MM-DD')
@@ -31,12 +31,12 @@ TODAY = "SELECT to_char(now(), 'YYYY-MM-DD')"
 
 
 class RankHints:
-    """From which rank on to look for the next task of a lane: from the last one it gave.
+    """The rank from which to search for the next task of a lane: that of the last one claimed.
 
     A claimed task stays in the index of ready ones until the next VACUUM, and a search from the
-    beginning steps over all of them. A task may become ready below a floor (it was put back,
-    or freed), so a floor is believed for a moment only, and not after this process wrote anything
-    else. Until then younger ones may go first.
+    start passes over all of them. A task may become ready below that rank (it was put back, or
+    freed), so a hint is used only for a short time, and not after this process wrote anything
+    else. Until then, newer tasks may go first.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class RankHints:
         self.can_install = True
 
     def of(self, lanes: Sequence[int], now: int, writes: int) -> list[int]:
-        if writes != self._writes or not 0 <= now - self._since < BELIEVED_MS:
+        if writes != self._writes or not 0 <= now - self._since < HINT_LIFETIME:
             self._ranks.clear()
             self._since, self._writes = now, writes
         return [self._ranks.get(lane, LOWEST) for lane in lanes]
@@ -59,34 +59,34 @@ class RankHints:
 
 
 def run(database: PostgresDatabase, path: fast_path.FastPath) -> Row | None:
-    floors = database.memories.of(RankHints)
-    given, lanes, held, latest = path
-    while floors.can_install:
-        lows = floors.of(lanes, given[0], database.writes)
-        values = (*given, _array(lanes), _array(lows), *held, latest)
+    hints = database.caches.of(RankHints)
+    given, lanes, token, latest = path
+    while hints.can_install:
+        floors = hints.of(lanes, given[0], database.writes)
+        values = (*given, _array(lanes), _array(floors), *token, latest)
         try:
             row = database.run_prepared(NAME, fast_path.POSTGRES_STATEMENT, values)
         except NotInstalled:
-            _install(database, floors)
+            _install(database, hints)
             continue
         if row is None:
             return None
         *task, rank = row
         if rank is not None:
-            floors.raise_to(task[LANE], rank)
+            hints.raise_to(task[LANE], rank)
         return tuple(task)
     return None
 
 
-def _install(database: PostgresDatabase, floors: RankHints) -> None:
+def _install(database: PostgresDatabase, hints: RankHints) -> None:
     try:
         database.write(_create)
     except StoreReadOnly:
-        floors.can_install = False
+        hints.can_install = False
 
 
 def _create(session: Session) -> None:
-    """Create the function, and drop those that no version in use needs."""
+    """Create the function, and drop those of versions no longer in use."""
     session.lock("migrate")  # one process at a time
     session.run(fast_path.POSTGRES_PROGRAM)
     [(today,)] = session.rows(TODAY)

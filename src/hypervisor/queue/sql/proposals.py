@@ -1,7 +1,7 @@
-"""What is proposed under a claim while its work goes on: one row each, until the claim ends.
+"""Actions proposed under a claim while its task runs: one row each, until the claim ends.
 
 Earlier versions kept the proposals of a claim as one JSON list in the settings. A process of
-such a version may still run, so these are read along.
+such a version may still be running, so these are read, too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from hypervisor.queue.lease import Token
 from hypervisor.queue.sql import claims, event_log
 from hypervisor.store.database import Session
 
-LARGEST = 1_000_000  # characters of JSON that a claim may propose before its result
-MOST = 10_000
+MAX_SIZE = 1_000_000  # characters of JSON that a claim may propose before its result
+MAX_COUNT = 10_000
 
 ADD = "INSERT INTO proposals (task, attempt, number, data) VALUES (?, ?, ?, ?)"
 SIZE = """
@@ -28,21 +28,21 @@ FORGET_OLD = "DELETE FROM settings WHERE name = ?"
 
 
 def add(session: Session, token: Token, proposal: dict[str, Any], until: int) -> int:
-    """Keep one more and renew the claim. Returns how many the claim has proposed."""
+    """Store a proposal and renew the claim. Returns how many proposals the claim has."""
     if not claims.heartbeat(session, [token], until):  # which also locks the task
-        raise LeaseLost(str(token), "it is not yours any more")
+        raise LeaseLost(str(token), "it is no longer yours")
     old = _old(session, token)
     [(last, count, size)] = session.rows(SIZE, token[:2])
     data = event_log.dump(proposal) or ""
     count, size = count + len(old) + 1, size + len(event_log.dump(old) or "") + len(data)
-    if count > MOST or size > LARGEST:
-        raise InvalidInput("this claim has proposed too much. Nothing was kept of the last one.")
+    if count > MAX_COUNT or size > MAX_SIZE:
+        raise InvalidInput("this claim has proposed too many actions. The last one was not saved.")
     session.run(ADD, (*token[:2], last + 1, data))
     return int(count)
 
 
 def of_claim(session: Session, token: Token) -> list[Any]:
-    """All that was proposed under a claim, in order."""
+    """The proposals of a claim, in order."""
     return [
         *_old(session, token),
         *(event_log.load(row[0]) for row in session.rows(ALL, token[:2])),
@@ -50,10 +50,10 @@ def of_claim(session: Session, token: Token) -> list[Any]:
 
 
 def take(session: Session, token: Token) -> list[Any]:
-    """The same, for the result of the claim: it is kept here no longer."""
-    if found := of_claim(session, token):
+    """Remove and return the proposals of a claim, for its result."""
+    if proposed := of_claim(session, token):
         forget(session, token)
-    return found
+    return proposed
 
 
 def forget(session: Session, token: Token) -> None:

@@ -1,4 +1,4 @@
-"""Looking: tasks, lists, counts and events, without changing anything."""
+"""Reading tasks, lists, counts and events, without changing anything."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from contextlib import suppress
 from typing import Any
 
 from hypervisor.core.errors import AmbiguousId, InvalidInput, NotFound
-from hypervisor.core.ids import LENGTH, SHORTEST_PREFIX, clean
+from hypervisor.core.ids import LENGTH, MIN_PART_LENGTH, MIN_PREFIX_LENGTH, clean
 from hypervisor.queue import lifecycle
 from hypervisor.queue.event import Event
 from hypervisor.queue.lane import Lane
 from hypervisor.queue.sql import event_log
+from hypervisor.queue.sql.counts import ARCHIVED, counts
 from hypervisor.queue.sql.lanes import get_lane
-from hypervisor.queue.task import Attempt, Batch, Stats, Task, TaskDetail, TaskFilter
+from hypervisor.queue.task import Attempt, Batch, Delay, Stats, Task, TaskDetail, TaskFilter
 from hypervisor.store.database import Database, Row, Session, marks, pad, slices
 
 PACE_WINDOW = 300_000
+PACE_EVENTS = 50_000  # the window is shorter if it has more
 
 ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 TASK_COLUMNS = """
@@ -25,11 +27,26 @@ t.id, d.title, t.state, t.lane, d.key, d.body, d.data, t.start_at, t.retries, t.
     t.created_at, t.updated_at, t.rank, (SELECT max(number) FROM lanes)
 """
 TASK = f"SELECT {TASK_COLUMNS} FROM tasks t JOIN details d ON d.task = t.id "
-LANE, ATTEMPT, RANK, YOUNGEST_LANE = 3, 9, 19, 20  # where a claim finds them in such a row
+LANE, ATTEMPT, RANK, YOUNGEST_LANE = 3, 9, 19, 20  # positions in such a row
 BY_PREFIX = "SELECT id FROM tasks WHERE id >= ? AND id <= ? ORDER BY id LIMIT 2"
-BATCH_BY_NAME = "SELECT id, name, created_at, spec FROM batches WHERE name = ?"
-BATCH_BY_PREFIX = "SELECT id, name, created_at, spec FROM batches WHERE id >= ? AND id <= ? LIMIT 2"
-BATCHES = "SELECT id, name, created_at, spec FROM batches ORDER BY id DESC LIMIT ?"
+BY_PART = "SELECT id FROM tasks WHERE id LIKE ? ORDER BY id LIMIT 2"
+BATCH = "SELECT id, name, created_at, spec, archived_at, deleting FROM batches "
+BATCH_BY_NAME = BATCH + "WHERE name = ?"
+BATCH_BY_PREFIX = BATCH + "WHERE id >= ? AND id <= ? LIMIT 2"
+BATCH_BY_PART = BATCH + "WHERE id LIKE ? LIMIT 2"
+BATCH_NAMES = "SELECT id, name FROM batches WHERE id IN ({})"
+BATCHES = {  # by whether archived ones are wanted; None: too
+    False: BATCH + "WHERE archived_at IS NULL ORDER BY id DESC LIMIT ?",
+    True: BATCH + "WHERE archived_at IS NOT NULL ORDER BY id DESC LIMIT ?",
+    None: BATCH + "ORDER BY id DESC LIMIT ?",
+}
+DELAYS = """
+SELECT CASE WHEN failures > 0 THEN 1 ELSE 0 END AS again, count(*), min(start_at), max(start_at)
+FROM tasks
+WHERE state = 'waiting' AND start_at IS NOT NULL AND start_at < ? AND open_deps = 0 AND held = 0
+    AND ({everything} = 1 OR batch = ?)
+GROUP BY again ORDER BY again DESC
+"""
 KEYS = "SELECT key FROM task_keys WHERE task = ? ORDER BY key"
 NEEDS = """
 SELECT d.needs, n.state FROM dependencies d JOIN tasks n ON n.id = d.needs
@@ -40,11 +57,10 @@ SELECT number, worker, claimed_at, ended_at, outcome, reason, exit_code, cpu_ms,
     output_bytes
 FROM attempts WHERE task = ? ORDER BY number
 """
-COUNTS = """
-SELECT l.type, t.state, count(*) FROM tasks t JOIN lanes l ON l.id = t.lane
-WHERE ({everything} = 1 OR t.batch = ?) GROUP BY l.type, t.state
+# Two queries: SQLite finds the smallest or the largest by the index, but not both at once.
+EVENT_RANGE = """
+SELECT coalesce((SELECT min(id) FROM events), 0), coalesce((SELECT max(id) FROM events), 0)
 """
-
 EVENT_TIME = "SELECT at FROM events WHERE id >= ? ORDER BY id LIMIT 1"
 PACE = """
 SELECT kind, count(*) FROM events
@@ -57,15 +73,18 @@ def tasks(session: Session, ids: Sequence[str]) -> list[Task]:
     """Whole tasks by id, in the order of their ids."""
     return [
         make_task(get_lane(session, row[3]), row)
-        for some in slices(ids)
+        for part in slices(ids)
         for row in session.rows(
-            TASK + f"WHERE t.id IN ({marks(len(some))}) ORDER BY t.id", pad(some)
+            TASK + f"WHERE t.id IN ({marks(len(part))}) ORDER BY t.id", pad(part)
         )
     ]
 
 
 def task(session: Session, task_id: str) -> Task:
-    return tasks(session, [task_id])[0]
+    """NotFound: it was deleted with its batch."""
+    if found := tasks(session, [task_id]):
+        return found[0]
+    raise NotFound(f"no such task: {task_id}")
 
 
 def detail(session: Session, task_id: str) -> TaskDetail:
@@ -82,7 +101,9 @@ def detail(session: Session, task_id: str) -> TaskDetail:
 def list_tasks(
     session: Session, wanted: TaskFilter, limit: int, before: str | None = None
 ) -> list[Task]:
-    """Newest first; `before` is the last id of the page before."""
+    """Tasks, newest first; `before` is the last id of the previous page."""
+    if wanted.states and not wanted.archived and not _any_in(session, wanted):
+        return []  # without looking at all tasks
     tests, values = _conditions(wanted)
     if before is not None:
         tests.append("t.id < ?")
@@ -95,41 +116,68 @@ def list_tasks(
 
 
 def resolve(session: Session, text: str) -> str:
-    """The one task id that `text` is, or is a prefix of."""
-    prefix = clean(text)
-    if len(prefix) < SHORTEST_PREFIX:
+    """The task id that `text` is, or is a unique part of."""
+    part = clean(text)
+    if len(part) < MIN_PREFIX_LENGTH:
         raise InvalidInput(
-            f"{text!r} is too short for an id: type {SHORTEST_PREFIX} or more of it."
+            f"{text!r} is too short for an id: give at least {MIN_PREFIX_LENGTH} characters."
         )
-    found = session.rows(BY_PREFIX, _range(prefix))
-    if not found:
-        raise NotFound(f"no task has the id {text!r}. `hv ls` lists them.")
-    if len(found) > 1:
+    rows = session.rows(BY_PREFIX, _range(part))
+    if not rows and MIN_PART_LENGTH <= len(part) < LENGTH:
+        rows = session.rows(BY_PART, (f"%{part}%",))
+    if not rows:
+        raise NotFound(_no_task(text, part))
+    if len(rows) > 1:
         raise AmbiguousId(
-            f"{text!r} fits several tasks, {found[0][0]} among them. Type more of it."
+            f"{text!r} matches several tasks, such as {rows[0][0]}. Give more characters."
         )
-    return str(found[0][0])
+    return str(rows[0][0])
+
+
+def _no_task(text: str, part: str) -> str:
+    if len(part) >= MIN_PART_LENGTH:
+        return f"no task has the id {text!r}. `hv ls` lists them."
+    return (
+        f"no id of a task begins with {text!r}. "
+        f"Give at least {MIN_PART_LENGTH} characters of the end or the middle; `hv ls` lists ids."
+    )
 
 
 def batch(session: Session, text: str) -> Batch:
-    """The batch of that name, id or unique id prefix."""
-    found = session.rows(BATCH_BY_NAME, (text,))
-    if not found and len(text) >= SHORTEST_PREFIX:
+    """The batch of that name or id, or with a unique part of its id."""
+    rows = session.rows(BATCH_BY_NAME, (text,))
+    if not rows and len(text) >= MIN_PREFIX_LENGTH:
         with suppress(InvalidInput):
-            found = session.rows(BATCH_BY_PREFIX, _range(clean(text)))
-    if not found:
-        raise NotFound(f"no batch is called {text[:60]!r}. `hv stats --batches` lists them.")
-    if len(found) > 1:
-        raise AmbiguousId(f"{text!r} fits several batches, {found[0][0]} among them.")
-    return make_batch(found[0])
+            rows = _batches_by_part(session, clean(text))
+    if not rows:
+        raise NotFound(f"no batch named {text[:60]!r}. `hv batches` lists them.")
+    if len(rows) > 1:
+        raise AmbiguousId(f"{text!r} matches several batches, such as {rows[0][0]}.")
+    return make_batch(rows[0])
 
 
-def batches(session: Session, limit: int) -> list[Batch]:
-    return [make_batch(row) for row in session.rows(BATCHES, (limit,))]
+def _batches_by_part(session: Session, part: str) -> list[tuple[Any, ...]]:
+    rows = session.rows(BATCH_BY_PREFIX, _range(part))
+    if rows or not MIN_PART_LENGTH <= len(part) < LENGTH:
+        return rows
+    return session.rows(BATCH_BY_PART, (f"%{part}%",))
+
+
+def batch_names(session: Session, ids: Sequence[str]) -> dict[str, str]:
+    """The names of batches by their ids."""
+    return {
+        row[0]: row[1]
+        for part in slices(ids)
+        for row in session.rows(BATCH_NAMES.format(marks(len(part))), pad(part))
+    }
+
+
+def batches(session: Session, limit: int, archived: bool | None = False) -> list[Batch]:
+    return [make_batch(row) for row in session.rows(BATCHES[archived], (limit,))]
 
 
 def make_batch(row: Row) -> Batch:
-    return Batch(row[0], row[1], row[2], event_log.load(row[3]))
+    return Batch(row[0], row[1], row[2], event_log.load(row[3]), row[4], bool(row[5]))
 
 
 def stats(
@@ -139,16 +187,17 @@ def stats(
     pace: bool = True,
     window: int = PACE_WINDOW,
 ) -> Stats:
-    """Counts; with the pace, which costs as much as there were events in the window."""
+    """Counts by state and type, with the pace within the window."""
     states = dict.fromkeys(lifecycle.STATES, 0)
     types: dict[str, dict[str, int]] = {}
-    sql = COUNTS.format(everything=int(batch_id is None))
-    for kind, state, count in session.rows(sql, (batch_id or "",)):
+    counted = counts(session, None if batch_id is None else [batch_id])
+    for (_, kind, state), count in counted.items():
         states[state] += count
-        types.setdefault(kind, {})[state] = count
+        by_state = types.setdefault(kind, {})
+        by_state[state] = by_state.get(state, 0) + count
     total = sum(states.values())
     ended = sum(states[state] for state in lifecycle.TERMINAL)
-    rates = _pace(session, batch_id, now, window) if pace else {}
+    rates, window = _pace(session, batch_id, now, window) if pace else ({}, window)
     return Stats(
         total,
         states,
@@ -161,18 +210,32 @@ def stats(
     )
 
 
-def _pace(session: Session, batch_id: str | None, now: int, window: int) -> dict[str, float]:
-    """Events per minute by kind within the window."""
-    low, high = session.rows("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM events")[0]
-    while low < high:  # times rise with the number: find the window's start by halving
+def _pace(
+    session: Session, batch_id: str | None, now: int, window: int
+) -> tuple[dict[str, float], int]:
+    """Events per minute by kind within the window, and the window: the last events have to do if
+    there are very many."""
+    low, latest = session.rows(EVENT_RANGE)[0]
+    high = latest
+    while low < high:  # times increase with the number: find the window's start by bisection
         middle = (low + high) // 2
         if session.rows(EVENT_TIME, (middle,))[0][0] < now - window:
             low = middle + 1
         else:
             high = middle
+    if latest - low > PACE_EVENTS:
+        low = latest - PACE_EVENTS
+        window = max(now - session.rows(EVENT_TIME, (low,))[0][0], 1)
     sql = PACE.format(everything=int(batch_id is None))
     rows = session.rows(sql, (low, now - window, batch_id or ""))
-    return {kind: count * 60_000 / window for kind, count in rows}
+    return {kind: count * 60_000 / window for kind, count in rows}, window
+
+
+def delays(session: Session, batch_id: str | None) -> list[Delay]:
+    """Tasks that only wait for their start time, those that failed before first."""
+    sql = DELAYS.format(everything=int(batch_id is None))
+    rows = session.rows(sql, (lifecycle.NEVER, batch_id or ""))
+    return [Delay(bool(row[0]), *row[1:]) for row in rows]
 
 
 def events(store: Database, since: int, limit: int) -> list[Event]:
@@ -181,13 +244,25 @@ def events(store: Database, since: int, limit: int) -> list[Event]:
 
 
 def end_of_log(store: Database) -> int:
-    """The number of the last event, found by halving: there may be millions before it."""
+    """The number of the last event, by bisection: there may be millions before it."""
     low, high = 0, 1
     while events(store, high - 1, 1):
         low, high = high, high * 2
-    while low + 1 < high:  # the last number that has an event at or behind it
+    while low + 1 < high:  # the last number that has an event at or after it
         middle = (low + high) // 2
         low, high = (middle, high) if events(store, middle - 1, 1) else (low, middle)
+    return low
+
+
+def number_before(store: Database, at: int) -> int:
+    """The number of the last event before a time, by bisection: times increase with the number."""
+    low, high = 0, end_of_log(store)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if (first := events(store, middle - 1, 1)) and first[0].at < at:
+            low = middle
+        else:
+            high = middle - 1
     return low
 
 
@@ -198,7 +273,7 @@ def _event(row: Row) -> Event:
 
 
 def make_task(lane: Lane, row: Row) -> Task:
-    """The task behind a row of TASK."""
+    """The task in a row of TASK."""
     return Task(
         row[0],
         row[1],
@@ -228,8 +303,14 @@ def make_task(lane: Lane, row: Row) -> Task:
 
 
 def _range(prefix: str) -> tuple[str, str]:
-    """The first and the last id that begin so."""
+    """The first and last possible id with this prefix."""
     return prefix.ljust(LENGTH, "0"), prefix.ljust(LENGTH, "z")
+
+
+def _any_in(session: Session, wanted: TaskFilter) -> bool:
+    """Whether any task is in one of the states, by the counts."""
+    counted = counts(session, None if wanted.batch is None else [wanted.batch])
+    return any(state in wanted.states for _, _, state in counted)
 
 
 def _conditions(wanted: TaskFilter) -> tuple[list[str], list[Any]]:
@@ -238,6 +319,8 @@ def _conditions(wanted: TaskFilter) -> tuple[list[str], list[Any]]:
     if wanted.states:
         tests.append(f"t.state IN ({marks(len(wanted.states))})")
         values += pad(wanted.states)
+    if wanted.batch is None and not wanted.archived:
+        tests.append(f"t.batch NOT IN ({ARCHIVED})")
     plain = {
         "t.batch": wanted.batch,
         "l.type": wanted.type,
@@ -251,7 +334,7 @@ def _conditions(wanted: TaskFilter) -> tuple[list[str], list[Any]]:
             values.append(value)
     if wanted.text is not None:
         tests.append("(lower(d.title) LIKE ? ESCAPE '!' OR lower(d.key) LIKE ? ESCAPE '!')")
-        escaped = wanted.text.translate(ASCII_LOWER)  # as both databases do it
+        escaped = wanted.text.translate(ASCII_LOWER)  # like lower() in both databases
         for special in "!%_":
             escaped = escaped.replace(special, "!" + special)
         values += [f"%{escaped}%"] * 2

@@ -1,4 +1,4 @@
-"""Receipts: append to a chain, read it back, check that every line still holds."""
+"""Receipts: append to a chain, read it, verify it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,14 @@ SELECT chain, number, task, attempt, at, actor, text, hash FROM receipts
 WHERE task IN ({}) ORDER BY task, number
 """
 BATCH = "SELECT batch FROM tasks WHERE id = ?"
+DELETED = """
+SELECT 1 FROM receipt_chains c WHERE c.chain = ?
+    AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = c.chain)
+"""
 
 
 def append_under_claim(session: Session, token: Token, texts: list[str], now: int) -> list[Receipt]:
-    worker, batch = claims.held(session, token)
+    worker, batch = claims.lock_claim(session, token)
     entries = [Entry(token.task, token.attempt, worker, text) for text in texts]
     return append_entries(session, batch or token.task, entries, now)
 
@@ -57,15 +61,15 @@ def of_task(session: Session, task: str) -> list[Receipt]:
 
 
 def of_tasks(session: Session, tasks: Sequence[str]) -> dict[str, list[Receipt]]:
-    found: dict[str, list[Receipt]] = {task: [] for task in tasks}
-    for some in slices(tasks):
-        for row in session.rows(OF_TASKS.format(marks(len(some))), pad(some)):
-            found[row[2]].append(Receipt(*row))
-    return found
+    by_task: dict[str, list[Receipt]] = {task: [] for task in tasks}
+    for part in slices(tasks):
+        for row in session.rows(OF_TASKS.format(marks(len(part))), pad(part)):
+            by_task[row[2]].append(Receipt(*row))
+    return by_task
 
 
 def of_chain(session: Session, chain: str) -> Iterator[Receipt]:
-    last = -(2**62)  # a line smuggled in before the first one must be found, too
+    last = -(2**62)  # a line inserted before the first one must be found, too
     while page := session.rows(PAGE, (chain, last)):
         for row in page:
             yield Receipt(*row)
@@ -76,8 +80,13 @@ def chain_receipts(session: Session, chain: str) -> list[Receipt]:
     return list(of_chain(session, chain))
 
 
+def is_deleted_batch(session: Session, chain: str) -> bool:
+    """Whether there are receipts of a batch with this id, which is known not to exist any more."""
+    return bool(session.rows(DELETED, (chain,)))
+
+
 def check(session: Session, chain: str | None) -> list[ChainReport]:
-    """Verify one chain, or all there are. A head that is gone is a finding, too."""
+    """Verify one chain, or all. A missing head is reported, too."""
     if chain is None:
         heads = [ChainHead(*row) for row in session.rows(HEADS)]
     else:
@@ -90,7 +99,7 @@ def _verify(session: Session, head: ChainHead) -> ChainReport:
     try:
         return verify(head, of_chain(session, head.chain))
     except UnicodeDecodeError:
-        return ChainReport(head.chain, 0, head.hash, "a line was changed into what is no text")
+        return ChainReport(head.chain, 0, head.hash, "a line was changed and is no longer text")
 
 
 def append_entries(
@@ -108,12 +117,12 @@ def append_entries(
         sealed.append(receipt)
     session.insert("receipts", sealed)
     session.run(ADVANCE, (head.number, head.hash, chain))
-    event_log.write(session, now, [_line(*same) for same in _by_attempt(sealed)])
+    event_log.write(session, now, [_line(*span) for span in _by_attempt(sealed)])
     return sealed
 
 
 def _by_attempt(sealed: list[Receipt]) -> Iterator[tuple[Receipt, Receipt]]:
-    """The first and the last of the lines that follow each other for the same attempt."""
+    """The first and last of each series of lines for the same attempt."""
     first = last = sealed[0]
     for receipt in sealed[1:]:
         if (receipt.task, receipt.attempt, receipt.actor) != (

@@ -1,19 +1,19 @@
 """Ending attempts: one verdict per token, applied once.
 
-The first verdict on a token decides; the same token again gets that first
-answer and changes nothing; a token whose attempt ended otherwise is lost.
+The first verdict on a token decides; the same one again gets the first answer
+and changes nothing; a token whose attempt ended differently is lost.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hypervisor.queue import lifecycle
-from hypervisor.queue.lease import AttemptResult, EndEvent, Holder, Settled, Token, Usage
+from hypervisor.queue.lease import AttemptResult, EndEvent, Holder, SettledResult, Token, Usage
+from hypervisor.queue.lifecycle import is_poisoned
 from hypervisor.queue.receipt import Entry
 from hypervisor.queue.result import with_actions
-from hypervisor.queue.retry import is_poisoned
-from hypervisor.queue.sql import claims, event_log, exclusive_keys, proposals, readiness, receipts
+from hypervisor.queue.sql import claims, event_log, exclusive_keys, readiness, receipts
 from hypervisor.queue.sql.lanes import get_lane
 from hypervisor.store.database import Row, Session, marks, pad, slices
 
@@ -23,26 +23,33 @@ SELECT a.task, a.number, a.nonce, a.outcome, a.reason, a.worker, t.state, a.stat
 FROM attempts a JOIN tasks t ON t.id = a.task
 WHERE a.task IN ({}) ORDER BY a.task
 """
-FAULTS, WORDS = "failures = ?, crashes = ?, ", "reason = ?, unblock = ?, "
+COUNTERS, EXPLANATION = "failures = ?, crashes = ?, ", "reason = ?, unblock = ?, "
 END_TASKS = f"""
-UPDATE tasks SET state = ?, {FAULTS}start_at = ?, {WORDS}deadline = NULL, updated_at = ?
+UPDATE tasks SET state = ?, {COUNTERS}start_at = ?, {EXPLANATION}deadline = NULL, updated_at = ?
 WHERE id IN ({{}})
 """
 END_ATTEMPTS = """
 UPDATE attempts SET ended_at = ?, outcome = ?, state_after = ?, reason = ?
 WHERE task IN ({}) AND ended_at IS NULL
 """
-TELL_NEEDED = """
+RETURNING_NEEDED = """
 RETURNING task, EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = attempts.task)
 """
 IS_ACTIVE = "SELECT 1 FROM tasks WHERE id = ? AND state = 'active'"
-LEFT_ACTIVE = "UPDATE attempts SET state_after = 'active' WHERE task = ? AND number = ?"
+SET_ACTIVE_AFTER = "UPDATE attempts SET state_after = 'active' WHERE task = ? AND number = ?"
 USAGE = "exit_code = ?, cpu_ms = ?, peak_kb = ?, output_bytes = ?"
 SET_USAGE = f"UPDATE attempts SET {USAGE} WHERE task = ? AND number = ?"
 SET_RESULT = "UPDATE details SET result = ? WHERE task = ?"
 
+SUBMIT = """
+INSERT INTO submissions (task, attempt, batch, at) VALUES (?, ?, ?, ?)
+ON CONFLICT (task) DO UPDATE SET attempt = excluded.attempt, at = excluded.at
+"""
+ANY_SUBMITTED = "SELECT 1 FROM submissions LIMIT 1"
+
 OUTCOMES = {
     "complete": "done",
+    "submit": "done",
     "fail": "failed",
     "back_off": "failed",
     "block": "blocked",
@@ -54,7 +61,7 @@ OUTCOMES = {
 
 
 class _Ending(NamedTuple):
-    """One attempt about to end, with what becomes of its task."""
+    """An attempt that is ending, and the new state of its task."""
 
     verdict: AttemptResult
     actor: str
@@ -65,23 +72,33 @@ class _Ending(NamedTuple):
     crashes: int
 
 
-def settle(session: Session, verdicts: Sequence[AttemptResult], now: int) -> list[Settled]:
-    """Apply verdicts, each on its own merits, and answer in their order."""
-    answers: dict[int, Settled] = {}
+def settle(
+    session: Session,
+    verdicts: Sequence[AttemptResult],
+    now: int,
+    check: Callable[[Session, str], bool] | None = None,
+) -> list[SettledResult]:
+    """Apply verdicts, each by itself, and answer in their order; none if `check` returns False for
+    one of their batches."""
+    answers: dict[int, SettledResult] = {}
     endings: dict[int, _Ending] = {}
-    found = _attempts(session, verdicts)
+    attempts = _attempts(session, verdicts)
+    if check is not None:
+        for row in attempts.values():
+            if not check(session, get_lane(session, row[8]).batch):
+                return []
     seen: dict[str, int] = {}
     for index, verdict in enumerate(verdicts):
-        row = found.get((verdict.token.task, verdict.token.attempt))
-        if row is None or not verdict.token.fits(row[2]):
+        row = attempts.get((verdict.token.task, verdict.token.attempt))
+        if row is None or not verdict.token.matches(row[2]):
             answers[index] = _lost(verdict, "no such claim")
         elif row[3] is not None:
-            answers[index] = _again(verdict, row)
+            answers[index] = _repeated(verdict, row)
         elif verdict.token.task in seen:
-            answers[index] = _again_in_call(verdict, endings[seen[verdict.token.task]])
+            answers[index] = _repeated_in_call(verdict, endings[seen[verdict.token.task]])
         else:
             seen[verdict.token.task] = index
-            endings[index] = _ending(session, _whole(session, verdict), row)
+            endings[index] = _ending(session, _with_proposals(session, verdict), row)
             answers[index] = _answer(endings[index])
     active = apply(session, list(endings.values()), now)
     tokens = {str(verdicts[seen[task]].token) for task in active}
@@ -103,7 +120,7 @@ def end_without_token(
     now: int,
     actor: str | None = None,
 ) -> bool:
-    """End a live attempt on others' authority: its holder died, or a person (`actor`) decided."""
+    """End a live attempt without its holder: it died, or a person (`actor`) decided so."""
     for row in _locked(session, [task]):
         if row[1] == attempt and row[3] is None:
             verdict = AttemptResult(Token(task, attempt, row[2]), event, reason=reason)
@@ -114,8 +131,8 @@ def end_without_token(
 
 
 def reclaim(session: Session, holder: Holder, reason: str, now: int, started: bool = True) -> bool:
-    """Put a dead worker's task back. False if the claim has ended or been renewed meanwhile.
-    An attempt that had not even `started` costs the task nothing."""
+    """Put a dead worker's task back. False if the claim has ended or been renewed since. An
+    attempt that had not `started` is not counted as a crash."""
     if not claims.unchanged(session, holder):
         return False
     event: EndEvent = "crash" if started else "release"
@@ -123,7 +140,7 @@ def reclaim(session: Session, holder: Holder, reason: str, now: int, started: bo
 
 
 def apply(session: Session, endings: list[_Ending], now: int) -> set[str]:
-    """Write the endings down. Returns the waiting tasks that could become active at once."""
+    """Store the endings. Returns the waiting tasks that became active at once."""
     if not endings:
         return set()
     needed = _end_tasks(session, endings, now)
@@ -141,17 +158,29 @@ def apply(session: Session, endings: list[_Ending], now: int) -> set[str]:
     ]
     if usages:
         session.run_many(SET_USAGE, usages)
+    submitted = [
+        (e.verdict.token.task, e.verdict.token.attempt, e.batch, now)
+        for e in endings
+        if e.verdict.event == "submit"
+    ]
+    if submitted:
+        session.run_many(SUBMIT, submitted)
     event_log.write(session, now, [_line(e) for e in endings])
     _keep_evidence(session, endings, now)
     requeued = _requeue_keyed(session, endings, now)
     done = [task for task in needed if needed[task] == lifecycle.DONE]
-    for some in slices(done):
-        readiness.dependency_done(session, some, now)
+    for part in slices(done):
+        readiness.dependency_done(session, part, now)
     return requeued
 
 
+def any_submitted(session: Session) -> bool:
+    """Whether any task is merging."""
+    return bool(session.rows(ANY_SUBMITTED))
+
+
 def set_usage(session: Session, token: Token, usage: Usage) -> None:
-    """What an attempt cost whose end was told before that was known."""
+    """Record the usage of an attempt that has already ended."""
     session.run(f"{SET_USAGE} AND nonce = ?", (*usage, *token))
 
 
@@ -168,14 +197,16 @@ def _keep_evidence(session: Session, endings: list[_Ending], now: int) -> None:
 
 def _attempts(session: Session, verdicts: Sequence[AttemptResult]) -> dict[tuple[str, int], Any]:
     tasks = sorted({verdict.token.task for verdict in verdicts})
-    return {(row[0], row[1]): row for some in slices(tasks) for row in _locked(session, some)}
+    return {(row[0], row[1]): row for part in slices(tasks) for row in _locked(session, part)}
 
 
 def _locked(session: Session, tasks: Sequence[str]) -> list[Row]:
     """The attempts of these tasks, once the tasks are locked. PostgreSQL may have read the
-    attempts before it got the lock, when one that somebody else has just ended was still open."""
+    attempts before it got the lock, when one that another process has just ended was still open."""
     sql, values = ATTEMPTS.format(marks(len(tasks))), pad(tasks)
     rows = session.rows(sql + session.wait_locked, values)
+    if not session.wait_locked:  # SQLite has one writer
+        return rows
     is_old = any(
         outcome is None and (state != lifecycle.IN_PROGRESS or number != latest)
         for _, number, _, outcome, _, _, state, *_, latest in rows
@@ -183,10 +214,12 @@ def _locked(session: Session, tasks: Sequence[str]) -> list[Row]:
     return session.rows(sql, values) if is_old else rows
 
 
-def _whole(session: Session, verdict: AttemptResult) -> AttemptResult:
-    """The verdict with what was proposed before it. Its task is locked: nothing can be added."""
+def _with_proposals(session: Session, verdict: AttemptResult) -> AttemptResult:
+    """The verdict with the claim's proposals. The task is locked, so none can be added."""
     if not verdict.proposals:
         return verdict
+    from hypervisor.queue.sql import proposals
+
     proposed = proposals.take(session, verdict.token)
     return verdict._replace(result=with_actions(verdict.result, proposed))
 
@@ -194,6 +227,9 @@ def _whole(session: Session, verdict: AttemptResult) -> AttemptResult:
 def _ending(session: Session, verdict: AttemptResult, row: Any) -> _Ending:
     lane = get_lane(session, row[8])
     event, failures, crashes = verdict.event, row[9], row[10]
+    if event == "complete" and lane.merges:
+        event = "submit"
+        verdict = verdict._replace(event=event)
     if event in ("fail", "back_off"):
         failures += 1
     if event == "crash":
@@ -209,23 +245,24 @@ def _ending(session: Session, verdict: AttemptResult, row: Any) -> _Ending:
 
 
 def _end_tasks(session: Session, endings: list[_Ending], now: int) -> dict[str, str]:
-    """One UPDATE for all tasks that end alike. Returns those that others wait for, by state."""
+    """One UPDATE for all tasks that end the same way. Returns the states of those with
+    dependents."""
     needed: dict[str, str] = {}
-    alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for e in endings:
         v = e.verdict
         after = (e.state, e.failures, e.crashes, v.retry_at, v.reason, v.unblock)
-        alike[(*after, OUTCOMES[v.event])].append(v.token.task)
-    for values, tasks in alike.items():
+        groups[(*after, OUTCOMES[v.event])].append(v.token.task)
+    for values, tasks in groups.items():
         after, outcome = values[:-1], values[-1]
-        for some in slices(tasks):
-            where = marks(len(some))
+        for part in slices(tasks):
+            where = marks(len(part))
             rows = session.together(
                 [
-                    (END_TASKS.format(where), [*after, now, *pad(some)]),
+                    (END_TASKS.format(where), [*after, now, *pad(part)]),
                     (
-                        END_ATTEMPTS.format(where) + TELL_NEEDED,
-                        [now, outcome, after[0], after[4], *pad(some)],
+                        END_ATTEMPTS.format(where) + RETURNING_NEEDED,
+                        [now, outcome, after[0], after[4], *pad(part)],
                     ),
                 ]
             )
@@ -234,17 +271,17 @@ def _end_tasks(session: Session, endings: list[_Ending], now: int) -> dict[str, 
 
 
 def _requeue_keyed(session: Session, endings: list[_Ending], now: int) -> set[str]:
-    """Free the keys for the best in line; a task that goes back into the queue is one of them."""
+    """Release the keys to the best queued tasks; a task that goes back may be one of them."""
     active: set[str] = set()
     for e in endings:
         if e.keyed:
             task = e.verdict.token.task
             freed = exclusive_keys.drop(session, task)
             if e.state == lifecycle.WAITING:
-                exclusive_keys.line_up(session, task)
+                exclusive_keys.enqueue(session, task)
             exclusive_keys.offer(session, freed, now)
             if e.state == lifecycle.WAITING and session.rows(IS_ACTIVE, (task,)):
-                session.run(LEFT_ACTIVE, (task, e.verdict.token.attempt))
+                session.run(SET_ACTIVE_AFTER, (task, e.verdict.token.attempt))
                 active.add(task)
     return active
 
@@ -264,24 +301,24 @@ def _line(e: _Ending) -> event_log.Line:
     )
 
 
-def _answer(e: _Ending) -> Settled:
+def _answer(e: _Ending) -> SettledResult:
     v = e.verdict
-    return Settled(str(v.token), v.token.task, e.state, OUTCOMES[v.event], repeated=False)
+    return SettledResult(str(v.token), v.token.task, e.state, OUTCOMES[v.event], repeated=False)
 
 
-def _again(verdict: AttemptResult, row: Any) -> Settled:
-    """The attempt has ended. The same verdict again is answered, another one is lost."""
+def _repeated(verdict: AttemptResult, row: Any) -> SettledResult:
+    """The attempt has already ended: the same verdict is answered again, another one is lost."""
     outcome, state = row[3], row[7]
     if outcome != OUTCOMES[verdict.event]:
         return _lost(verdict, f"it was {outcome}" + (f" ({row[4]})" if row[4] else ""))
-    return Settled(str(verdict.token), verdict.token.task, state, outcome, repeated=True)
+    return SettledResult(str(verdict.token), verdict.token.task, state, outcome, repeated=True)
 
 
-def _again_in_call(verdict: AttemptResult, first: _Ending) -> Settled:
+def _repeated_in_call(verdict: AttemptResult, first: _Ending) -> SettledResult:
     if OUTCOMES[verdict.event] != OUTCOMES[first.verdict.event]:
         return _lost(verdict, f"it was {OUTCOMES[first.verdict.event]} in the same call")
     return _answer(first)._replace(repeated=True)
 
 
-def _lost(verdict: AttemptResult, why: str) -> Settled:
-    return Settled(str(verdict.token), verdict.token.task, "", "", repeated=False, lost=why)
+def _lost(verdict: AttemptResult, why: str) -> SettledResult:
+    return SettledResult(str(verdict.token), verdict.token.task, "", "", repeated=False, lost=why)

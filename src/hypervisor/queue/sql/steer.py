@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from hypervisor.core.errors import WrongState
 from hypervisor.core.ids import decode
 from hypervisor.queue import lifecycle
-from hypervisor.queue.priority import rank
-from hypervisor.queue.sql import (
-    dependencies,
-    event_log,
-    exclusive_keys,
-    holds,
-    readiness,
-    settlement,
-)
+from hypervisor.queue.lane import rank
+from hypervisor.queue.lifecycle import state_name
+from hypervisor.queue.sql import archive, counts, event_log, exclusive_keys, readiness, settlement
 from hypervisor.queue.sql.lanes import get_lane, lane_book
 from hypervisor.queue.task import Changes
 from hypervisor.store.database import Row, Session
@@ -34,8 +29,10 @@ UPDATE tasks SET state = ?, reason = NULL, unblock = NULL, failures = 0, crashes
 RELOCATE = "UPDATE tasks SET lane = ?, rank = ?, updated_at = ? WHERE id = ?"
 RELOCATE_KEYS = "UPDATE task_keys SET lane = ?, rank = ? WHERE task = ?"
 SET_START = "UPDATE tasks SET start_at = ? WHERE id = ?"
+FORGET_SUBMISSION = "DELETE FROM submissions WHERE task = ?"
+IS_LANDING = "SELECT 1 FROM submissions WHERE task = ? AND landing = 1"
 
-# What decides whether and when a task can be claimed; a new title does not.
+# Fields that decide whether and when a task can be claimed.
 MOVING = ("type", "priority", "branch", "assignee", "requires", "after", "start_at")
 
 
@@ -44,21 +41,22 @@ def cancel(session: Session, task: str, reason: str, actor: str, now: int) -> st
     row = _find(session, task)
     before = row[0]
     lifecycle.next_state(before, "cancel", task)
+    if before == lifecycle.MERGING and session.rows(IS_LANDING, (task,)):
+        raise WrongState(
+            f"{task} is landing at this moment and can no longer be cancelled. Nothing was "
+            f"changed; `hv show {task}` says where it has landed."
+        )
     if before == lifecycle.IN_PROGRESS:
         settlement.end_without_token(session, task, row[3], "cancel", reason, now=now, actor=actor)
     else:
         freed = _leave_queue(session, task, row)
         session.run(CANCEL, (reason, now, task))
-        event_log.note(
-            session,
-            "cancel",
-            {"reason": reason} if reason else None,
-            actor,
-            now,
-            task=task,
-            batch=row[2],
-            state=lifecycle.CANCELLED,
-        )
+        _count(session, row, lifecycle.CANCELLED)
+        if before == lifecycle.MERGING:
+            session.run(FORGET_SUBMISSION, (task,))
+        data = {"reason": reason} if reason else None
+        state = lifecycle.CANCELLED
+        event_log.note(session, "cancel", data, actor, now, task=task, batch=row[2], state=state)
         exclusive_keys.offer(session, freed, now)
     return lifecycle.CANCELLED
 
@@ -73,33 +71,47 @@ def requeue(
     now: int,
     attempts: int | None = None,
 ) -> str:
-    """Put a task (back) into the queue with a clean slate: `reopen` or `accept`; if `attempts`
-    are given, only while it has had no more than these."""
+    """Put a task into the queue by `reopen` or `accept` and reset its counters; with `attempts`,
+    only if it has had exactly that many."""
     session.lock("keys")
     row = _find(session, task)
     before = row[0]
     if attempts is not None and row[3] != attempts:
         raise WrongState(
-            f"{task} has had {row[3]} attempts by now, not {attempts}. Nothing was changed; look "
-            "again whether it shall be done once more."
+            f"{task} has had {row[3]} attempts, not {attempts}. Nothing was changed; check "
+            f"whether it still needs a retry."
         )
     lifecycle.next_state(before, event, task)
-    start_at = None if event == "reopen" else readiness.if_later(row[5], now)
+    archive.show(session, row[2], actor, now)
+    start_at = None if event == "reopen" else readiness.future_start(row[5], now)
     keyed = get_lane(session, row[1]).keyed
     after = lifecycle.queue_state(row[4], start_at, keyed, bool(row[6]))
     session.run(ENQUEUE, (after, start_at, now, task))
     if event == "reopen":
-        holds.undecide(session, row[2], [row[7]])
-    because = {"reason": reason} if reason else None
-    event_log.note(session, event, because, actor, now, task=task, batch=row[2], state=after)
+        _count(session, row, after)
+        readiness.reopen_chunks(session, row[2], [row[7]])
+    data = {"reason": reason} if reason else None
+    event_log.note(session, event, data, actor, now, task=task, batch=row[2], state=after)
     if before == lifecycle.DONE:
         readiness.dependency_reopened(session, task, now)
     readiness.promote(session, [task], now)
     return str(_find(session, task)[0])
 
 
+def reopen_all(
+    session: Session, tasks: Sequence[str], reason: str, actor: str, now: int
+) -> list[str]:
+    """Reopen tasks. Returns their ids, without those that another process has just reopened."""
+    reopened = []
+    for task in tasks:
+        with suppress(WrongState):
+            requeue(session, task, "reopen", reason, actor, now=now)
+            reopened.append(task)
+    return reopened
+
+
 def revoke_claim(session: Session, task: str, reason: str, actor: str, now: int) -> str:
-    """End a claim on a person's word: the task goes back into the queue unharmed."""
+    """End a claim at a person's request: the task goes back into the queue unchanged."""
     session.lock("keys")
     row = _find(session, task)
     lifecycle.next_state(row[0], "release", task)
@@ -112,31 +124,24 @@ def update(session: Session, task: str, changes: Changes, actor: str, now: int) 
     row = _find(session, task)
     moves = any(getattr(changes, name) is not None for name in MOVING)
     requeue = moves and row[0] in (lifecycle.WAITING, lifecycle.ACTIVE)
+    _count_type(session, row, changes)
     if requeue:
         readiness.hold(session, [task], now)
     _change_details(session, task, changes)
     _change_lane(session, task, row[1], changes, now)
     if changes.after is not None:
         _refuse_if_started(task, row[0])
-        dependencies.replace(session, task, changes.after)
+        readiness.replace_dependencies(session, task, changes.after)
     if changes.start_at is not None:
-        later = readiness.if_later(changes.start_at, now)
-        if later is not None:
+        start_at = readiness.future_start(changes.start_at, now)
+        if start_at is not None:
             _refuse_if_started(task, row[0])
-        session.run(SET_START, (later, task))
-    named = sorted(name for name, value in changes._asdict().items() if value is not None)
-    event_log.write(
-        session,
-        now,
-        [
-            event_log.Line(
-                "update", task, row[2], None, None, actor, event_log.dump({"fields": named})
-            )
-        ],
-    )
+        session.run(SET_START, (start_at, task))
+    fields = sorted(name for name, value in changes._asdict().items() if value is not None)
+    event_log.note(session, "update", {"fields": fields}, actor, now, task=task, batch=row[2])
     if requeue and get_lane(session, row[1]).keyed:
         freed = exclusive_keys.drop(session, task)
-        exclusive_keys.line_up(session, task)
+        exclusive_keys.enqueue(session, task)
         exclusive_keys.offer(session, freed, now)
     elif requeue:
         readiness.promote(session, [task], now)
@@ -147,6 +152,18 @@ def _find(session: Session, task: str) -> Row:
     return session.rows(FIND + session.for_update, (task,))[0]
 
 
+def _count(session: Session, row: Row, after: str) -> None:
+    before, batch, kind = row[0], row[2], get_lane(session, row[1]).type
+    counts.change(session, [(batch, kind, before, -1), (batch, kind, after, 1)])
+
+
+def _count_type(session: Session, row: Row, changes: Changes) -> None:
+    state, batch, kind = row[0], row[2], get_lane(session, row[1]).type
+    if changes.type not in (None, kind):
+        counts.fold_all(session)
+        counts.change(session, [(batch, kind, state, -1), (batch, changes.type or "", state, 1)])
+
+
 def _leave_queue(session: Session, task: str, row: Row) -> Sequence[str]:
     return exclusive_keys.drop(session, task) if get_lane(session, row[1]).keyed else ()
 
@@ -154,8 +171,8 @@ def _leave_queue(session: Session, task: str, row: Row) -> Sequence[str]:
 def _refuse_if_started(task: str, state: str) -> None:
     if state not in (lifecycle.INBOX, lifecycle.WAITING, lifecycle.ACTIVE):
         raise WrongState(
-            f"{task} is {state}: what it waits for can no longer change. Nothing was changed; "
-            "once it is back in the queue, it can."
+            f"{task} is {state_name(state)}, so its dependencies cannot change. Nothing was "
+            f"changed; retry the task first."
         )
 
 

@@ -1,9 +1,8 @@
-"""Python functions as attempts: the worker's side of the runner, one interpreter kept for many.
+"""Runs Python functions as attempts: the worker's end. One interpreter serves many attempts.
 
-An interpreter that dies costs the attempt it was running; the next start makes a
-new one. Nothing here waits for the function: the poll loop asks `finish` when
-`fileno` is readable, or when it has collected the runner itself and said so with
-`reaped`.
+If the interpreter dies, the running attempt fails and the next start makes a new one. Nothing here
+waits for the function: the poll loop calls `finish` when `fileno` is readable, or after `reaped`
+when it has collected the interpreter itself.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -23,8 +23,8 @@ from hypervisor.queue.attempt import Ended, signal_name
 from hypervisor.queue.task import Json
 from hypervisor.runs.functions import interpreter
 
-PIECE = 1 << 16  # what a pipe holds
-ABOVE_FIXED = 10  # the runner's fixed descriptors lie below
+PIECE = 1 << 16  # bytes; the capacity of a pipe
+ABOVE_FIXED = 10  # the interpreter's fixed descriptors are below
 DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
@@ -35,7 +35,7 @@ class FunctionRunner:
         self, function: str, cwd: str, env: dict[str, str], python: str | None = None
     ) -> None:
         self.pid: int | None = None
-        self.load_error: str | None = None  # set once the function turned out not to be there
+        self.load_error: str | None = None  # why the function could not be imported
         self._env = env
         self._argv = (
             python or sys.executable,
@@ -46,33 +46,43 @@ class FunctionRunner:
         self._pipes: _Pipes | None = None
         self._death: _Death | None = None
         self._running = False
-        self._said = b""
+        self._received = b""
         self._spent = 0.0
         self._known_peak = 0
 
-    def start(self, item: Json, output: str, note: str = "") -> None:
-        """Begin an attempt. OSError: there is no such Python, or no room; nothing was begun."""
+    def start(
+        self,
+        item: Json,
+        output: str,
+        note: str = "",
+        place: tuple[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """Start an attempt, perhaps in another folder and with more variables. OSError: Python not
+        found, or no space left; nothing was started."""
         output = os.path.abspath(output)
-        line = json.dumps({"item": item, "output": output, "note": note}).encode() + b"\n"
-        if not self._lives():
+        request = {"item": item, "output": output, "note": note}
+        if place is not None:
+            request |= {"folder": place[0], "env": dict(place[1])}
+        line = json.dumps(request).encode() + b"\n"
+        if not self._is_alive():
             self.stop()
             self._spawn(output)
         assert self._pipes is not None
-        if len(line) > interpreter.LARGEST_LINE:
+        if len(line) > interpreter.MAX_LINE_SIZE:
             _replace(self._pipes.request_file, line)
             line = b"%d\n" % len(line)
-        with suppress(BrokenPipeError):  # died just now: finish says so
+        with suppress(BrokenPipeError):  # it has just died: `finish` reports that
             os.write(self._pipes.requests, line)
         self._running = True
 
     def fileno(self) -> int:
-        """Readable when there is something to `finish`; another one after each new start."""
+        """Readable when `finish` has something to return; changes with every new interpreter."""
         if self._pipes is None:
             raise ValueError("no attempt was started")
         return self._pipes.answers
 
     def finish(self) -> Ended | None:
-        """How the attempt ended; None if it has not, or none was running."""
+        """How the attempt ended; None if it is still running, or none was started."""
         if not self._running:
             return None
         ended = self._ended()
@@ -80,23 +90,23 @@ class FunctionRunner:
         return ended
 
     def reaped(self, pid: int, status: int, cpu: float, peak: int) -> None:
-        """Somebody else has collected the runner; `finish` tells what became of the attempt."""
+        """The interpreter was collected elsewhere; `finish` returns the outcome of the attempt."""
         if pid == self.pid:
             self._death = _Death(os.waitstatus_to_exitcode(status), cpu, peak)
 
     def stop(self) -> None:
-        """End the interpreter and its process group at once, with whatever runs in it."""
+        """Kill the interpreter and its process group."""
         self._kill_and_collect()
         if self._pipes is not None:
             for fd in self._pipes:
                 os.close(fd)
         self.pid = self._pipes = self._death = None
         self._running = False
-        self._said = b""
+        self._received = b""
         self._spent = 0.0
         self._known_peak = 0
 
-    def _lives(self) -> bool:
+    def _is_alive(self) -> bool:
         if self.pid is None or self._death is not None:
             return False
         self._collect(os.WNOHANG)
@@ -125,14 +135,14 @@ class FunctionRunner:
             for fd in {fd for fd, _ in theirs} - set(pipes):
                 os.close(fd)
         self._pipes = pipes
-        # It starts on our memory, so what the kernel says of it in the end is no less than ours.
-        self._known_peak = _in_bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        # It starts on our memory, so the peak that the kernel reports is at least ours.
+        self._known_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def _ended(self) -> Ended | None:
         closed = self._receive()
-        while b"\n" in self._said:
-            line, _, self._said = self._said.partition(b"\n")
-            ended = self._understand(line)
+        while b"\n" in self._received:
+            line, _, self._received = self._received.partition(b"\n")
+            ended = self._parse_answer(line)
             if ended is not None:
                 return ended
         if closed or self._death is not None:
@@ -140,16 +150,16 @@ class FunctionRunner:
         return None
 
     def _receive(self) -> bool:
-        """Read what the runner said so far; True if it will say no more."""
+        """Read the answers so far; True at end of file."""
         with suppress(BlockingIOError):
-            while not self._said.endswith(b"\n"):
+            while not self._received.endswith(b"\n"):
                 piece = os.read(self.fileno(), PIECE)
                 if not piece:
                     return True
-                self._said += piece
+                self._received += piece
         return False
 
-    def _understand(self, line: bytes) -> Ended | None:
+    def _parse_answer(self, line: bytes) -> Ended | None:
         try:
             answer = json.loads(line)
             if "ready" in answer:
@@ -159,9 +169,9 @@ class FunctionRunner:
             return Ended(1, None, 0.0, 0, error="the result is nested too deeply")
         except (ValueError, KeyError, TypeError):
             self.stop()
-            return Ended(None, None, 0.0, 0, error="the interpreter sent no valid answer")
-        if line.count(b"[") + line.count(b"{") > validate.MOST_LEVELS:
-            return _refused_if_deep(ended)
+            return Ended(None, None, 0.0, 0, error="the interpreter sent an invalid answer")
+        if line.count(b"[") + line.count(b"{") > validate.MAX_LEVELS:
+            return _refuse_deep_result(ended)
         return ended
 
     def _loaded(self, answer: Json) -> Ended | None:
@@ -186,7 +196,7 @@ class FunctionRunner:
         self._kill_and_collect()
         code, cpu, peak = self._death or _Death(None, 0.0, 0)
         cpu = max(cpu - self._spent, 0.0)
-        peak = peak if peak > self._known_peak else 0  # else of an earlier attempt, or ours
+        peak = peak if peak > self._known_peak else 0  # an earlier attempt's, or ours
         self.stop()
         if code is None:
             return Ended(None, None, cpu, peak, error="the interpreter died")
@@ -196,29 +206,29 @@ class FunctionRunner:
         return Ended(code, None, cpu, peak, error=f"the interpreter died (exit code {code})")
 
     def _kill_and_collect(self) -> None:
-        """The kill does not change how a runner ended that was already on its way out."""
+        """Killing it does not change the exit status of one that was already exiting."""
         if self.pid is None or self._death is not None:
             return
         with suppress(ChildProcessError, ProcessLookupError):
-            # Until it is collected the pid is its own, so nobody else can be hit.
+            # Its pid cannot be reused before it is collected, so this hits no other process.
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             os.killpg(self.pid, signal.SIGKILL)
         self._collect(0)
 
-    def _collect(self, how: int) -> None:
+    def _collect(self, options: int) -> None:
         assert self.pid is not None
         try:
-            pid, status, usage = os.wait4(self.pid, how)
+            pid, status, usage = os.wait4(self.pid, options)
         except ChildProcessError:
-            self._death = _Death(None, 0.0, 0)  # collected by somebody who did not tell
+            self._death = _Death(None, 0.0, 0)  # collected elsewhere
             return
         if pid:
-            cpu, peak = usage.ru_utime + usage.ru_stime, _in_bytes(usage.ru_maxrss)
+            cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
             self._death = _Death(os.waitstatus_to_exitcode(status), cpu, peak)
 
 
 class _Pipes(NamedTuple):
-    """Our ends, and the file that requests are put into."""
+    """Our ends, and the file for requests that are too long for a pipe."""
 
     requests: int
     answers: int
@@ -226,18 +236,14 @@ class _Pipes(NamedTuple):
 
 
 class _Death(NamedTuple):
-    """How the interpreter ended, and what it used in all its life; code None: nobody knows."""
+    """How the interpreter ended, and its total usage; code None: unknown."""
 
     code: int | None
     cpu: float
     peak: int
 
 
-def _in_bytes(maxrss: int) -> int:
-    return maxrss * interpreter.MAXRSS_UNIT
-
-
-def _refused_if_deep(ended: Ended) -> Ended:
+def _refuse_deep_result(ended: Ended) -> Ended:
     try:
         validate.json_value("the result", ended.result)
     except InvalidInput as error:
@@ -246,14 +252,15 @@ def _refused_if_deep(ended: Ended) -> Ended:
 
 
 def _make_pipes(output: str) -> tuple[_Pipes, list[tuple[int, int]]]:
-    """Our ends, and the runner's with the numbers they get there.
+    """Our ends, and the interpreter's with the descriptor numbers they get there.
 
-    What is printed before the first item, by the import, goes to the output too.
+    Anything that the import prints, before the first item, goes to the output too.
     """
     printed = _above(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     their_requests, requests = map(_above, os.pipe())
     answers, their_answers = map(_above, os.pipe())
-    request_file = _above(_unnamed_file())
+    # For long requests: a pipe would block while the interpreter is still importing.
+    request_file = _above(os.memfd_create("hypervisor-request"))
     os.set_blocking(answers, False)
     theirs = [
         (printed, 1),
@@ -266,7 +273,7 @@ def _make_pipes(output: str) -> tuple[_Pipes, list[tuple[int, int]]]:
 
 
 def _above(fd: int) -> int:
-    """Move a descriptor to where it is not overwritten while the runner's are put in place."""
+    """Move a descriptor out of the way of the interpreter's fixed ones."""
     if fd >= ABOVE_FIXED:
         return fd
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, ABOVE_FIXED)
@@ -274,19 +281,9 @@ def _above(fd: int) -> int:
     return moved
 
 
-def _unnamed_file() -> int:
-    """For what a pipe would not take without blocking, as the runner may be importing."""
-    if sys.platform == "linux":
-        return os.memfd_create("hypervisor-request")
-    import tempfile
-
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
 def _replace(file: int, content: bytes) -> None:
     os.ftruncate(file, 0)
-    offset, rest = 0, memoryview(content)
-    while rest:
-        written = os.pwrite(file, rest, offset)
-        offset, rest = offset + written, rest[written:]
+    offset, remaining = 0, memoryview(content)
+    while remaining:
+        written = os.pwrite(file, remaining, offset)
+        offset, remaining = offset + written, remaining[written:]

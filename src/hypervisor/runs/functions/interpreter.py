@@ -1,13 +1,11 @@
-"""The runner: the interpreter that calls one function, for item after item.
+"""The interpreter: calls one function for each item in turn.
 
-functions.py starts it as a program of its own, with the Python that the user's
-packages live in. So it uses the standard library only, nothing of Hypervisor, and
-nothing newer than Python 3.9.
+client.py runs it as a separate program, with the Python that has the user's packages. So it uses
+only the standard library, nothing from Hypervisor, and nothing newer than Python 3.9.
 
-A request is a line of JSON, or only its length if the worker has put it into the
-request file because a pipe would not take it at once. An answer is a line of JSON. An
-attempt writes to the output file that its request names. The runner never outlives
-its worker.
+A request is a line of JSON, or only its length if the worker has put it into the request file
+because it was too long for a pipe. An answer is a line of JSON. An attempt writes to the output
+file that its request names. The interpreter never outlives its worker.
 """
 
 from __future__ import annotations
@@ -27,14 +25,13 @@ from contextlib import suppress
 from typing import Any
 
 REQUESTS, ANSWERS, REQUEST_FILE = 3, 4, 5
-LARGEST_LINE = 4096  # an empty pipe takes this much in one piece, whatever its size
-LARGEST_RESULT = 1_000_000
-LONGEST_ERROR = 1_000
+MAX_LINE_SIZE = 4096  # bytes that any empty pipe takes in one write
+MAX_RESULT_SIZE = 1_000_000
+MAX_ERROR_LENGTH = 1_000
 PR_SET_PDEATHSIG = 1
-MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 Function = Callable[[Any], Any]
-_encode = json.JSONEncoder(allow_nan=False).encode  # ours, whatever is done to the module later
+_encode = json.JSONEncoder(allow_nan=False).encode  # in case the function patches the module
 
 
 def main() -> None:
@@ -56,8 +53,8 @@ class Memory:
         with suppress(OSError):
             self._clear = _move_out_of_reach(os.open("/proc/self/clear_refs", os.O_WRONLY))
         # Before exec we shared the worker's memory: ru_maxrss starts with its peak.
-        known, real = _maxrss(resource.RUSAGE_SELF), _high_water()
-        self._inherited = known if known > real > 0 else 0
+        reported, real = _maxrss(resource.RUSAGE_SELF), _high_water()
+        self._inherited = reported if reported > real > 0 else 0
         self._children = 0
 
     def restart(self) -> None:
@@ -74,7 +71,7 @@ class Memory:
 
 
 def _maxrss(whose: int) -> int:
-    return resource.getrusage(whose).ru_maxrss * MAXRSS_UNIT
+    return resource.getrusage(whose).ru_maxrss * 1024
 
 
 def _high_water() -> int:
@@ -97,7 +94,7 @@ class Worker:
         os.register_at_fork(after_in_child=self._hang_up)
 
     def request(self) -> Any:
-        line = os.read(self._requests, LARGEST_LINE)
+        line = os.read(self._requests, MAX_LINE_SIZE)
         if not line:
             os._exit(0)
         request = json.loads(line)
@@ -105,13 +102,13 @@ class Worker:
 
     def answer(self, line: str) -> None:
         if os.getpid() != self._pid:
-            os._exit(0)  # the function forked and its child came back here: the parent answers
-        rest = memoryview(line.encode() + b"\n")
-        while rest:
-            rest = rest[os.write(self._answers, rest) :]
+            os._exit(0)  # the function forked and its child returned: only the parent answers
+        remaining = memoryview(line.encode() + b"\n")
+        while remaining:
+            remaining = remaining[os.write(self._answers, remaining) :]
 
     def exit_with_parent(self) -> None:
-        """Twice: the watch is portable, the kernel does not wait for the interpreter lock."""
+        """In two ways: the thread is portable, the kernel does not need the GIL."""
         threading.Thread(target=self._watch, name="hypervisor-watch", daemon=True).start()
         with suppress(ImportError, OSError, AttributeError):
             import ctypes
@@ -127,14 +124,14 @@ class Worker:
         os._exit(1)
 
     def _hang_up(self) -> None:
-        """A forked child that stays must not keep the pipes open when the runner dies."""
+        """A forked child must not keep the pipes open after the interpreter has died."""
         for fd in (self._requests, self._answers, self._file):
             with suppress(OSError):
                 os.close(fd)
 
 
 def _move_out_of_reach(fd: int) -> int:
-    """As far up as fits, where what closes or writes to low numbers by habit does not hit."""
+    """Move a descriptor up, away from code that closes or reuses low numbers."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     high = min(most, 1024) if most > 0 else 1024
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high - 8)
@@ -149,8 +146,8 @@ def _load_or_explain(name: str, folder: str, worker: Worker) -> Function:
     except BaseException as error:
         _print_traceback(error)
         _flush()
-        why = f"cannot load {_printable(name)}: {_one_line(error)}"
-        worker.answer(_encode({"ready": False, "error": why, "cpu": _cpu()}))
+        message = f"cannot load {_printable(name)}: {_one_line(error)}"
+        worker.answer(_encode({"ready": False, "error": message, "cpu": _cpu()}))
         os._exit(1)
     worker.answer(_encode({"ready": True, "cpu": _cpu()}))
     return function
@@ -159,17 +156,17 @@ def _load_or_explain(name: str, folder: str, worker: Worker) -> Function:
 def _load(name: str, folder: str) -> Function:
     os.chdir(folder)
     if os.path.realpath(sys.path[0]) == os.path.dirname(os.path.realpath(__file__)):
-        del sys.path[0]  # or a module of ours would stand in for the user's of the same name
+        del sys.path[0]  # or our modules would shadow the user's
     module, colon, path = name.partition(":")
     if not (module and colon and path):
         raise ValueError("name it as package.module:function")
-    if not module.startswith("hypervisor.skills."):  # no file there may stand in for ours
+    if not module.startswith("hypervisor.skills."):  # or the user's files would shadow ours
         sys.path.insert(0, folder)
     function: Any = importlib.import_module(module)
     for part in path.split("."):
         function = getattr(function, part)
     if not callable(function):
-        raise TypeError(f"it is of type {type(function).__name__}, which cannot be called")
+        raise TypeError(f"it is of type {type(function).__name__}, which is not callable")
     return function  # type: ignore[no-any-return]
 
 
@@ -177,16 +174,19 @@ def _serve(function: Function, folder: str, worker: Worker, memory: Memory) -> N
     request = worker.request()
     memory.restart()
     outcome = _attempt(function, folder, request)
+    if "folder" in request:
+        os.chdir("/")  # a workspace that a process is in cannot be moved away
     worker.answer(f'{{{outcome}, "cpu": {_cpu():.6f}, "peak": {memory.peak()}}}')
 
 
 def _attempt(function: Function, folder: str, request: Any) -> str:
-    """Call the function and say how it went, as members of a JSON object."""
+    """Call the function; returns the outcome as members of a JSON object."""
     try:
-        os.chdir(folder)  # the item before may have gone elsewhere
+        os.chdir(request.get("folder", folder))  # the previous item may have changed it
+        os.environ.update(request.get("env", {}))
         _redirect(request["output"])
         _renew_streams()
-        _pass_on(request.get("note"))
+        _set_note(request.get("note"))
     except OSError as error:
         return _failed(_one_line(error))
     try:
@@ -212,20 +212,20 @@ def _returned(result: Any) -> str:
         text = _encode(result)
     except Exception as error:
         return _failed(f"the result cannot be kept as JSON: {_one_line(error)}")
-    if len(text) > LARGEST_RESULT:
+    if len(text) > MAX_RESULT_SIZE:
         return _failed(
-            f"the result is too large: {len(text):,} bytes as JSON, at most {LARGEST_RESULT:,}; "
+            f"the result is too large: {len(text):,} bytes as JSON, at most {MAX_RESULT_SIZE:,}; "
             "write it to a file and return its path"
         )
     return f'"ok": true, "result": {text}'
 
 
-def _failed(why: str) -> str:
-    return f'"ok": false, "error": {_encode(why)}'
+def _failed(message: str) -> str:
+    return f'"ok": false, "error": {_encode(message)}'
 
 
-def _pass_on(note: str | None) -> None:
-    """What a reviewer wants done differently this time."""
+def _set_note(note: str | None) -> None:
+    """Set HV_NOTE: what a reviewer wants done differently this time."""
     if note:
         os.environ["HV_NOTE"] = note.replace("\0", " ")
     else:
@@ -233,7 +233,7 @@ def _pass_on(note: str | None) -> None:
 
 
 def _redirect(output: str) -> None:
-    """Let what is printed go to the output, by C code and subprocesses too."""
+    """Send stdout and stderr to the output, including those of C code and subprocesses."""
     fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
@@ -242,7 +242,7 @@ def _redirect(output: str) -> None:
 
 
 def _renew_streams() -> None:
-    """Lines are written at once: a crash loses none, and who follows the output sees them."""
+    """Make the streams line-buffered: a crash loses no line, and followers see them at once."""
     for name, fd in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         if _is_gone(stream):
@@ -265,7 +265,7 @@ def _flush() -> None:
 
 
 def _print_traceback(error: BaseException) -> None:
-    """Without our own frame, and past sys.stderr, which the function may have replaced."""
+    """Without our own frame, and directly to fd 2: the function may have replaced sys.stderr."""
     trace = error.__traceback__ and error.__traceback__.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
     with suppress(OSError):
@@ -277,9 +277,9 @@ def _one_line(error: BaseException) -> str:
         message = str(error)
     except Exception:
         message = "(its message cannot be shown)"
-    message = _printable(" ".join(message[: 4 * LONGEST_ERROR].split()))
+    message = _printable(" ".join(message[: 4 * MAX_ERROR_LENGTH].split()))
     text = ": ".join(part for part in (type(error).__name__, message) if part)
-    return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
+    return text if len(text) <= MAX_ERROR_LENGTH else text[: MAX_ERROR_LENGTH - 1] + "…"
 
 
 def _printable(text: str) -> str:
@@ -287,7 +287,7 @@ def _printable(text: str) -> str:
 
 
 def _cpu() -> float:
-    """All seconds so far, those of ended children included; the worker takes differences."""
+    """Total CPU seconds, including ended children; the worker computes differences."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
@@ -298,4 +298,4 @@ if __name__ == "__main__":
         main()
     except BaseException as error:
         _print_traceback(error)
-    os._exit(70)  # not the way of sys.exit, which would wait for threads
+    os._exit(70)  # sys.exit would wait for threads

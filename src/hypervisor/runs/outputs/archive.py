@@ -1,8 +1,8 @@
-"""Short outputs, many to a file: `outputs/<group>/<worker>.pack`.
+"""Packs: files that hold many short outputs, `outputs/<group>/<worker>.pack`.
 
-A record is a line `<task>.<attempt> <length>`, so many bytes, and a newline. A pack has one
-writer, the worker that it is named after, so that a kill can leave half a record only at its
-end, where readers stop. As long as the writer has it open, nobody else takes records out.
+A record is a line `<task>.<attempt> <length>`, that many bytes, and a newline. A pack has one
+writer, the worker it is named after, so a kill can leave half a record only at the end, where
+readers stop. While the writer has it open, no other process removes records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 
 ENDING = ".pack"
 NEW = ".new"
-LONGEST_HEAD = 100
+MAX_HEAD_LENGTH = 100
 LAST = 64
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
@@ -33,35 +33,35 @@ class Writer:
         self._size = 0
 
     def append(self, folder: str, task: str, attempt: int, text: bytes) -> None:
-        """Add a record, wholly or not at all. OSError: it could not be added."""
+        """Add a whole record or nothing. OSError: it could not be added."""
         if folder != self._folder or not os.fstat(self._handle).st_nlink:
             self._open(folder)
-        record = _written(task, attempt, text)
+        record = _record_bytes(task, attempt, text)
         try:
             if os.write(self._handle, record) < len(record):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self._handle, self._size)
-            self.close()  # if that failed too, the next one cuts it before it adds anything
+            self.close()  # if that failed too, the next `_open` truncates it
             raise
         self._size += len(record)
 
     def _open(self, folder: str) -> None:
         self.close()
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        path, found = f"{folder}/{self._name}", 0
-        while not found:
+        path, links = f"{folder}/{self._name}", 0
+        while not links:
             self._handle = os.open(path, FLAGS, 0o600)
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                found = os.fstat(self._handle).st_nlink
-                self._size = index_of(path).upto if found else 0
+                links = os.fstat(self._handle).st_nlink
+                self._size = index_of(path).upto if links else 0
                 os.ftruncate(self._handle, self._size)  # half a record of an earlier writer
-            except OSError:  # also while somebody takes records out, however long that takes
+            except OSError:  # also while records are being removed, however long that takes
                 self.close()
                 raise
-            if not found:  # somebody has just put another in its place
+            if not links:  # it has just been replaced
                 self.close()
         self._folder = folder
 
@@ -72,8 +72,8 @@ class Writer:
 
 
 class Index(NamedTuple):
-    """What is in a pack, as far as it was read: where each record starts, and how long its text
-    is. By the last bytes a pack is known that has become another one."""
+    """The records of a pack up to the offset `upto`: where each starts, and the length of its text.
+    The last bytes read show whether the pack has been rewritten since."""
 
     pack: str
     inode: int
@@ -83,19 +83,19 @@ class Index(NamedTuple):
 
 
 class Packs:
-    """Finds records; remembers what is in the packs of the folder that was last looked into."""
+    """Finds records; caches the indexes of the last folder."""
 
     def __init__(self) -> None:
         self._folder = ""
         self._known: dict[str, Index] = {}
 
     def size(self, folder: str, task: str, attempt: int) -> int | None:
-        found = (index.records.get((task, attempt)) for index in self.of(folder))
-        return next((record[1] for record in found if record is not None), None)
+        records = (index.records.get((task, attempt)) for index in self.of(folder))
+        return next((record[1] for record in records if record is not None), None)
 
     def read(self, folder: str, task: str, attempt: int, start: int, most: int) -> bytes | None:
-        """A piece of an output; None if it is not there. If somebody has taken records out since
-        it was found, it is looked for once more."""
+        """A piece of an output; None if there is none. Looks again if records were removed in
+        between."""
         for _ in range(2):
             for index in self.of(folder):
                 if (task, attempt) in index.records:
@@ -122,12 +122,12 @@ class Packs:
 
 
 def index_of(path: str, known: Index | None = None) -> Index:
-    """What is in a pack; of one that was read before, only what came since."""
+    """The index of a pack. Only what was added since `known` is read."""
     with open(path, "rb") as file:
-        found = os.fstat(file.fileno())
-        if known is None or known.inode != found.st_ino or not _goes_on(file, known):
-            known = Index(path, found.st_ino, 0, b"", {})
-        if known.upto == found.st_size:
+        status = os.fstat(file.fileno())
+        if known is None or known.inode != status.st_ino or not _has_same_start(file, known):
+            known = Index(path, status.st_ino, 0, b"", {})
+        if known.upto == status.st_size:
             return known
         file.seek(known.upto)
         text = file.read()
@@ -140,13 +140,13 @@ def index_of(path: str, known: Index | None = None) -> Index:
     return known._replace(upto=known.upto + at, last=last)
 
 
-def _goes_on(file: IO[bytes], known: Index) -> bool:
+def _has_same_start(file: IO[bytes], known: Index) -> bool:
     file.seek(known.upto - len(known.last))
     return file.read(len(known.last)) == known.last
 
 
 def text_of(index: Index, key: Key) -> bytes | None:
-    """The text of a record that was found there; None if it is there no more."""
+    """The text of a record found earlier; None if it no longer exists."""
     at, length = index.records[key]
     head = _head(*key, length)
     with open(index.pack, "rb") as file:
@@ -157,7 +157,7 @@ def text_of(index: Index, key: Key) -> bytes | None:
     return text if len(text) == length else None
 
 
-def _written(task: str, attempt: int, text: bytes) -> bytes:
+def _record_bytes(task: str, attempt: int, text: bytes) -> bytes:
     return _head(task, attempt, len(text)) + text + b"\n"
 
 
@@ -166,9 +166,9 @@ def _head(task: str, attempt: int, length: int) -> bytes:
 
 
 def _record(text: bytes, at: int) -> tuple[Key, int, int] | None:
-    """The record that begins there: whose it is, where its text starts, how long that is.
-    None at the end, and for what its writer could not finish."""
-    head, newline, _ = text[at : at + LONGEST_HEAD].partition(b"\n")
+    """The record at an offset: its key, where its text starts, and the length of the text. None at
+    the end and for an unfinished record."""
+    head, newline, _ = text[at : at + MAX_HEAD_LENGTH].partition(b"\n")
     name, _, length = head.partition(b" ")
     task, _, attempt = name.partition(b".")
     if not (newline and attempt.isdigit() and length.isdigit()):
@@ -180,17 +180,17 @@ def _record(text: bytes, at: int) -> tuple[Key, int, int] | None:
     return (task.decode("ascii", "replace"), int(attempt)), start, int(length)
 
 
-def take_out(path: str, keys: Collection[Key]) -> bool:
-    """Remove records. False: their writer may still add others, so it stays as it is."""
+def remove_records(path: str, keys: Collection[Key]) -> bool:
+    """Remove records. False if the pack is in use: then nothing was removed."""
     try:
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(file.fileno()).st_nlink:
-                return False  # somebody else has just done so
+                return False  # another process has just done so
             index = index_of(path)
-            left = [key for key in index.records if key not in keys]
-            if left:
-                _write_again(index, left)
+            remaining = [key for key in index.records if key not in keys]
+            if remaining:
+                _rewrite(index, remaining)
             else:
                 os.unlink(path)
     except OSError:
@@ -198,11 +198,11 @@ def take_out(path: str, keys: Collection[Key]) -> bool:
     return True
 
 
-def _write_again(index: Index, keys: list[Key]) -> None:
-    """With the same times: what is left has become no younger."""
+def _rewrite(index: Index, keys: list[Key]) -> None:
+    """Keeps the file's times: retention goes by age."""
     fresh, times = index.pack + NEW, os.stat(index.pack)
     with open(os.open(fresh, FLAGS | os.O_TRUNC, 0o600), "wb") as file:
         for key in keys:
-            file.write(_written(*key, text_of(index, key) or b""))
+            file.write(_record_bytes(*key, text_of(index, key) or b""))
     os.utime(fresh, ns=(times.st_atime_ns, times.st_mtime_ns))
     os.rename(fresh, index.pack)

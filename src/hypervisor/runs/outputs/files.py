@@ -1,14 +1,13 @@
-"""The kept outputs: `outputs/<group>/<task>.<attempt>.log`, or with others in a pack there.
+"""The stored outputs: `outputs/<group>/<task>.<attempt>.log`, or a record in a pack there.
 
-The group is the beginning of the id, which tasks that were added together share: a folder
-for every task would take more room and time than most outputs do. What a short command
-printed lies in a pack; a file of its own is preferred where there are both.
+The group is the beginning of the id, which tasks that were added together share: a folder for every
+task would cost more than most outputs. Short outputs are in packs. If an output has both a file and
+a record, the file counts.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
@@ -17,10 +16,10 @@ from hypervisor.runs.outputs import archive
 from hypervisor.runs.spec import Output
 
 PIECE = 1 << 20
-LONGEST = 1 << 62
+MAX_LENGTH = 1 << 62
 NO_SIGNS = str.maketrans("", "", ".-")
-SPOOLS = "spools"  # not a group: no id is so short
-GROUP = 10  # characters; the two that are left tell up to 1,024 tasks apart
+SPOOLS = "spools"  # cannot be a group: ids are longer
+GROUP = 10  # characters of the id; the remaining two allow 1,024 tasks per group
 
 
 class Outputs:
@@ -33,8 +32,12 @@ class Outputs:
 
     def folder_of(self, task: str) -> str:
         if not task.isalnum():  # other names could lead elsewhere
-            raise InvalidInput(f"{task[:60]!r} is no id.")
+            raise InvalidInput(f"invalid id {task[:60]!r}")
         return f"{self.root}/{task[:GROUP]}"
+
+    def setup_path(self, task: str, attempt: int) -> str:
+        """What setting up the workspace of an attempt prints."""
+        return self.path(task, attempt).removesuffix(".log") + ".setup"
 
     def prepare(self, task: str, attempt: int) -> str:
         """The path of an output that is about to be written."""
@@ -42,33 +45,33 @@ class Outputs:
         return self.path(task, attempt)
 
     def make_folder(self, folder: str) -> None:
-        if os.access(folder, os.F_OK):  # a tenth of what it costs to make it in vain
+        if os.access(folder, os.F_OK):  # ten times faster than a mkdir that fails
             return
         os.makedirs(self.root, mode=0o700, exist_ok=True)
         with suppress(FileExistsError):  # another worker may be making it
             os.mkdir(folder, 0o700)
 
     def room(self) -> int:
-        """How many bytes more the disk takes from us. A disk that does not say has room."""
+        """Free bytes on the disk that we may use; plenty if the file system does not say."""
         try:
-            found = os.statvfs(os.path.dirname(self.root))
+            disk = os.statvfs(os.path.dirname(self.root))
         except OSError:
-            return LONGEST
-        blocks = found.f_bavail if os.geteuid() else found.f_bfree
-        return blocks * found.f_frsize if found.f_blocks else LONGEST
+            return MAX_LENGTH
+        blocks = disk.f_bavail if os.geteuid() else disk.f_bfree
+        return blocks * disk.f_frsize if disk.f_blocks else MAX_LENGTH
 
     def takes_long(self, task: str, attempt: int) -> None:
-        """Somebody may want to see what it prints while it runs."""
+        """Make its output visible while it runs."""
 
     def ended(self, task: str, attempt: int) -> int | None:
-        """Nothing of the attempt writes any more: how much there is."""
+        """The final size, after all processes of the attempt have ended."""
         return self.size(task, attempt)
 
     def close(self) -> None:
         """No more will be written."""
 
     def size(self, task: str, attempt: int) -> int | None:
-        """How much there is, None if there is no such output."""
+        """The size, None if there is no such output."""
         try:
             return os.stat(self.path(task, attempt)).st_size
         except OSError:
@@ -83,27 +86,26 @@ class Outputs:
             return self._packs.read(self.folder_of(task), task, attempt, start, most) or b""
 
     def as_file(self, task: str, attempt: int) -> str:
-        """The path of the whole output, for a program that wants a file."""
+        """The path of a file with the whole output."""
         path = self.path(task, attempt)
         if os.path.exists(path):
             return path
-        text = self._packs.read(self.folder_of(task), task, attempt, 0, LONGEST)
+        text = self._packs.read(self.folder_of(task), task, attempt, 0, MAX_LENGTH)
         if text is not None:
-            fresh = f"{path}.{os.getpid()}"
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
-                file.write(text)
-            os.rename(fresh, path)
+            from hypervisor.core.private_files import replace_private_file
+
+            replace_private_file(path, text)
         return path
 
     def last_line(self, task: str, attempt: int) -> str:
-        """The last non-empty line so far, for people to see that something happens."""
+        """The last non-empty line so far, to show progress."""
         size = self.size(task, attempt) or 0
         text = self.read(task, attempt, max(size - 2000, 0), 2000).decode("utf-8", "replace")
         lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
         return next((line for line in reversed(lines) if line), "")
 
     def bound(self, task: str, attempt: int, keep: int) -> None:
-        """Keep head and tail of an output that is too long, and say what was left out."""
+        """Shorten an output that is too long to its head and tail, with a note in between."""
         path = self.path(task, attempt)
         try:
             size = os.stat(path).st_size
@@ -113,7 +115,7 @@ class Outputs:
             return
         half = keep // 2
         left_out = size - 2 * half
-        note = f"\n… {left_out} bytes left out here by Hypervisor …\n".encode()
+        note = f"\n… {left_out} bytes left out by Hypervisor …\n".encode()
         with open(path, "r+b") as file:
             file.seek(size - half)
             tail = file.read(half)
@@ -122,22 +124,24 @@ class Outputs:
             file.truncate()
 
     def all(self) -> Iterator[Output]:
-        """Every kept output, as the file system lists them."""
+        """Every stored output, in no particular order."""
         with suppress(FileNotFoundError), os.scandir(self.root) as groups:
             for group in groups:
                 if group.is_dir(follow_symlinks=False):
                     yield from self._of_group(group.name)
 
     def remove(self, outputs: Iterable[Output]) -> list[Output]:
-        """Delete outputs, and the changes that are kept beside them; returns those that are
-        gone. What a worker that still writes has packed is left to another time."""
+        """Delete outputs and their patches; returns the deleted ones. Packs that are still being
+        written are left for later."""
         groups: dict[str, list[Output]] = {}
         for output in outputs:
             groups.setdefault(self.folder_of(output.task), []).append(output)
-        return [o for folder, some in groups.items() for o in self._remove_from(folder, some)]
+        return [
+            o for folder, of_folder in groups.items() for o in self._remove_from(folder, of_folder)
+        ]
 
     def recover(self, worker: str, running: tuple[str, int] | None = None) -> None:
-        """Of a worker that is no more: give what its last attempt printed a place."""
+        """After a worker died: store the output of its last attempt."""
         spool = self.spool_of(worker)
         with suppress(OSError):
             if running is not None and os.stat(spool).st_size:
@@ -146,17 +150,11 @@ class Outputs:
                 os.unlink(spool)
 
     def spool_of(self, worker: str) -> str:
-        """Where a worker's commands write first."""
-        name = worker.rpartition("/")[2]  # its process and what tells it from others' of that id
+        """The file that a worker's commands write to first."""
+        name = worker.rpartition("/")[2]  # its process id and a unique suffix
         if not name.translate(NO_SIGNS).isalnum():
-            raise InvalidInput(f"{worker[:60]!r} is no worker's id.")
+            raise InvalidInput(f"invalid worker id {worker[:60]!r}")
         return f"{self.root}/{SPOOLS}/{name}"
-
-    def free(self) -> int:
-        """Bytes left on the disk."""
-        with suppress(OSError):
-            return shutil.disk_usage(os.path.dirname(self.root)).free
-        return 1 << 62
 
     def _of_group(self, group: str) -> Iterator[Output]:
         folder = os.path.join(self.root, group)
@@ -172,18 +170,18 @@ class Outputs:
     def _files_of(self, folder: str, group: str) -> Iterator[Output]:
         with suppress(OSError), os.scandir(folder) as files:
             for file in files:
-                task, _, rest = file.name.partition(".")
-                number, ending = os.path.splitext(rest)
+                task, _, suffix = file.name.partition(".")
+                number, ending = os.path.splitext(suffix)
                 ours = task.isalnum() and task[:GROUP] == group
                 if ours and ending == ".log" and number.isdecimal():
-                    found = file.stat(follow_symlinks=False)
-                    yield Output(task, int(number), found.st_size, int(found.st_mtime * 1000))
+                    status = file.stat(follow_symlinks=False)
+                    yield Output(task, int(number), status.st_size, int(status.st_mtime * 1000))
 
     def _remove_from(self, folder: str, outputs: list[Output]) -> list[Output]:
         keys = {(output.task, output.attempt) for output in outputs}
         packed = [index for index in self._packs.of(folder) if not keys.isdisjoint(index.records)]
-        in_use = [index.records for index in packed if not archive.take_out(index.pack, keys)]
-        gone = [
+        in_use = [index.records for index in packed if not archive.remove_records(index.pack, keys)]
+        removed = [
             output
             for output in outputs
             if _are_unlinked(self.path(output.task, output.attempt))
@@ -191,14 +189,15 @@ class Outputs:
         ]
         with suppress(OSError):
             os.rmdir(folder)  # only once it is empty
-        return gone
+        return removed
 
 
 def _are_unlinked(path: str) -> bool:
-    """The file of an output, and the changes that are kept beside it."""
-    for each in (path.removesuffix(".log") + ".patch", path):
+    """The file of an output, its patch, and the output of its setup."""
+    stem = path.removesuffix(".log")
+    for name in (f"{stem}.patch", f"{stem}.setup", path):
         try:
-            os.unlink(each)
+            os.unlink(name)
         except FileNotFoundError:
             pass
         except OSError:

@@ -1,14 +1,12 @@
-"""Retention: outputs are kept for a while and up to a size, never deleted while needed.
-
-Homes of agents are of use while their task is unfinished, and go with it.
+"""Retention: outputs are kept for some time and up to a total size, but as long as their task is
+unfinished. Homes of agents are deleted when their task has ended.
 """
 
 from typing import NamedTuple
 
-from hypervisor.agents.sql import sessions
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
-from hypervisor.queue.sql import event_log
+from hypervisor.queue.sql import agent_sessions, event_log
 from hypervisor.runs import sql
 from hypervisor.runs.spec import Output
 
@@ -27,34 +25,40 @@ class Collected(NamedTuple):
 
 
 def gc(hv: Context, dry_run: bool = False, now: int | None = None) -> Collected:
-    """Delete outputs that are old or too many; an unfinished task keeps all of its own.
+    """Delete outputs beyond the limits of age and size; unfinished tasks keep all of theirs.
 
-    Homes of agents go as soon as nobody needs them."""
+    Homes of agents are deleted as soon as they are not needed."""
     at = hv.now() if now is None else now
-    found = sorted(hv.outputs.all(), key=lambda output: output.changed_at)
-    finished = _finished(hv, sorted({output.task for output in found}))
-    doomed = _to_delete(hv, found, finished, at)
+    outputs = sorted(hv.outputs.all(), key=lambda output: output.changed_at)
+    finished = _finished(hv, sorted({output.task for output in outputs}))
+    to_delete = _to_delete(hv, outputs, finished, at)
     homes = _stale_homes(hv)
     if not dry_run:
-        doomed = _delete(hv, doomed, homes, now)
-    gone, all_bytes = sum(o.size for o in doomed), sum(o.size for o in found)
-    return Collected(len(doomed), gone, len(found) - len(doomed), all_bytes - gone, len(homes))
+        to_delete = _delete(hv, to_delete, homes, now)
+    deleted_bytes, all_bytes = sum(o.size for o in to_delete), sum(o.size for o in outputs)
+    return Collected(
+        len(to_delete),
+        deleted_bytes,
+        len(outputs) - len(to_delete),
+        all_bytes - deleted_bytes,
+        len(homes),
+    )
 
 
-def _delete(hv: Context, doomed: list[Output], homes: list[str], now: int | None) -> list[Output]:
+def _delete(hv: Context, outputs: list[Output], homes: list[str], now: int | None) -> list[Output]:
     """Returns the outputs that are gone."""
-    gone = hv.outputs.remove(doomed)
+    deleted = hv.outputs.remove(outputs)
     for name in homes:
         hv.homes.remove(name)
-    if gone or homes:
-        data = {"outputs": len(gone), "bytes": sum(output.size for output in gone)}
+    if deleted or homes:
+        data = {"outputs": len(deleted), "bytes": sum(output.size for output in deleted)}
         more = {"homes": len(homes)} if homes else {}
         hv.store.write_unsynced(event_log.note, "gc", {**data, **more}, hv.actor, hv.at(now))
-    return gone
+    return deleted
 
 
 def _stale_homes(hv: Context) -> list[str]:
-    """Homes of tasks that have ended, and of agents that claimed by themselves and are gone."""
+    """Homes of tasks that have ended, and of pull agents whose process is gone."""
     names = list(hv.homes.all())
     finished = _finished(hv, [name for name in names if name.isalnum()])
     return [name for name in names if name in finished or _owner_is_dead(hv, name)]
@@ -67,26 +71,27 @@ def _owner_is_dead(hv: Context, name: str) -> bool:
     return hv.probe.process_start(int(pid)) != int(start)
 
 
-def _to_delete(hv: Context, found: list[Output], finished: set[str], now: int) -> list[Output]:
-    """Oldest first: all that are past their time, then as many as it takes to fit."""
+def _to_delete(hv: Context, outputs: list[Output], finished: set[str], now: int) -> list[Output]:
+    """All outputs that are too old, then the oldest ones until the rest fits."""
     oldest_kept = now - hv.settings.keep_days * DAY
-    too_much = sum(output.size for output in found) - hv.settings.keep_size
-    doomed = []
-    for output in found:
+    too_much = sum(output.size for output in outputs) - hv.settings.keep_size
+    to_delete = []
+    for output in outputs:
         if output.task in finished and (output.changed_at < oldest_kept or too_much > 0):
-            doomed.append(output)
+            to_delete.append(output)
             too_much -= output.size
-    return doomed
+    return to_delete
 
 
 def _finished(hv: Context, tasks: list[str]) -> set[str]:
-    """Which of these tasks have ended; the output of an agent that claimed by itself has its
-    session in place of the task. What the store does not know is left alone: it may belong to
-    another store that shares the folder."""
+    """Which of these tasks have ended. The output of a pull agent has its session's id in place of
+    a task's. Unknown ids are left alone: another store may share the folder."""
     ended: set[str] = set()
     for start in range(0, len(tasks), LOOKED_UP):
-        some = tasks[start : start + LOOKED_UP]
-        states = hv.store.read(sql.states, some)
+        page = tasks[start : start + LOOKED_UP]
+        states = hv.store.read(sql.states, page)
         ended |= {task for task, state in states.items() if state in lifecycle.TERMINAL}
-        ended |= hv.store.read(sessions.settled, [task for task in some if task not in states])
+        ended |= hv.store.read(
+            agent_sessions.settled, [task for task in page if task not in states]
+        )
     return ended

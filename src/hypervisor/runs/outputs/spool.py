@@ -1,9 +1,9 @@
-"""Where the commands of one worker write: into one file after the other's end, over and over.
+"""The spool: one file that all commands of a worker write to in turn.
 
-To make a file costs more than most short commands print. So a command writes into its worker's
-spool, and what it printed goes from there into a pack. It gets a file of its own, by a rename
-under its hands, when it takes long, when it printed much, or when something of it is still
-there to write: nothing may ever get into the output of another.
+Creating a file costs more than most short commands print. So a command writes to its worker's
+spool, and its output is copied from there into a pack. The spool is renamed to an output file of
+its own if the command takes long, prints much, or leaves a process that may still write: nothing
+may end up in the output of another attempt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from hypervisor.runs.outputs.archive import Writer
 from hypervisor.runs.outputs.files import Outputs
 
-LONGEST_PACKED = 4096
+MAX_PACKED_LENGTH = 4096
 
 
 class Spool(Outputs):
@@ -26,11 +26,11 @@ class Spool(Outputs):
         self._pack = Writer(os.path.basename(self._path))
         self._handle = -1
         self._current: tuple[str, int] | None = None
-        signal.signal(signal.SIGIO, signal.SIG_IGN)  # what the kernel says to who has a lease
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # sent to the holder of a lease
 
     def prepare(self, task: str, attempt: int) -> str:
         if self._current is not None and os.fstat(self._handle).st_size:
-            self._place_or_drop(*self._current)  # nobody told its end: it was called off
+            self._place_or_drop(*self._current)  # it was cancelled: `ended` was not called
         if self._handle < 0 or not os.fstat(self._handle).st_nlink:
             self._begin()
         self._current = task, attempt
@@ -44,17 +44,17 @@ class Spool(Outputs):
     def ended(self, task: str, attempt: int) -> int | None:
         if self._current != (task, attempt):
             return self.size(task, attempt)
-        alone, found = self._is_ours_alone(), os.fstat(self._handle)
-        fits = found.st_nlink and found.st_size <= LONGEST_PACKED
-        if not (alone and fits and self._is_packed(found.st_size)):
+        alone, status = self._is_ours_alone(), os.fstat(self._handle)
+        fits = status.st_nlink and status.st_size <= MAX_PACKED_LENGTH
+        if not (alone and fits and self._is_packed(status.st_size)):
             self._place_or_drop(task, attempt)
             return self.size(task, attempt)
         self._current = None
-        return found.st_size
+        return status.st_size
 
     def close(self) -> None:
         self._pack.close()
-        self._let_go()
+        self._close_handle()
         self.recover(self._worker)
 
     def _is_packed(self, size: int) -> bool:
@@ -70,14 +70,14 @@ class Spool(Outputs):
         return True
 
     def _begin(self) -> None:
-        self._let_go()
+        self._close_handle()
         self.make_folder(os.path.dirname(self._path))
         flags = os.O_RDONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._handle = os.open(self._path, flags, 0o600)
 
     def _is_ours_alone(self) -> bool:
-        """Whether nobody has it open for writing any more: only then is a lease given. Where
-        there are no leases, nobody knows, and each output gets its own file."""
+        """Whether no process has it open for writing: only then is a lease granted. On a file
+        system without leases, every output gets its own file."""
         try:
             fcntl.fcntl(self._handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except OSError:
@@ -86,25 +86,25 @@ class Spool(Outputs):
         return True
 
     def _empty(self) -> None:
-        """By an open and a close: to a file that was cut, file systems write at the next close
-        what they would else keep for later, and this one is empty."""
+        """Truncate it by an open and a close: a file system may flush a truncated file at its next
+        close, which costs nothing while it is empty."""
         os.close(os.open(self._path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC))
 
     def _place(self, task: str, attempt: int) -> None:
-        """Make the spool this attempt's own file; whoever writes into it does not notice."""
-        with suppress(FileNotFoundError):  # somebody has removed it
+        """Rename the spool to this attempt's own file; its writers are not affected."""
+        with suppress(FileNotFoundError):  # it has been removed
             os.rename(self._path, super().prepare(task, attempt))
-        self._let_go()
+        self._close_handle()
 
     def _place_or_drop(self, task: str, attempt: int) -> None:
-        """On a full disk there may be no place for it; but that the command ended counts more."""
+        """Drop the output if the disk is full: the result of the command matters more."""
         try:
             self._place(task, attempt)
         except OSError:
-            self._let_go()
+            self._close_handle()
             self.recover(self._worker)
 
-    def _let_go(self) -> None:
+    def _close_handle(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
         self._handle, self._current = -1, None

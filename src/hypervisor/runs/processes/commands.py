@@ -1,7 +1,6 @@
-"""Commands as attempts: started without a shell, in a session of their own.
+"""Starts commands, without a shell and in their own session.
 
-The output of a command goes straight into its file; nothing of it passes through us. Whoever
-wants to hear what a program says gives the ends of pipes instead.
+The output of a command goes directly to its file. To follow it, pass the ends of pipes instead.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import NamedTuple
 from hypervisor.queue.attempt import Ended
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-# The host's doing, not the command's: it may well start a little later.
+# Errors of the host, not of the command: it may start a little later.
 HOST_TROUBLE = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -27,7 +26,7 @@ HOST_TROUBLE = (
     errno.EMFILE,
     errno.ENFILE,
 )
-# A worker catches some signals and ignores others; what it runs shall not inherit that.
+# A worker catches some signals and ignores others; its commands must not inherit that.
 RESET = (
     signal.SIGINT,
     signal.SIGQUIT,
@@ -43,20 +42,20 @@ ERRORS_TOO = (os.POSIX_SPAWN_DUP2, 1, 2)
 
 
 class Pipes(NamedTuple):
-    """Where a program writes: the ends of two pipes, or of one pipe twice."""
+    """The writing ends of two pipes, or of one pipe twice."""
 
     out: int
     err: int
 
 
 class Command:
-    """A command that was started; `fileno()` becomes readable when it has ended."""
+    """A started command; `fileno()` becomes readable when it has ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         try:
             self._pidfd = os.pidfd_open(pid)
-        except OSError:  # nobody could watch it: then it must not run either
+        except OSError:  # it could not be watched, so it must not run
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
@@ -65,7 +64,7 @@ class Command:
         return self._pidfd
 
     def finish(self) -> Ended:
-        """Wait for its end and say how it ended."""
+        """Wait for the command; returns how it ended."""
         _, status, usage = os.wait4(self.pid, 0)
         self.close()
         code = os.waitstatus_to_exitcode(status)
@@ -83,7 +82,7 @@ class Command:
 
 
 class Commands:
-    """Starts commands in the current folder, remembering where the programs are."""
+    """Starts commands in the current folder; caches the paths of programs."""
 
     def __init__(self) -> None:
         self._programs: dict[str, str] = {}
@@ -92,8 +91,8 @@ class Commands:
     def start(
         self, argv: Sequence[str], env: dict[str, str], output: str | Pipes, stdin: bytes | None
     ) -> Command | Ended:
-        """The running command, or how it ended because it could not be started.
-        OSError: this host cannot start anything just now."""
+        """The running command, or how it failed to start. OSError: this host cannot start anything
+        just now."""
         program = self._find(argv[0], env)
         if program is None:
             return _not_runnable(argv[0], env)
@@ -105,21 +104,21 @@ class Commands:
         except OSError as error:
             if error.errno in HOST_TROUBLE:
                 raise
-            if isinstance(output, str):  # or it is that: not the command's doing
+            if isinstance(output, str):  # raises if the output file is the problem
                 os.close(os.open(output, WRITE, 0o600))
             code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
-            return _failed(code, f"{argv[0]} could not be started: {error.strerror}.")
+            return _failed(code, f"cannot start {argv[0]}: {error.strerror}.")
         finally:
             if feed is not None:
                 os.close(feed)
 
     def _find(self, name: str, env: dict[str, str]) -> str | None:
-        """What is not there yet is looked for again: an earlier task may make it."""
+        """A missing program is looked for again: an earlier task may create it."""
         if name not in self._programs:
-            found = shutil.which(name, path=_search_path(env))
-            if found is None:
+            path = shutil.which(name, path=_search_path(env))
+            if path is None:
                 return None
-            self._programs[name] = found
+            self._programs[name] = path
         return self._programs[name]
 
 
@@ -139,7 +138,7 @@ def _spawn(
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    # A script without a first line that names its interpreter: the shell's, as everywhere.
+    # A script without a shebang line: run by the shell, as usual.
     return _spawn("/bin/sh", ["/bin/sh", program, *argv[1:]], env, actions)
 
 
@@ -150,19 +149,11 @@ def _writing_to(output: str | Pipes) -> list[tuple[object, ...]]:
 
 
 def _as_file(text: bytes) -> int:
-    """A file in memory to read from, so that nobody has to feed a pipe."""
-    handle = os.memfd_create("item") if hasattr(os, "memfd_create") else _temporary()
+    """The text as a file in memory, which needs no feeding, unlike a pipe."""
+    handle = os.memfd_create("item")
     while text:
         text = text[os.write(handle, text) :]
     os.lseek(handle, 0, os.SEEK_SET)
-    return handle
-
-
-def _temporary() -> int:
-    import tempfile
-
-    handle, path = tempfile.mkstemp()
-    os.unlink(path)
     return handle
 
 
@@ -174,7 +165,7 @@ def _not_runnable(name: str, env: dict[str, str]) -> Ended:
     named = os.path.dirname(name) and os.path.exists(name)
     if named or shutil.which(name, os.F_OK, _search_path(env)):
         return _failed(NOT_EXECUTABLE, f"{name}: not executable.")
-    return _failed(NOT_FOUND, f"{name}: no such program.")
+    return _failed(NOT_FOUND, f"command not found: {name}")
 
 
 def _failed(code: int, error: str) -> Ended:

@@ -1,4 +1,4 @@
-"""Our own processes in the background: how one is started, its streams and its title."""
+"""Background processes: starting one, its streams and its title."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
-LOG_LEVEL = "HV_LOG_LEVEL"  # the variable that sets it, for a process and all that it starts
+LOG_LEVEL = "HV_LOG_LEVEL"  # environment variable
 ENTRY_POINT = "from hypervisor.entry_points import serve; serve()"
 
 
 def spawn(*words: str, env: Mapping[str, str], log: str = os.devnull, stdin: int = -1) -> int:
-    """Start a process in a session of its own; its output goes to `log`. `words` say what it is
-    to be (see `app.serve`)."""
+    """Start a process in its own session; its output goes to `log`. `words` are the arguments of
+    `entry_points.serve`."""
     empty = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     return os.posix_spawn(
         sys.executable,
@@ -33,7 +33,7 @@ def spawn(*words: str, env: Mapping[str, str], log: str = os.devnull, stdin: int
 
 
 def redirect_output(log: str) -> None:
-    """Append what this process prints to a file."""
+    """Append the output of this process to a file."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
@@ -42,8 +42,7 @@ def redirect_output(log: str) -> None:
 
 
 def set_process_title(*words: str) -> None:
-    """Show in lists of processes what we are, in place of what this process was started as; cut
-    to the length of that."""
+    """Set the arguments that `ps` shows for this process, cut to the length of the original."""
     with suppress(OSError, ValueError, IndexError, ImportError), open("/proc/self/stat", "rb") as f:
         import ctypes
 
@@ -58,7 +57,7 @@ def set_process_title(*words: str) -> None:
 
 
 def read_line(handle: int, timeout: float | None = None) -> bytes:
-    """Up to the next newline: whoever writes waits for an answer before the next line."""
+    """Read one line. The writer sends the next one only after an answer."""
     text = b""
     while not text.endswith(b"\n"):
         if not select.select([handle], [], [], timeout)[0]:

@@ -1,26 +1,26 @@
-"""The environment an attempt gets: the user's without the store's secrets, and what we add."""
+"""The environment of an attempt: the user's, without the store's secrets, plus our variables."""
 
 from __future__ import annotations
 
 import os
 
 from hypervisor.core.places import STORE, STORE_SECRETS
-from hypervisor.runs.spec import RunSpec
+from hypervisor.runs.spec import AgentSpec, RunSpec
 
-# What a program needs to find its way about; everything else may be a secret.
+# Programs need these; everything else may be a secret.
 KEPT_WHEN_CLEAN = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ")
 
 
 def environment_for(
-    spec: RunSpec, given: dict[str, str], batch: str, locks: str = ""
+    spec: RunSpec, user_env: dict[str, str], batch: str, locks: str = ""
 ) -> dict[str, str]:
-    """`locks` is where those who change task files queue up."""
-    env = dict(given)
+    """`locks` is the folder of the locks for changing task files."""
+    env = dict(user_env)
     # The user may have named the store on the command line; our own environment always does.
-    if any("://" in each.get(STORE, "") for each in (given, os.environ)):
+    if any("://" in variables.get(STORE, "") for variables in (user_env, os.environ)):
         for name in (STORE, *STORE_SECRETS):
             env.pop(name, None)
-    if spec.clean_env:
+    if not isinstance(spec.work, AgentSpec) and spec.work.clean_env:
         env = {
             name: value
             for name, value in env.items()
@@ -30,7 +30,7 @@ def environment_for(
 
 
 def attempt_variables(spec: RunSpec, batch: str, locks: str = "") -> dict[str, str]:
-    """What Hypervisor itself says to an attempt about its batch."""
+    """Hypervisor's own variables."""
     env = {"HV_BATCH": batch}
     if spec.propose:
         env["HV_PROPOSE"] = "1"

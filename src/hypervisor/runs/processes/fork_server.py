@@ -1,9 +1,9 @@
-"""Workers by fork: a process that has loaded their code forks one for each request.
+"""The fork server: a process with the worker code loaded, which forks a worker for each request.
 
-It stays for one bar: `hv run` of 2,000 `true` against `xargs -P` (docs/decisions/0029). An
-interpreter takes as long to come up as a hundred short commands. The fork server is a child of the
-supervisor, forked before that opens the store: what SQLite and PostgreSQL know of an open database
-must never go through a fork. It has its code and two pipes, and ends with the supervisor.
+It exists for one performance bar: `hv run` of 2,000 `true` against `xargs -P`
+(docs/decisions/0029). Starting an interpreter takes as long as a hundred short commands. The fork
+server is a child of the supervisor, forked before the store is opened: an open SQLite or PostgreSQL
+connection must never cross a fork. It has its code and two pipes, and ends with the supervisor.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hypervisor.runs.processes.daemon import read_line, redirect_output, set_pro
 
 Work = Callable[..., None]
 BEGIN = b"\n"
-PATIENCE = 5.0  # seconds; a fork server that was stopped must not stop the supervisor too
+PATIENCE = 5.0  # seconds; a fork server that hangs must not block the supervisor
 
 logger = logging.getLogger("hypervisor.runs")
 
 
 class ForkServer:
     def __init__(self, work: Work) -> None:
-        """Fork it: from here on, `start` makes processes that do `work`."""
+        """Fork the server; `start` then makes processes that call `work`."""
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         self.pid = os.fork()
@@ -37,8 +37,8 @@ class ForkServer:
         os.close(answers)
 
     def start(self, words: Sequence[str], log: str) -> int | None:
-        """The process id of a new worker, a child of the nearest reaper above us; None if the
-        fork server does not answer: it may have been killed."""
+        """The process id of a new worker, which is a child of the nearest subreaper above us; None
+        if the fork server does not answer."""
         answer = b""
         with suppress(OSError, ValueError):
             os.write(self._requests, json.dumps([list(words), log]).encode() + b"\n")
@@ -46,13 +46,13 @@ class ForkServer:
             if answer.endswith(b"\n"):
                 os.write(self._requests, BEGIN)
         if not answer.endswith(b"\n"):
-            logger.warning("the fork server does not answer; workers are started without it")
+            logger.warning("the fork server does not answer; starting workers without it")
             self.close()  # a late answer would be taken for the answer to the next request
             return None
         return int(answer.strip() or 0) or None
 
     def close(self) -> None:
-        """It ends by itself then."""
+        """The server exits when its pipes are closed."""
         for handle in (self._requests, self._answers):
             if handle >= 0:
                 os.close(handle)
@@ -63,7 +63,7 @@ def _serve(requests: int, answers: int, others: Sequence[int], work: Work) -> No
     for handle in others:
         os.close(handle)
     set_process_title("fork-server")
-    gc.freeze()  # what is loaded stays: to look through it would copy every page of it
+    gc.freeze()  # or a collection in a worker would copy every shared page
     while (request := read_line(requests)).endswith(b"\n"):
         words, log = json.loads(request)
         begin_read, begin_write = os.pipe()
@@ -73,16 +73,16 @@ def _serve(requests: int, answers: int, others: Sequence[int], work: Work) -> No
             _run_and_exit(_fork_worker, pipes, words, log, work)
         os.close(begin_read)
         os.waitpid(between, 0)
-        os.write(answers, b"\n")  # only now has the worker, if there is one, its final parent
-        if os.read(requests, 1) == BEGIN:  # no more: the next request may be there already
-            with suppress(BrokenPipeError):  # it is gone already
+        os.write(answers, b"\n")  # only now does the worker have its final parent
+        if os.read(requests, 1) == BEGIN:  # one byte: the next request may already be waiting
+            with suppress(BrokenPipeError):  # the worker is already gone
                 os.write(begin_write, BEGIN)
         os.close(begin_write)
 
 
 def _fork_worker(pipes: Sequence[int], words: list[str], log: str, work: Work) -> None:
-    """The process in between ends at once, so that the worker is the supervisor's child. A worker
-    that the supervisor does not know of never begins."""
+    """Fork twice, so that the worker becomes the supervisor's child. It starts only when the
+    supervisor knows its process id."""
     requests, answers, begin_read, begin_write = pipes
     if worker := os.fork():
         os.write(answers, b"%d" % worker)
@@ -99,7 +99,7 @@ def _fork_worker(pipes: Sequence[int], words: list[str], log: str, work: Work) -
 
 
 def _run_and_exit(function: Callable[..., None], *arguments: object) -> None:
-    """Call it and end here, whatever comes: nothing of the caller's may run twice."""
+    """Call the function and exit, whatever happens: the caller's code must not run twice."""
     code = 1
     try:
         function(*arguments)

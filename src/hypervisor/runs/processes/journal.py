@@ -1,9 +1,9 @@
-"""What a worker is doing, written where its death cannot take it along.
+"""The journal of a worker, which survives the worker.
 
-A line when an attempt starts, a line with the verdict when it ends; emptied
-whenever the store has it all. After a kill, whoever finds the worker gone reads
-here what had ended (it is settled, not run again), what was running (its
-processes are ended first) and, by omission, what had not been started.
+It gets a line when an attempt starts and a line with the result when it ends, and is emptied
+whenever the store has all results. After a kill, recovery reads here what had ended (it is settled,
+not run again), what was running (its processes are ended first) and, by omission, what had not been
+started.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.places import make_private
-from hypervisor.queue.lease import AttemptResult, Usage, Worker, parse_token
-from hypervisor.runs.spec import Leftovers
+from hypervisor.queue.lease import AttemptResult, Leftovers, Usage, Worker, parse_token
 
 NEW = ".new"
 ENCODE = json.JSONEncoder(separators=(",", ":")).encode
@@ -25,7 +24,7 @@ FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
 
 class Journal:
-    """One worker's journal. Writes are single calls, so a kill leaves whole lines or none."""
+    """Every line is a single write, so a kill leaves no partial lines."""
 
     def __init__(self, runtime: str, worker: Worker, group: str | None) -> None:
         self.path = _path(runtime, worker)
@@ -34,7 +33,7 @@ class Journal:
         self._current = b""
 
     def starting(self, token: str) -> None:
-        """Before the process is started: from here on the attempt counts as begun."""
+        """Before the process is started: from now on the attempt counts as started."""
         self._current = f'["start","{token}"]\n'.encode()
         os.write(self._file, self._current)
 
@@ -43,17 +42,17 @@ class Journal:
         self._current += line
         os.write(self._file, line)
 
-    def ended(self, verdict: AttemptResult) -> None:
+    def ended(self, result: AttemptResult) -> None:
         self._current = b""
-        os.write(self._file, _plain_end(verdict) or _line(["end", str(verdict[0]), *verdict[1:]]))
+        os.write(self._file, _plain_end(result) or _line(["end", str(result[0]), *result[1:]]))
 
     def clear(self) -> None:
-        """The store has everything that had ended; what still runs stays written down.
+        """Remove stored results; the running attempt stays.
 
-        The first call makes the file. It is for after the store knows the worker: what one
-        that nobody knows of has written, nobody would ever read or remove."""
+        The first call creates the file. The worker must be registered by then: the journal of an
+        unknown worker would never be read or removed."""
         if self._file < 0:
-            self._file = _made(self.path)
+            self._file = _create(self.path)
             os.write(self._file, self._first)
         elif self._current:
             self._replace(self._first + self._current)
@@ -61,8 +60,8 @@ class Journal:
             os.ftruncate(self._file, len(self._first))
 
     def _replace(self, text: bytes) -> None:
-        """In one step: at no instant may a running attempt be missing."""
-        fresh = _made(self.path + NEW)
+        """Atomically: the running attempt must never be missing."""
+        fresh = _create(self.path + NEW)
         os.write(fresh, text)
         os.rename(self.path + NEW, self.path)
         os.close(self._file)
@@ -75,23 +74,23 @@ class Journal:
 
 
 def remains(runtime: str, worker: Worker) -> Leftovers | None:
-    """What a worker that is gone left behind, None if it left no word that makes sense."""
+    """The journal of a dead worker, None if it is missing or invalid."""
     try:
         with open(_path(runtime, worker), "rb") as file:
-            return _understood([json.loads(line) for line in file.read().split(b"\n")[:-1]])
+            return _parse([json.loads(line) for line in file.read().split(b"\n")[:-1]])
     except (OSError, ValueError, LookupError, TypeError, RecursionError, InvalidInput):
         return None
 
 
 def forget(runtime: str, worker: Worker) -> None:
-    for ending in ("", NEW):  # it may have died while it replaced one by the other
+    for ending in ("", NEW):  # it may have died while replacing it
         with suppress(OSError):
             os.unlink(_path(runtime, worker) + ending)
 
 
-def _understood(lines: list[Any]) -> Leftovers:
+def _parse(lines: list[Any]) -> Leftovers:
     group, running, leader = None, None, None
-    verdicts: dict[str, AttemptResult] = {}
+    results: dict[str, AttemptResult] = {}
     for line in lines:
         if not isinstance(line, list):
             raise TypeError(line)
@@ -103,12 +102,12 @@ def _understood(lines: list[Any]) -> Leftovers:
         elif kind == "leader":
             leader = (int(values[0]), int(values[1]))
         elif kind == "end":
-            verdicts[values[0]] = _verdict(values)
+            results[values[0]] = _parse_result(values)
             running = None if running == values[0] else running
-    return Leftovers(tuple(verdicts.values()), running, leader, group)
+    return Leftovers(tuple(results.values()), running, leader, group)
 
 
-def _made(path: str) -> int:
+def _create(path: str) -> int:
     make_private(os.path.dirname(path))  # a logout may have removed it
     return os.open(path, FLAGS | os.O_TRUNC, 0o600)
 
@@ -121,15 +120,14 @@ def _line(values: list[Any]) -> bytes:
     return ENCODE(values).encode() + b"\n"
 
 
-def _plain_end(verdict: AttemptResult) -> bytes:
-    """The line of a short command that succeeded: by the thousand, and the same each time but
-    for the token and four numbers. b"" for any other."""
-    usage = verdict.usage
-    if usage is None or verdict[1:6] != PLAIN or verdict.receipts or verdict.proposals:
+def _plain_end(result: AttemptResult) -> bytes:
+    """The line for a plain success, formatted without JSON for speed; b"" for any other result."""
+    usage = result.usage
+    if usage is None or result[1:6] != PLAIN or result.receipts or result.proposals:
         return b""
     numbers = ",".join(["null" if number is None else str(number) for number in usage])
     return (
-        f'["end","{verdict.token}","complete",null,null,null,null,[{numbers}],[],false]\n'.encode()
+        f'["end","{result.token}","complete",null,null,null,null,[{numbers}],[],false]\n'.encode()
     )
 
 
@@ -139,9 +137,9 @@ def _text(value: Any) -> str:
     return value
 
 
-def _verdict(values: list[Any]) -> AttemptResult:
+def _parse_result(values: list[Any]) -> AttemptResult:
     token, event, result, reason, unblock, retry_at, usage, receipts, *rest = values
-    proposals = bool(rest and rest[0])  # which earlier versions did not write
+    proposals = bool(rest and rest[0])  # not written by earlier versions
     cost = None if usage is None else Usage(*(None if n is None else int(n) for n in usage))
     evidence = tuple(_text(line) for line in receipts)
     return AttemptResult(

@@ -1,9 +1,9 @@
 """The environments that runs were started with, kept in the runtime folder for their workers.
 They may hold secrets: where that folder is on a disk, none is kept.
 
-Whoever submits a run shares a lock until its tasks are in the store. A supervisor leaves, and
-takes all environments away, only while it has that lock alone: so it sees all tasks of whoever
-counts on it, and nobody's environment goes while they are being added.
+A submitting process shares a lock until its tasks are in the store. A supervisor leaves, and takes
+all environments away, only while it has that lock alone: so it sees all tasks that rely on it, and
+no environment is deleted while tasks are being added.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypervisor.core.places import is_in_memory, make_private, take_lock
 
 ENDING, NEW = ".env", ".new"
 LOCK = "submitting.lock"
-PATIENCE = 5.0  # seconds; a supervisor that was stopped while it left must not stop us too
+PATIENCE = 5.0  # seconds; a supervisor that hangs while it exits must not block us
 
 
 class KeptEnvironments:
@@ -29,7 +29,7 @@ class KeptEnvironments:
 
     @contextmanager
     def submitting(self) -> Iterator[None]:
-        """No supervisor leaves in here; one that is leaving just now is waited for."""
+        """No supervisor exits inside this block; one that is exiting is waited for."""
         handle = self._open()
         try:
             until = time.monotonic() + PATIENCE
@@ -41,7 +41,7 @@ class KeptEnvironments:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """False if somebody submits a run just now."""
+        """False while a run is being submitted."""
         handle = self._open()
         try:
             yield take_lock(handle, fcntl.LOCK_EX)
@@ -49,7 +49,7 @@ class KeptEnvironments:
             os.close(handle)
 
     def keep(self, batch: str) -> bool:
-        """False if there is no place in memory for it."""
+        """False without a file system in memory to store it in."""
         if not is_in_memory(make_private(self._runtime)):
             return False
         path = self._path(batch)
@@ -71,7 +71,7 @@ class KeptEnvironments:
         return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
     def forget(self, batch: str) -> None:
-        """The run is over. Not if somebody has kept another since, to run it again."""
+        """After a run has ended. An environment saved since, by another run, is kept."""
         path = self._path(batch)
         with suppress(OSError), self.alone() as nobody_submits:
             if nobody_submits and _mark(os.stat(path)) == self._ours.get(batch):
@@ -92,5 +92,5 @@ class KeptEnvironments:
         return os.path.join(self._runtime, f"{batch}{ENDING}")
 
 
-def _mark(found: os.stat_result) -> tuple[int, int]:
-    return found.st_ino, found.st_mtime_ns
+def _mark(status: os.stat_result) -> tuple[int, int]:
+    return status.st_ino, status.st_mtime_ns

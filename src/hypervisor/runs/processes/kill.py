@@ -1,8 +1,7 @@
-"""Ends processes for good, and nobody else's.
+"""Kills process trees reliably, and never an unrelated process.
 
-A signal goes through a pidfd, and only after the start time behind it was
-found to be the one that was meant: a pid that was given away is never hit.
-All that is to end is stopped first, so that nothing can fork its way out.
+A signal is sent through a pidfd, after the start time has been checked, so a reused pid is never
+hit. All processes are stopped with SIGSTOP first, so that none can fork its way out.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from hypervisor.resources.cgroup import Group
-from hypervisor.resources.process_table import Process, below, look
+from hypervisor.resources.process_table import Process, below, read_process
 
-PATIENCE = 5.0  # seconds that killed processes may take to go
-LONGEST_HOLD = 0.5  # seconds to chase new forks before striking at those that were seen
-FEWEST_LOOKS = 4  # however long a look takes on a busy machine
-SHORTEST_PAUSE = 0.001
-LONGEST_PAUSE = 0.05
+PATIENCE = 5.0  # seconds that killed processes may take to exit
+MAX_HOLD = 0.5  # seconds to look for new forks before killing those found so far
+MIN_LOOKS = 4  # even if a scan is slow on a busy machine
+MIN_PAUSE = 0.001
+MAX_PAUSE = 0.05
 
 
 class Reaped(NamedTuple):
-    """A child that ended: its wait status, and CPU and peak memory with all it waited for."""
+    """An ended child: its wait status, and CPU and peak memory including its own children."""
 
     pid: int
     status: int
@@ -35,72 +34,73 @@ class Reaped(NamedTuple):
 
 
 class TreeSurvived(Exception):
-    """Killed, but still there: stuck in the kernel, or not ours to kill."""
+    """Processes survived SIGKILL: they are stuck in the kernel, or belong to another user."""
 
     def __init__(self, pids: Collection[int]) -> None:
         self.pids = sorted(pids)
         self.reaped: list[Reaped] = []  # what did end
-        super().__init__(f"processes {self.pids} live on although they were killed")
+        super().__init__(f"processes {self.pids} are still alive after SIGKILL")
 
 
 class KillTarget(Protocol):
     def find(self) -> list[Process]:
-        """All that is still to be ended."""
+        """The processes that are still to be ended."""
 
-    def signal_all(self, found: list[Process], number: int) -> None:
-        """Signal at one blow what can be reached so, ahead of the single processes."""
+    def signal_all(self, processes: list[Process], number: int) -> None:
+        """Signal whole groups where possible, before the single processes."""
 
 
 def end(target: KillTarget, grace: float) -> None:
-    """TERM, some time, KILL until nothing is found; TreeSurvived if something will not go."""
+    """SIGTERM, then after `grace` seconds SIGKILL until no process is left. Raises TreeSurvived if
+    some do not exit."""
     started = time.monotonic()
-    if grace > 0 and (found := _hold(target, set())):
-        for process in found:
+    if grace > 0 and (processes := _hold(target, set())):
+        for process in processes:
             _send(process, signal.SIGTERM, signal.SIGCONT)
         _wait(target, started + grace)
-    held: set[tuple[int, int]] = set()
-    pause = SHORTEST_PAUSE
-    while found := _hold(target, held):
-        target.signal_all(found, signal.SIGKILL)
-        for process in found:
+    stopped: set[tuple[int, int]] = set()
+    pause = MIN_PAUSE
+    while processes := _hold(target, stopped):
+        target.signal_all(processes, signal.SIGKILL)
+        for process in processes:
             _send(process, signal.SIGKILL)
         if time.monotonic() > started + grace + PATIENCE:
-            living = [process.pid for process in found if process.lives]
-            raise TreeSurvived(living or [process.pid for process in found])
+            living = [process.pid for process in processes if process.lives]
+            raise TreeSurvived(living or [process.pid for process in processes])
         time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, MAX_PAUSE)
 
 
-def _hold(target: KillTarget, held: set[tuple[int, int]]) -> list[Process]:
-    """Stop all of it, so that nothing forks, or goes and leaves a child nobody can trace."""
-    until = time.monotonic() + LONGEST_HOLD
+def _hold(target: KillTarget, stopped: set[tuple[int, int]]) -> list[Process]:
+    """SIGSTOP all processes, so that none forks, or exits and leaves a hidden child."""
+    until = time.monotonic() + MAX_HOLD
     for looks in count(1):
-        found = target.find()
-        fresh = [process for process in found if (process.pid, process.start) not in held]
-        if not fresh or (looks >= FEWEST_LOOKS and time.monotonic() > until):
+        processes = target.find()
+        new = [process for process in processes if (process.pid, process.start) not in stopped]
+        if not new or (looks >= MIN_LOOKS and time.monotonic() > until):
             break
-        target.signal_all(found, signal.SIGSTOP)
-        for process in fresh:
+        target.signal_all(processes, signal.SIGSTOP)
+        for process in new:
             _send(process, signal.SIGSTOP)
-            held.add((process.pid, process.start))
-    return found
+            stopped.add((process.pid, process.start))
+    return processes
 
 
 def _wait(target: KillTarget, until: float) -> None:
-    pause = SHORTEST_PAUSE
-    while target.find() and (left := until - time.monotonic()) > 0:
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, LONGEST_PAUSE)
+    pause = MIN_PAUSE
+    while target.find() and (remaining := until - time.monotonic()) > 0:
+        time.sleep(min(pause, remaining))
+        pause = min(2 * pause, MAX_PAUSE)
 
 
 def _send(process: Process, *signals: int) -> None:
     if not process.lives:
         return
     handle = None
-    with suppress(OSError, AttributeError):  # too old a kernel, or another system
+    with suppress(OSError):  # no file descriptor left, or an old kernel
         handle = os.pidfd_open(process.pid)
     try:
-        now = look(process.pid)
+        now = read_process(process.pid)
         if now is None or now.start != process.start:
             return
         for number in signals:
@@ -116,17 +116,17 @@ def _send(process: Process, *signals: int) -> None:
 
 
 def untouchable(all: Mapping[int, Process], spare: Collection[int]) -> set[int]:
-    """Ourselves, what we hang below, the spared and what hangs below them."""
-    kept = {os.getpid(), *spare}
-    kept.update(process.pid for process in below(spare, all, kept))
+    """The pids of ourselves, our ancestors, the spared processes and their descendants."""
+    pids = {os.getpid(), *spare}
+    pids.update(process.pid for process in below(spare, all, pids))
     pid = os.getpid()
-    while (process := all.get(pid)) and process.parent not in kept:
+    while (process := all.get(pid)) and process.parent not in pids:
         pid = process.parent
-        kept.add(pid)
-    return kept
+        pids.add(pid)
+    return pids
 
 
-def kill_group(group: Group, kept: set[int]) -> None:
-    """Kill all of the group at once, if nobody to be kept is in it."""
-    if group.exists() and kept.isdisjoint(group.pids()):
+def kill_group(group: Group, spared: set[int]) -> None:
+    """Kill the whole group at once, if it contains no process to keep."""
+    if group.exists() and spared.isdisjoint(group.pids()):
         group.kill()

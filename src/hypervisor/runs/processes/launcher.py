@@ -1,4 +1,4 @@
-"""Starts supervisors and workers on this host, and finds what dead ones left."""
+"""Starts supervisors and workers on this host, and cleans up after dead ones."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from hypervisor.core.places import (
     supervisor_lock,
     take_lock,
 )
-from hypervisor.queue.lease import Worker, parse_token
+from hypervisor.queue.lease import Leftovers, Worker, parse_token
 from hypervisor.resources.cgroup import Group, remove_abandoned_groups
 from hypervisor.resources.host import LocalHost
 from hypervisor.runs.processes import journal, prestart, tree
 from hypervisor.runs.processes.daemon import spawn
 from hypervisor.runs.processes.kept_environments import KeptEnvironments
-from hypervisor.runs.spec import Leftovers
 
 if TYPE_CHECKING:
     from hypervisor.runs.processes.fork_server import ForkServer
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 SIGNALS = {"drain": signal.SIGTERM, "stop": signal.SIGINT}
 GRACE = 2.0
 LOG = "supervisor.log"
-WORKER_GROUP = "hypervisor-"  # and what tells the worker from all others
+WORKER_GROUP = "hypervisor-"  # prefix of cgroup names
 STATUS = "governor.json"
 
 
@@ -41,9 +40,8 @@ class LocalLauncher:
     def __init__(
         self, where: str, places: Places, environment: Mapping[str, str] = os.environ
     ) -> None:
-        """`where` is what a new process needs to open the same store; it may hold a secret,
-        so it travels in the environment, never among the arguments. `environment` is what runs
-        are started with."""
+        """`where` is what a new process needs to open the same store. It may contain a secret, so
+        it is passed in the environment, never as an argument. `environment` is that of new runs."""
         self.where = where
         self._environment = environment
         self.places = places
@@ -54,9 +52,14 @@ class LocalLauncher:
         self._environments = KeptEnvironments(places.runtime, environment)
         self._handle = -1  # of the lock that makes us the supervisor
 
+    @property
+    def log(self) -> str:
+        """The path of the log that the background processes share."""
+        return os.path.join(self.places.data, LOG)
+
     def supervisor(self) -> int | None:
-        """Its process id, 0 while it comes up. Unless it was asked to end, one that is there sees
-        to all that is in the store by now: had it been about to leave, we had waited for that."""
+        """The supervisor's process id, 0 while it is starting, None if there is none. Unless it is
+        shutting down, it handles everything that is in the store by now."""
         if not os.path.isdir(self.places.runtime):
             return 0 if self._is_coming_up() else None
         with self.submitting():
@@ -69,7 +72,7 @@ class LocalLauncher:
         return self._environments.submitting()
 
     def _is_coming_up(self) -> bool:
-        """One that has held the lock and does no more is on its way out, not up."""
+        """A process that held the lock and released it is shutting down, not starting."""
         if self._coming_up and self._last_holder() != self._coming_up:
             with suppress(ChildProcessError):
                 if os.waitpid(self._coming_up, os.WNOHANG) == (0, 0):
@@ -83,7 +86,7 @@ class LocalLauncher:
         return 0
 
     def acquire_lock(self) -> int | None:
-        """Become the one supervisor of this store here. None if there is one."""
+        """Become the supervisor of this store on this host. None if there is one."""
         handle = self._acquire(self._lock())
         self._handle = -1 if handle is None else handle
         if handle is not None and "://" not in self.where:
@@ -91,27 +94,29 @@ class LocalLauncher:
         return handle
 
     def acquire_next_lock(self) -> int | None:
-        """Become the one that waits for the supervisor to leave. None if there is one."""
+        """Become the successor that waits for the supervisor to exit. None if there is one."""
         return self._acquire(os.path.join(self.places.runtime, "next.lock"))
 
     def release(self, is_needed: Callable[[], bool], at_once: bool = False) -> bool:
-        """Be the supervisor no longer, and leave nothing behind. False if there is work after
-        all, or somebody is about to add some: whoever saw us counts on us. `at_once`: then too,
-        and the next one finds the environments."""
+        """Stop being the supervisor, and clean up. False if there is work, or some is being
+        submitted. With `at_once`, even then; the environments are kept for the next one."""
         with self._environments.alone() as nobody_submits:
             needed = not nobody_submits or is_needed()
             if needed and not at_once:
                 return False
             if not needed:
                 self._environments.remove_all()
-            self._tidy()
+            self._clean_up()
             if self._handle >= 0:
                 os.close(self._handle)
                 self._handle = -1
         return True
 
     def acquire_notifier_lock(self) -> int | None:
-        return self._acquire(self._notifier_lock())
+        return self._acquire(self._lock_of("notifier"))
+
+    def acquire_merger_lock(self) -> int | None:
+        return self._acquire(self._lock_of("merger"))
 
     def _acquire(self, lock: str) -> int | None:
         make_private(self.places.runtime)
@@ -120,7 +125,7 @@ class LocalLauncher:
             if not take_lock(handle, fcntl.LOCK_SH):
                 os.close(handle)
                 return None
-            fcntl.flock(handle, fcntl.LOCK_UN)  # somebody only looks
+            fcntl.flock(handle, fcntl.LOCK_UN)  # another process only checks the lock
             time.sleep(0.001)
         try:
             os.ftruncate(handle, 0)
@@ -131,8 +136,8 @@ class LocalLauncher:
         return handle
 
     def adopt(self, fork_server: ForkServer | None = None) -> None:
-        """From now on, what dead workers of ours leave behind becomes our own child; and so do
-        the workers that come from the fork server, which is of no use otherwise."""
+        """Become a subreaper: processes of dead workers become our children, and so do workers from
+        the fork server, which is only used if this succeeds."""
         self._adopts = tree.become_reaper()
         if fork_server is not None and self._adopts:
             self._fork_server = fork_server
@@ -145,23 +150,29 @@ class LocalLauncher:
         )
 
     def start_worker(self, batch: str, agent: str = "") -> int:
-        """`agent` is the profile whose worker it shall be, "" for commands and functions."""
+        """`agent` is the profile of its agent, "" for commands and functions."""
         pid = None
         if self._fork_server is not None and not agent:
             pid = self._fork_server.start([batch], self._log())
         pid = pid or self._start("work", batch, *([agent] if agent else []))
         self._started.add(pid)
-        if agent:  # started by the agent itself, the server would be ended with its attempt
+        if agent:  # a server started by the agent would be stopped with its attempt
             self._started.add(self._start("mcp", "" if "://" in self.where else self.where))
         return pid
 
     def start_notifier(self) -> None:
-        """None is needed if one is at it. It is no worker, but is left alone like one."""
+        self._start_alone("notifier", "notify")
+
+    def start_merger(self) -> None:
+        self._start_alone("merger", "merge")
+
+    def _start_alone(self, name: str, role: str) -> None:
+        """Start one unless one is running. Like a worker, it is not ended as a leftover."""
         make_private(self.places.runtime)
-        lock = os.open(self._notifier_lock(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(self._lock_of(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if take_lock(lock, fcntl.LOCK_SH):
-                self._started.add(self._start("notify"))
+                self._started.add(self._start(role))
         finally:
             os.close(lock)
 
@@ -179,21 +190,23 @@ class LocalLauncher:
         return journal.remains(self.places.runtime, worker)
 
     def end_leftovers(
-        self, worker: Worker, remains: Leftovers | None, held: Collection[str]
+        self, worker: Worker, remains: Leftovers | None, attempts: Collection[str]
     ) -> int | None:
         try:
-            return self._end_marked(worker, remains, held) + self._end_adopted()
+            return self._end_marked(worker, remains, attempts) + self._end_adopted()
         except tree.TreeSurvived:
             return None
 
-    def _end_marked(self, worker: Worker, remains: Leftovers | None, held: Collection[str]) -> int:
-        """Without a journal, any attempt that it held may have been running, and its group is
-        looked for by name."""
+    def _end_marked(
+        self, worker: Worker, remains: Leftovers | None, attempts: Collection[str]
+    ) -> int:
+        """Without a journal, any of its claims may have been running, and its cgroup is found by
+        name."""
         marks, leader, group = [mark_of(worker)], None, None
         if remains is None:
-            marks += held
-            found = Group.find(group_of(worker))
-            group = found.path if found else None
+            marks += attempts
+            cgroup = Group.find(group_of(worker))
+            group = cgroup.path if cgroup else None
         else:
             group = remains.group
             if remains.running is not None:
@@ -203,8 +216,8 @@ class LocalLauncher:
         return len(tree.end_leftovers(marks, leader, group, GRACE))
 
     def _end_adopted(self) -> int:
-        """Whoever is our child and no worker was left behind by one, marked or not. Workers
-        themselves are left for `reap`, which tells how they ended."""
+        """A child of ours that is not a worker was left behind by one. Workers themselves are
+        collected by `reap`."""
         if not self._adopts or tree.alone(self._started):
             return 0
         return len(tree.stop_descendants(GRACE, spare=self._started))
@@ -214,18 +227,18 @@ class LocalLauncher:
             Group(remains.group).remove()
         journal.forget(self.places.runtime, worker)
 
-    def signal(self, worker: Worker, what: str) -> None:
-        """Through a pidfd and only if it is still that process: nobody else is ever hit."""
+    def signal(self, worker: Worker, request: str) -> None:
+        """Send the signal through a pidfd, and only if it is still the same process."""
         with suppress(ProcessLookupError):
             handle = os.pidfd_open(worker.pid)
             try:
                 if LocalHost().process_start(worker.pid) == worker.pid_start:
-                    signal.pidfd_send_signal(handle, SIGNALS[what])
+                    signal.pidfd_send_signal(handle, SIGNALS[request])
             finally:
                 os.close(handle)
 
     def reap(self) -> list[tuple[int, int]]:
-        ended = [(each.pid, os.waitstatus_to_exitcode(each.status)) for each in tree.reap()]
+        ended = [(child.pid, os.waitstatus_to_exitcode(child.status)) for child in tree.reap()]
         self._started -= {pid for pid, _ in ended}
         return ended
 
@@ -249,41 +262,45 @@ class LocalLauncher:
     def memory(self, workers: Collection[int]) -> dict[int, int]:
         return {pid: sum(p.rss for p in tree.family(pid) if p.lives) for pid in workers}
 
-    def _tidy(self) -> None:
-        """Before the supervisor ends: nothing is told any more, and no group is left of a worker
-        that died before it could write down that it had one."""
+    def _clean_up(self) -> None:
+        """Before the supervisor exits: remove its status, and cgroups of workers that died before
+        they could record them."""
         remove_abandoned_groups(WORKER_GROUP)
         for name in (STATUS, f"{STATUS}.new"):
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.places.runtime, name))
 
-    def _start(self, *words: str) -> int:
+    def start_dashboard(self, listening: int, *options: str) -> int:
+        """In the background, on a socket that already listens."""
+        return self._start("dashboard", *options, stdin=listening)
+
+    def _start(self, *words: str, stdin: int = -1) -> int:
         env = {**self._environment, "HYPERVISOR_STORE": self.where}
-        return spawn(*words, env=env, log=self._log())
+        return spawn(*words, env=env, log=self._log(), stdin=stdin)
 
     def _log(self) -> str:
         os.makedirs(self.places.data, mode=0o700, exist_ok=True)
-        return os.path.join(self.places.data, LOG)
+        return self.log
 
-    def _notifier_lock(self) -> str:
-        return os.path.join(self.places.runtime, "notifier.lock")
+    def _lock_of(self, name: str) -> str:
+        return os.path.join(self.places.runtime, f"{name}.lock")
 
     def _lock(self) -> str:
         return supervisor_lock(self.places)
 
 
 def mark_of(worker: Worker) -> str:
-    """What a worker's own helpers carry in their environment."""
-    return f"worker.{_only(worker)}"
+    """The mark in the environment of a worker's own helper processes."""
+    return f"worker.{_unique_id(worker)}"
 
 
 def group_of(worker: Worker) -> str:
-    """The name of a worker's cgroup. Containers that share a hierarchy have the same pids."""
-    return f"{WORKER_GROUP}{_only(worker)}"
+    """The name of a worker's cgroup. A pid is not enough: containers may share a hierarchy."""
+    return f"{WORKER_GROUP}{_unique_id(worker)}"
 
 
-def _only(worker: Worker) -> str:
-    """What tells a worker's process from all others, on this machine and elsewhere."""
+def _unique_id(worker: Worker) -> str:
+    """An id of a worker's process that is unique across hosts."""
     from hashlib import blake2b
 
     text = f"{worker.boot} {worker.pid} {worker.pid_start}"

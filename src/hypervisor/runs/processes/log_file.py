@@ -19,15 +19,15 @@ from hypervisor.runs.processes.daemon import LOG_LEVEL, redirect_output
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s[%(process)d]%(about)s: %(message)s"
-LARGEST = 10 << 20  # bytes; what is older goes into one more file, .old
+MAX_SIZE = 10 << 20  # bytes; one older file is kept as .old
 CREDENTIALS = re.compile(r"://[^\s'\"]*@")
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
-_about: dict[str, str] = {}  # what every line of this process is about
+_about: dict[str, str] = {}  # batch and task of every line of this process
 
 
 def log_level(default: str) -> str:
-    """What HV_LOG_LEVEL says, if that is a level."""
+    """The level set by HV_LOG_LEVEL, if valid."""
     level = os.environ.get(LOG_LEVEL, "").lower()
     return level if level in LEVELS else default
 
@@ -45,12 +45,12 @@ def configure(default: str = "info") -> None:
 
 
 def bind(**about: str) -> None:
-    """Name the batch or the task that all further lines of this process are about."""
+    """Add a batch or a task to all further lines of this process."""
     _about.update(about)
 
 
 class Formatter(logging.Formatter):
-    """One line a message, whatever is in it; never the credentials of a URL."""
+    """Always one line per message, and never the credentials of a URL."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         about = {name: getattr(record, name, _about.get(name)) for name in ("batch", "task")}
@@ -63,8 +63,8 @@ class Formatter(logging.Formatter):
 
 
 class BoundedHandler(logging.StreamHandler[Any]):
-    """Where stderr is a log file, it is moved away when it is too large, by whichever process
-    notices first; the others follow to the new one."""
+    """Rotates a log file that stderr goes to when it is too large. The first process that notices
+    renames it; the others reopen it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):
@@ -76,9 +76,9 @@ class BoundedHandler(logging.StreamHandler[Any]):
     def _keep_bounded(self, path: str) -> None:
         ours, current = os.fstat(2), os.stat(path)
         is_current = (ours.st_dev, ours.st_ino) == (current.st_dev, current.st_ino)
-        if is_current and ours.st_size > LARGEST:
+        if is_current and ours.st_size > MAX_SIZE:
             os.rename(path, f"{path}.old")
-        if not is_current or ours.st_size > LARGEST:
+        if not is_current or ours.st_size > MAX_SIZE:
             redirect_output(path)
 
 

@@ -1,8 +1,8 @@
-"""A supervisor that loads its code beside its client, before it is known which store needs one.
+"""A supervisor that loads its code while its client starts, before the store is known.
 
-It stays for one bar: a cold `hv run` (docs/decisions/0029). Client and supervisor take about as
-long to come up, and so they do it at the same time. Until the supervisor is given a store it has
-touched nothing; if its client ends or has no use for it, it ends too.
+This exists for one performance bar: a cold `hv run` (docs/decisions/0029). Client and supervisor
+take about as long to start, so they start at the same time. Until it is given a store, the
+supervisor has no side effects; if its client ends or does not need it, it ends too.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from hypervisor.runs.processes.daemon import (
     spawn,
 )
 
-ROLE = "prestarted-supervisor"  # as long as its title later
-_waiting: tuple[int, int] | None = None  # its process id, and the pipe on which it listens
+ROLE = "prestarted-supervisor"  # at least as long as its later title
+_waiting: tuple[int, int] | None = None  # its process id, and the pipe it reads from
 
 
 def start() -> None:
-    """Start one. This process should need it at once, or end soon."""
+    """Start one, which this process should soon need."""
     global _waiting
     stdin, pipe = os.pipe()
-    if stdin <= 2:  # a standard stream of ours is closed: it must not be taken for that
+    if stdin <= 2:  # one of our standard streams is closed; do not take its place
         os.close(stdin)
         os.close(pipe)
         return
     try:
         pid = spawn(ROLE, env=os.environ, stdin=stdin)
-    except OSError:  # whoever needs one will report it
+    except OSError:  # reported when a supervisor is needed
         os.close(pipe)
         return
     finally:
@@ -47,7 +47,7 @@ def start() -> None:
 
 
 def take(where: str, log: str) -> int | None:
-    """Let it work for a store; its process id, None if there is none that waits."""
+    """Give it a store; returns its process id, None if none is waiting."""
     global _waiting
     if _waiting is None:
         return None
@@ -64,7 +64,7 @@ def take(where: str, log: str) -> int | None:
 
 
 def dismiss() -> None:
-    """There is no use for it."""
+    """End it: it is not needed."""
     global _waiting
     if _waiting is not None:
         (pid, pipe), _waiting = _waiting, None
@@ -80,15 +80,14 @@ def _leave_to_parent() -> None:
 
 
 def _end(pid: int) -> None:
-    """It is our child and not collected yet: nobody else can have its number."""
+    """Safe: it is our child and not collected yet, so its pid cannot be reused."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
 def wait(load: Callable[[], None]) -> bool:
-    """In the process that was started: load the code and wait for a store. False: there is no use
-    for us."""
+    """In the started process: load the code and wait for a store. False if it is not needed."""
     load()
     line = read_line(0)
     if not line.endswith(b"\n"):

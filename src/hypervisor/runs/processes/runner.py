@@ -1,7 +1,7 @@
-"""Runs a worker's attempts: starts them, waits for their end or for a signal, ends their trees.
+"""Runs a worker's attempts: starts them, waits for their end or a signal, ends their trees.
 
-One attempt at a time, and the worker adopts whatever its descendants leave
-behind, so every process below the worker belongs to the attempt at hand.
+There is one attempt at a time, and the worker is a subreaper, so every process below the worker
+belongs to the current attempt.
 """
 
 from __future__ import annotations
@@ -10,51 +10,56 @@ import os
 import resource
 import select
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hypervisor.inputs.template import Item, Template
+from hypervisor.inputs.template import Item
 from hypervisor.queue.attempt import Ended
 from hypervisor.resources.cgroup import Group
 from hypervisor.runs.processes import tree
 from hypervisor.runs.processes.commands import Command, Commands, Pipes
 from hypervisor.runs.processes.signals import Signals
-from hypervisor.runs.spec import RunSpec, Vital
+from hypervisor.runs.spec import CommandSpec, FunctionSpec, TreeUsage, WorkSpec, template_of
 
 if TYPE_CHECKING:
     from hypervisor.runs.functions.client import FunctionRunner
 
 AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
-LONGEST_LIST = 1 << 16
+MAX_LIST_LENGTH = 1 << 16
 
 
 class LocalRunner:
     def __init__(
         self,
-        spec: RunSpec,
-        template: Template | None,
+        cwd: str,
+        work: WorkSpec,
         env: dict[str, str],
         *,
         mark: str,
         group: Group | None,
         niceness: int,
     ) -> None:
-        """`mark` is for what outlives single attempts: a function's interpreter."""
-        self._spec, self._template, self._env, self._group = spec, template, env, group
-        self._niceness = niceness
+        """`mark` is for the interpreter of a function, which outlives single attempts."""
+        command = work if isinstance(work, CommandSpec) else None
+        self._template = template_of(command) if command else None
+        self._reads_item = command is not None and command.stdin == "item"
+        self._cwd, self._env, self._group, self._niceness = cwd, env, group, niceness
         self._commands = Commands()
-        self._function = _function(spec, {**env, tree.MARK: mark}) if spec.function else None
+        self._function: FunctionRunner | None = None
+        if isinstance(work, FunctionSpec):
+            self._function = _function_runner(work, cwd, {**env, tree.MARK: mark})
+        self._folder, self._variables = "", {}  # type: str, Mapping[str, str]
         self._command: Command | None = None
         self._failed: Ended | None = None
         self._cpu_before = 0.0
         self._least_peak = 0
         self._poll = select.poll()
         tree.become_reaper()
-        os.chdir(spec.cwd)
+        os.chdir(cwd)
         if group is not None:
-            group.enter()  # and so does all that we start
-        _be_nice(niceness)
+            group.enter()  # our children inherit it
+        _set_niceness(niceness)
         self._signals = Signals(first_stops=(signal.SIGINT,))
         self._poll.register(self._signals.fileno(), select.POLLIN)
 
@@ -72,11 +77,14 @@ class LocalRunner:
             return self._command.pid
         return self._function.pid or 0 if self._function is not None else 0
 
+    def work_in(self, folder: str, env: Mapping[str, str]) -> None:
+        self._folder, self._variables = folder, env
+
     def start(self, item: Item, token: str, output: str) -> None:
         self._begin()
         if self._function is not None:
-            value = item.text if item.columns is None else item.columns
-            self._function.start(value, output, item.note)
+            place = (self._folder, self._variables) if self._folder else None
+            self._function.start(item.value, output, item.note, place)
             self._poll.register(self._function.fileno(), select.POLLIN)
             return
         assert self._template is not None
@@ -84,7 +92,10 @@ class LocalRunner:
         env = {**self._env, "HV_TASK": name.partition(".")[0], tree.MARK: name}
         if item.note:
             env["HV_NOTE"] = item.note
-        stdin = (item.text + "\n").encode() if self._spec.stdin == "item" else None
+        if self._folder:
+            env |= self._variables
+            os.chdir(self._folder)
+        stdin = os.fsencode(item.text + "\n") if self._reads_item else None
         self._launch(self._template.render(item), env, output, stdin)
 
     def _begin(self) -> None:
@@ -111,10 +122,10 @@ class LocalRunner:
         assert attempt is not None
         if attempt.fileno() in ready:
             return self._finish()
-        return None if ready else self._look_for_death()
+        return None if ready else self._check_for_death()
 
-    def _look_for_death(self) -> Ended | None:
-        """Something that an interpreter forked may hold its pipe open after its death."""
+    def _check_for_death(self) -> Ended | None:
+        """A process forked by the interpreter may hold its pipe open after its death."""
         if self._function is None:
             return None
         for reaped in tree.reap():
@@ -135,12 +146,12 @@ class LocalRunner:
             code if code is not None and code >= 0 else None,
             -code if code is not None and code < 0 else None,
             self._cpu(),
-            max((r.peak for r in reaped if self._is_its_own(r.peak)), default=0),
+            max((r.peak for r in reaped if self._is_own_peak(r.peak)), default=0),
         )
 
     def _end_all(self, grace: float) -> list[tree.Reaped]:
-        """Until nothing is left. What is stuck in the kernel is waited for: as long as it
-        lives, the task is not handed to anybody else."""
+        """Until no process is left. One that is stuck in the kernel is waited for: while it lives,
+        no other worker gets the task."""
         reaped: list[tree.Reaped] = []
         while True:
             try:
@@ -152,18 +163,18 @@ class LocalRunner:
     def clear(self, grace: float) -> int:
         if not self._has_children():
             return 0
-        # What a function keeps is its interpreter's, like its modules, and ends with that.
+        # Processes that a function started belong to its interpreter and end with it.
         spare = [self._function.pid] if self._function and self._function.pid else []
         tree.reap(spare)
-        left = [p for p in tree.descendants(os.getpid(), tree.snapshot(), spare) if p.lives]
-        if left:
+        running = [p for p in tree.descendants(os.getpid(), tree.snapshot(), spare) if p.lives]
+        if running:
             tree.stop_descendants(grace, spare, self._group)
-        return len(left)
+        return len(running)
 
-    def vital(self) -> Vital:
+    def vital(self) -> TreeUsage:
         alive = [process for process in self._tree() if process.lives]
         at_work = self._at_work(alive)
-        return Vital(
+        return TreeUsage(
             sum(process.cpu + process.waited for process in at_work) + self._cpu(),
             sum(process.rss for process in alive),
             tree.written([process.pid for process in at_work]),
@@ -171,14 +182,14 @@ class LocalRunner:
         )
 
     def _at_work(self, alive: list[tree.Process]) -> list[tree.Process]:
-        """Those whose CPU and writing show that the attempt is not stuck."""
+        """The processes whose CPU time and writes show that the attempt is not stuck."""
         return alive
 
     def exact_memory(self) -> int:
         return tree.proportional([process.pid for process in self._tree() if process.lives])
 
     def settle_in(self) -> None:
-        """With autogroups, niceness counts within a session only; each has one of its own."""
+        """With autogroups, niceness only counts within a session; so set that of the autogroup."""
         if self._command is not None and self._niceness and _flag(AUTOGROUP):
             with suppress(OSError), open(f"/proc/{self._command.pid}/autogroup", "w") as file:
                 file.write(str(self._niceness))
@@ -191,7 +202,7 @@ class LocalRunner:
             self._function.stop()
         tree.stop_descendants(0.5, group=self._group)
         if self._group is not None:
-            Group(os.path.dirname(self._group.path)).enter()  # nobody may be in what is removed
+            Group(os.path.dirname(self._group.path)).enter()  # a group must be empty to be removed
             self._group.remove()
 
     def _finish(self) -> Ended | None:
@@ -204,17 +215,17 @@ class LocalRunner:
         assert self._command is not None
         self._poll.unregister(self._command.fileno())
         ended, self._command = self._command.finish(), None
-        return ended if self._is_its_own(ended.peak) else ended._replace(peak=0)
+        return ended if self._is_own_peak(ended.peak) else ended._replace(peak=0)
 
-    def _is_its_own(self, peak: int) -> bool:
-        """Whether a reaped process had it, and not we, on whose memory it started. Ours only
-        grows: below what it was once, there is no need to look."""
+    def _is_own_peak(self, peak: int) -> bool:
+        """Whether this peak is the reaped process's own, not ours, on whose memory it started. Our
+        peak only grows, so it is only read again for a larger one."""
         if peak > self._least_peak:
             self._least_peak = _own_peak()
         return peak > self._least_peak
 
     def _forget(self) -> None:
-        """Before a handle is closed: a stale one would wake us for ever."""
+        """Before a handle is closed: polling a stale one would return at once, forever."""
         attempt = self._command or self._function
         if attempt is not None:
             with suppress(KeyError, OSError, ValueError):
@@ -236,24 +247,24 @@ class LocalRunner:
         return _reaped_cpu() - self._cpu_before
 
 
-def _function(spec: RunSpec, env: dict[str, str]) -> FunctionRunner:
+def _function_runner(work: FunctionSpec, cwd: str, env: dict[str, str]) -> FunctionRunner:
     from hypervisor.runs.functions.client import FunctionRunner  # commands can do without
 
-    return FunctionRunner(spec.function or "", spec.cwd, env, spec.python)
+    return FunctionRunner(work.name, cwd, env, work.python)
 
 
 def _children(pid: int) -> Sequence[int]:
-    """Looked at after every item of a function, so without a file object and what it asks for."""
+    """Called after every item of a function, so without the cost of a file object."""
     with suppress(OSError):
         handle = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return [int(each) for each in os.read(handle, LONGEST_LIST).split()]
+            return [int(pid_text) for pid_text in os.read(handle, MAX_LIST_LENGTH).split()]
         finally:
             os.close(handle)
     return [p.pid for p in tree.snapshot().values() if p.parent == pid]
 
 
-def _be_nice(niceness: int) -> None:
+def _set_niceness(niceness: int) -> None:
     with suppress(OSError):
         os.nice(max(niceness - os.nice(0), 0))
 
@@ -270,5 +281,5 @@ def _reaped_cpu() -> float:
 
 
 def _own_peak() -> int:
-    """A spawned process starts on our memory, so what it reports is never less than ours."""
+    """A spawned process starts on our memory, so its reported peak is at least ours."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

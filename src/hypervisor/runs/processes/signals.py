@@ -1,7 +1,7 @@
-"""Signals that ask a process to end: once to drain, again to stop.
+"""Signals that end a process: the first one drains, the second one stops.
 
-A worker stops at SIGINT and drains at SIGTERM, however often it comes: a new
-supervisor cannot know what the one before has asked.
+A worker stops on SIGINT and drains on every SIGTERM: a new supervisor cannot know what the previous
+one has sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 
 
 class Signals:
-    """`asked` is "", "drain" or "stop"; any signal wakes whoever waits on `fileno`."""
+    """`asked` is "", "drain" or "stop"; any signal wakes a wait on `fileno`."""
 
     def __init__(self, first_stops: tuple[signal.Signals, ...] = ()) -> None:
         self.asked = ""

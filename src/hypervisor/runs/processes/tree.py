@@ -1,17 +1,15 @@
-"""The process trees of attempts: seeing them, collecting what ended, ending all of it.
+"""The process trees of attempts: listing them, collecting ended processes, ending a tree.
 
-A worker runs one attempt at a time and is a child subreaper: whatever an
-attempt forks, through new sessions and double forks, hangs below the worker
-until the worker has collected it. So as long as anything lives, the worker has
-a child, and without a child nothing is left. Of a worker that was killed, the
-rest is found by mark, session and cgroup.
+A worker runs one attempt at a time and is a child subreaper: whatever an attempt forks, through new
+sessions and double forks, stays below the worker until the worker has collected it. So a worker
+without children has nothing left running. The processes of a killed worker are found by mark,
+session and cgroup.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -24,15 +22,15 @@ from hypervisor.resources.process_table import (
     descendants,
     environment,
     family,
-    look,
     pids,
     proportional,
+    read_process,
     snapshot,
     written,
 )
 from hypervisor.runs.processes.kill import (
-    LONGEST_HOLD,
-    SHORTEST_PAUSE,
+    MAX_HOLD,
+    MIN_PAUSE,
     Reaped,
     TreeSurvived,
     end,
@@ -60,14 +58,11 @@ __all__ = [
 
 MARK = "HV_ATTEMPT"
 PR_SET_CHILD_SUBREAPER = 36
-MOST_AT_ONCE = 10_000  # children to collect: somebody may fork faster than we can do it
-PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
+MAX_CONCURRENT = 10_000  # children collected per call: a process may fork faster than that
 
 
 def become_reaper() -> bool:
     """From now on, descendants whose parent ends become our children."""
-    if sys.platform != "linux":
-        return False
     import ctypes
 
     no = ctypes.c_ulong(0)
@@ -76,31 +71,28 @@ def become_reaper() -> bool:
 
 
 def alone(spare: Collection[int] = ()) -> bool:
-    """Whether we have no child, running or ended, but the spared.
+    """Whether we have no children, running or ended, except for the spared ones.
 
-    To a reaper this proves, in microseconds, that nothing of the attempt is left.
+    For a subreaper this proves, in microseconds, that nothing of the attempt is left.
     """
     return _first_ended() is None or (bool(spare) and _children() <= set(spare))
 
 
 def reap(keep: Collection[int] = ()) -> list[Reaped]:
-    """Collect every child that has ended, but for those in `keep`; never waits."""
+    """Collect every ended child except for those in `keep`; never waits."""
     reaped: list[Reaped] = []
-    for _ in range(MOST_AT_ONCE):
+    for _ in range(MAX_CONCURRENT):
         pid = _first_ended()
         if not pid:
             break
-        if pid in keep:  # it would stay the first: look at each of the others
+        if pid in keep:  # waitid would return it again: collect the others one by one
             return reaped + _wait_for(_children().difference(keep))
         reaped += _wait_for([pid])
     return reaped
 
 
 def _first_ended() -> int | None:
-    """A child that has ended, still to be collected; 0 if all run, None without children."""
-    if not hasattr(os, "waitid"):  # macOS before Python 3.13
-        own = [process for process in snapshot().values() if process.parent == os.getpid()]
-        return next((process.pid for process in own if not process.lives), 0) if own else None
+    """The pid of an ended child that is not collected yet; 0 if all run, None without children."""
     try:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -114,20 +106,20 @@ def _wait_for(pids: Iterable[int]) -> list[Reaped]:
         with suppress(ChildProcessError):
             ended, status, used = os.wait4(pid, os.WNOHANG)
             if ended:
-                peak = used.ru_maxrss * PEAK_UNIT
+                peak = used.ru_maxrss * 1024
                 reaped.append(Reaped(pid, status, used.ru_utime + used.ru_stime, peak))
     return reaped
 
 
 def _children() -> set[int]:
-    """Our children, running and ended: each is in the list of one of our threads."""
+    """Our children, running and ended, from the lists of all our threads."""
     try:
-        found: set[int] = set()
+        children: set[int] = set()
         for thread in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{thread}/children", "rb") as file:
-                found.update(map(int, file.read().split()))
-        return found
-    except OSError:  # not in this kernel; or a thread has just ended and passed its list on
+                children.update(map(int, file.read().split()))
+        return children
+    except OSError:  # the kernel has no such lists, or a thread has just ended
         me = os.getpid()
         return {process.pid for process in snapshot().values() if process.parent == me}
 
@@ -135,9 +127,8 @@ def _children() -> set[int]:
 def stop_descendants(
     grace: float, spare: Collection[int] = (), group: Group | None = None
 ) -> list[Reaped]:
-    """End all below this process, and in `group`, but for the spared; returns those collected.
-
-    Takes no longer than the grace and some seconds, then raises TreeSurvived.
+    """End all descendants of this process, and all of `group`, except for the spared ones; returns
+    those collected. Raises TreeSurvived some seconds after the grace if that fails.
     """
     own = _Descendants(spare, group)
     try:
@@ -151,18 +142,18 @@ def stop_descendants(
 def end_leftovers(
     marks: Collection[str], leader: tuple[int, int] | None, group_path: str | None, grace: float
 ) -> list[int]:
-    """End what a dead worker's attempt left behind; returns the pids of what was found.
+    """End the processes that a dead worker's attempt left behind; returns their pids.
 
-    Found are processes with one of the marks as HV_ATTEMPT in their environment, those in the
-    session of `leader` (pid and start), those in the cgroup, and all below them; never ourselves
-    or what we hang below. Raises TreeSurvived like `stop_descendants`.
+    These are processes with one of the marks as HV_ATTEMPT in their environment, those in the
+    session of `leader` (pid and start), those in the cgroup, and all their descendants; never
+    ourselves or our ancestors. Raises TreeSurvived like `stop_descendants`.
     """
     group = Group(group_path) if group_path else None
-    left = _Leftovers(marks, leader, group)
-    end(left, grace)
+    leftovers = _Leftovers(marks, leader, group)
+    end(leftovers, grace)
     if group and group.exists():
         group.remove()
-    return sorted({pid for pid, _ in left.known})
+    return sorted({pid for pid, _ in leftovers.known})
 
 
 class _Descendants:
@@ -173,33 +164,33 @@ class _Descendants:
         self._all: dict[int, Process] = {}
 
     def find(self) -> list[Process]:
-        """Zombies too: while one hangs below us, so may something that a scan has missed."""
+        """Includes zombies: while there is one, a scan may have missed a live process."""
         self.reaped += reap(self._spare)
         members = set(self._group.pids()) if self._group else set()
         if alone(self._spare) and members <= {os.getpid(), *self._spare}:
             return []
         self._all = snapshot()
-        found = descendants(os.getpid(), self._all, self._spare)
+        processes = descendants(os.getpid(), self._all, self._spare)
         members -= untouchable(self._all, self._spare)
-        members -= {process.pid for process in found}
-        return found + [_member(pid, self._all) for pid in members]
+        members -= {process.pid for process in processes}
+        return processes + [_member(pid, self._all) for pid in members]
 
-    def signal_all(self, found: list[Process], number: int) -> None:
+    def signal_all(self, processes: list[Process], number: int) -> None:
         if self._group and number == signal.SIGKILL:
             kill_group(self._group, untouchable(self._all, self._spare))
-        own = {process.pid for process in found}
+        own = {process.pid for process in processes}
         others = {process.group for process in self._all.values() if process.pid not in own}
-        others |= {0, 1, os.getpgrp()}  # the first two would mean our own group, and everybody
-        # Whoever forks and exits at once is gone when its turn comes, but its process group
-        # is not; and an uncollected child keeps the number from being given away.
-        pinned = {p.group for p in found if p.parent == os.getpid() and not p.lives}
+        others |= {0, 1, os.getpgrp()}  # to killpg, 0 is our own group and 1 is every process
+        # A process that forks and exits at once is gone before we can signal it, but its process
+        # group remains; an uncollected child keeps the group's number from being reused.
+        pinned = {p.group for p in processes if p.parent == os.getpid() and not p.lives}
         for process_group in pinned - others:
             with suppress(OSError):
                 os.killpg(process_group, number)
 
 
 class _Leftovers:
-    LOOKS = 4  # whatever forks and exits all the time may slip through one scan
+    LOOKS = 4  # a process that keeps forking and exiting may slip through one scan
 
     def __init__(
         self, marks: Collection[str], leader: tuple[int, int] | None, group: Group | None
@@ -212,27 +203,27 @@ class _Leftovers:
 
     def find(self) -> list[Process]:
         for _ in range(self.LOOKS):
-            if found := self._scan():
-                return found
+            if processes := self._scan():
+                return processes
         self._kill_unlisted()
         return []
 
-    def signal_all(self, found: list[Process], number: int) -> None:
+    def signal_all(self, processes: list[Process], number: int) -> None:
         if self._group and number == signal.SIGKILL:
             kill_group(self._group, self._untouchable)
 
     def _kill_unlisted(self) -> None:
-        """Lists miss what forks and exits faster than they are read. That somebody is in the
-        group is always told, and all of it can be killed at one blow."""
-        until = time.monotonic() + LONGEST_HOLD
+        """A scan misses processes that fork and exit faster than it reads. But the kernel knows
+        whether the cgroup is empty, and can kill all of it at once."""
+        until = time.monotonic() + MAX_HOLD
         while self._group and self._group.is_populated() and time.monotonic() < until:
             kill_group(self._group, self._untouchable)
-            time.sleep(SHORTEST_PAUSE)
+            time.sleep(MIN_PAUSE)
 
     def _scan(self) -> list[Process]:
         all, marks = {}, {}
         for pid in pids():
-            if process := look(pid):
+            if process := read_process(pid):
                 all[pid] = process
                 marks[pid] = _marks(pid) if process.lives else set()
         self._untouchable = untouchable(all, ())
@@ -242,17 +233,17 @@ class _Leftovers:
             for process in all.values()
             if (process.pid, process.start) in self.known
             or not self._marks.isdisjoint(marks[process.pid])
-            # The number of a session may be a later attempt's by now, which its mark shows.
+            # The session number may now belong to a later attempt, which its mark shows.
             or (process.session == session and not marks[process.pid])
         }
-        found = [_member(pid, all) for pid in seeds] + below(seeds, all, self._untouchable)
-        found = [process for process in found if process.lives]
-        found = [process for process in found if process.pid not in self._untouchable]
-        self.known.update((process.pid, process.start) for process in found)
-        return found
+        processes = [_member(pid, all) for pid in seeds] + below(seeds, all, self._untouchable)
+        processes = [process for process in processes if process.lives]
+        processes = [process for process in processes if process.pid not in self._untouchable]
+        self.known.update((process.pid, process.start) for process in processes)
+        return processes
 
     def _session(self, all: Mapping[int, Process]) -> int:
-        """The leader's session, or -1: its pid is another's by now, or it is our own."""
+        """The leader's session, or -1: its pid was reused, or it is our own."""
         pid, start = self._leader or (-1, 0)
         now = all.get(pid)
         reused = now is not None and now.start != start
@@ -264,12 +255,12 @@ class _Leftovers:
 
 
 def _member(pid: int, all: Mapping[int, Process]) -> Process:
-    """One of a group, though it may have come after the scan and be gone again by now."""
-    return all.get(pid) or look(pid) or Process(pid, 0, 0, 0, 0, 0.0, 0, "", "R")
+    """A member of a cgroup, even if it has started after the scan and exited since."""
+    return all.get(pid) or read_process(pid) or Process(pid, 0, 0, 0, 0, 0.0, 0, "", "R")
 
 
 def _marks(pid: int) -> set[str]:
-    """The attempts that a process says it belongs to."""
+    """The attempts that a process belongs to, according to its environment."""
     prefix = f"{MARK}=".encode()
     entries = [entry for entry in environment(pid) if entry.startswith(prefix)]
     return {entry.removeprefix(prefix).decode(errors="replace") for entry in entries} - {""}

@@ -1,9 +1,9 @@
-"""mail-classify: says what kind of mail one is, by rules that can be read and changed.
+"""mail-classify: classifies a mail by rules that can be read and changed.
 
-It looks at the sender, the subject, the header, the attachments and the words of one mail of an
-mbox or a Maildir. It changes nothing and moves nothing: what it thinks is its category and why,
-and for a mail of a Maildir it may propose the folder that it belongs into. A mail that cannot be
-read is judged by the columns of its item alone: that is no failure of the run.
+It looks at the sender, subject, headers, attachments and words of one mail of an mbox or a Maildir.
+It changes and moves nothing: the result is a category with the reason, and for a mail of a Maildir
+it may propose the folder to move it to. A mail that cannot be read is classified by the columns of
+its item alone; that is not a failure of the run.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hypervisor.skills.builtin.triage_decide import read_note
 from hypervisor.skills.builtin.triage_text import NormalizedText, first_few
 
 EMPTY = "empty"
-LONGEST_SAID = 100
+MAX_SUMMARY_LENGTH = 100
 
 Fields = dict[str, Any]
 
 
 class Fit(NamedTuple):
-    """How well a mail fits a category, and what speaks for it."""
+    """How well a mail fits a category, and why."""
 
     category: str
     points: int
@@ -46,7 +46,7 @@ def run(item: Any) -> Fields:
     category, why = decide(mail, rules)
     note = read_note(os.environ.get("HV_NOTE", ""))
     if note.category:
-        category, why = note.category, ("the reviewer says so",)
+        category, why = note.category, ("the reviewer decided",)
     else:
         why += note.remarks
     actions, why_not = _proposals(item, category, rules)
@@ -60,31 +60,31 @@ def decide(mail: Mail, rules: Rules) -> tuple[str, tuple[str, ...]]:
     subject, text = NormalizedText(mail.subject), NormalizedText(mail.text)
     broken = (mail.broken,) if mail.broken else ()
     best = Fit("", 0, ())
-    for each in rules.categories:
-        fit = _fit(each, mail, subject, text, rules)
+    for candidate in rules.categories:
+        fit = _fit(candidate, mail, subject, text, rules)
         if fit.points >= rules.points.enough and fit.points > best.points:
             best = fit
     if best.category:
         return best.category, (first_few(best.why), *broken)
     other = rules.otherwise
-    signs = [f"from {each}" for each in other.sender.found(mail.senders)]
-    signs += other.headers.found(mail.headers)
+    signs = [f"from {sender}" for sender in other.sender.matches(mail.senders)]
+    signs += other.headers.matches(mail.headers)
     if signs:
         return other.machine, (first_few(signs), *broken)
     if not (subject.count or text.count or any(mail.senders)):
-        return EMPTY, ("there is no text either", *broken)
-    return other.person, ("no rule fits and no sign of a machine", *broken)
+        return EMPTY, ("no text", *broken)
+    return other.person, ("no rule matches, and nothing suggests an automated sender", *broken)
 
 
 def _fit(
-    each: Category, mail: Mail, subject: NormalizedText, text: NormalizedText, rules: Rules
+    category: Category, mail: Mail, subject: NormalizedText, text: NormalizedText, rules: Rules
 ) -> Fit:
     points = rules.points
-    headers = each.headers.found(mail.headers)
-    parts = each.parts.found(mail.parts)
-    senders = each.sender.found(mail.senders)
-    in_subject = each.subject.found(subject)
-    in_body = each.body.found(text)
+    headers = category.headers.matches(mail.headers)
+    parts = category.parts.matches(mail.parts)
+    senders = category.sender.matches(mail.senders)
+    in_subject = category.subject.matches(subject)
+    in_body = category.body.matches(text)
     total = (
         points.headers * len(headers)
         + points.parts * len(parts)
@@ -96,7 +96,7 @@ def _fit(
     why += [f"subject “{rule}”" for rule in in_subject]
     why += headers + [f"attached {rule}" for rule in parts]
     why += [f"text “{rule}”" for rule in in_body]
-    return Fit(each.name, total, tuple(why))
+    return Fit(category.name, total, tuple(why))
 
 
 def _mail(item: Mapping[str, Any], rules: Rules) -> Mail:
@@ -105,7 +105,7 @@ def _mail(item: Mapping[str, Any], rules: Rules) -> Mail:
     try:
         raw = read_message(item["mailbox"], where, _text(item, "message_id"))
     except (InvalidInput, ValueError) as error:
-        why = f"judged by its sender and subject alone: {str(error).rstrip('.')}"
+        why = f"judged by sender and subject only: {str(error).rstrip('.')}"
         return Mail(addresses(sender), subject, broken=why)
     return read(raw, sender, subject, rules.longest_body)
 
@@ -113,25 +113,25 @@ def _mail(item: Mapping[str, Any], rules: Rules) -> Mail:
 def _proposals(
     item: Mapping[str, Any], category: str, rules: Rules
 ) -> tuple[list[Fields], tuple[str, ...]]:
-    """Into which folder of its Maildir it belongs. Nobody can move a mail within an mbox."""
+    """The proposal to move a mail to a folder of its Maildir; in an mbox, nothing can be moved."""
     path, folder = item.get("path"), rules.folder_of(category)
     if os.environ.get("HV_PROPOSE") != "1" or not folder or not isinstance(path, str):
         return [], ()
     if not os.path.isfile(path):
-        return [], ("nothing is proposed: it has been moved meanwhile",)
+        return [], ("nothing proposed: it has been moved since",)
     part, name = os.path.split(path)
     to = os.path.join(item["mailbox"], f".{folder}", os.path.basename(part), name)
-    near = [os.path.relpath(each) for each in (path, to)]
-    if any(each.split(os.sep, 1)[0] == os.pardir for each in near):
-        return [], ("nothing is proposed: its Maildir is not in the folder of the run",)
-    return [{"do": "move", "path": near[0], "to": near[1], "why": category}], ()
+    source, target = os.path.relpath(path), os.path.relpath(to)
+    if any(place.split(os.sep, 1)[0] == os.pardir for place in (source, target)):
+        return [], ("nothing proposed: its Maildir is outside the folder of the run",)
+    return [{"do": "move", "path": source, "to": target, "why": category}], ()
 
 
 def _recognised(mail: Mail) -> str:
-    """What a person recognises the mail by: ids of messages tell nobody anything."""
+    """Sender and subject, by which people recognise the mail."""
     subject = f"“{mail.subject}”" if mail.subject else "no subject"
     sender = mail.senders[0] if any(mail.senders) else "no sender"
-    return visible(f"{sender}, {subject}"[:LONGEST_SAID])
+    return visible(f"{sender}, {subject}"[:MAX_SUMMARY_LENGTH])
 
 
 def _text(item: Mapping[str, Any], name: str) -> str:

@@ -59,7 +59,7 @@ class Globs:
     def __init__(self, rules: Iterable[str]) -> None:
         self._globs = [(rule, glob(rule)) for rule in rules]
 
-    def found(self, texts: Collection[str]) -> list[str]:
+    def matches(self, texts: Collection[str]) -> list[str]:
         """The rules that one of the texts fits."""
         return [rule for rule, fits in self._globs if any(map(fits, texts))]
 
@@ -75,7 +75,7 @@ class HeaderRules:
             name, colon, value = (part.strip() for part in rule.partition(":"))
             self._rules.append((rule, name.lower(), glob(value) if colon else None))
 
-    def found(self, headers: Mapping[str, str]) -> list[str]:
+    def matches(self, headers: Mapping[str, str]) -> list[str]:
         return [rule for rule, name, value in self._rules if _fits(headers, name, value)]
 
 
@@ -90,7 +90,7 @@ class Category(NamedTuple):
 
 
 class Otherwise(NamedTuple):
-    """What a mail is that fits no category."""
+    """The category of a mail that fits no other."""
 
     machine: str
     person: str
@@ -108,7 +108,7 @@ class Rules(NamedTuple):
     def folder_of(self, category: str) -> str:
         if category == self.otherwise.machine:
             return self.otherwise.folder
-        return next((each.folder for each in self.categories if each.name == category), "")
+        return next((rule.folder for rule in self.categories if rule.name == category), "")
 
 
 def _fits(headers: Mapping[str, str], name: str, value: Fits | None) -> bool:
@@ -209,8 +209,8 @@ def _check(path: str, table: str, given: Table, known: tuple[str, ...]) -> None:
                 raise wrong(path, table, key, "must be one line")
         elif not (isinstance(value, list) and all(map(is_name, value))):
             raise wrong(path, table, key, "must be a list of texts")
-        elif bad := [each for each in value if not _usable(key, each)]:
-            raise wrong(path, table, key, f"has {bad[0]!r}, which cannot be looked for")
+        elif bad := [word for word in value if not _usable(key, word)]:
+            raise wrong(path, table, key, f"has {bad[0]!r}, which cannot be searched for")
 
 
 def _usable(key: str, rule: str) -> bool:

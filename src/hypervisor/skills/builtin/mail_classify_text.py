@@ -1,7 +1,7 @@
-"""What mail-classify reads out of a mail: its sender, headers, kinds of parts and words. Pure.
+"""Parsing a mail for mail-classify: its sender, headers, types of parts and words. Pure.
 
-Mails are written by strangers, some of them hostile. Everything here takes time in proportion to
-the mail, looks at the beginning of a large one only, and takes what is broken as it stands.
+Mails come from strangers, some of them hostile. Everything here takes linear time, reads only the
+beginning of a large mail, and tolerates broken ones.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from hypervisor.inputs.charset import decoded, is_usable
 
-LARGEST = 256 << 10  # bytes of a mail that are looked at
-LARGEST_HTML = 200_000  # characters
-MOST_HEADERS = 500
-MOST_PARTS = 100
-MOST_NESTED = 50
+MAX_SIZE = 256 << 10  # bytes of a mail that are read
+MAX_HTML_SIZE = 200_000  # characters
+MAX_HEADERS = 500
+MAX_PARTS = 100
+MAX_NESTED = 50
 BODY = re.compile(rb"\r?\n\r?\n")
-LONGEST_VALUE = 1_000
-# Their parameters are read in quadratic time by the parser: only the beginning counts.
+MAX_VALUE_LENGTH = 1_000
+# The parser reads their parameters in quadratic time, so only the beginning is kept.
 PARAMETERS = re.compile(
     rb"(?<![^\r\n])(content-(?:type|disposition):(?:[^\n]|\n[ \t]){0,1000})(?:[^\n]|\n[ \t])*",
     re.IGNORECASE,
@@ -45,12 +45,12 @@ class Mail(NamedTuple):
 
 
 def read(raw: bytes, sender: str, subject: str, longest: int) -> Mail:
-    """The mail as it was sent, with the sender and the subject as they were read already."""
+    """Parse a mail; its sender and subject have already been decoded."""
     known = Mail(addresses(sender), subject)
-    raw = PARAMETERS.sub(rb"\1", raw[:LARGEST])
+    raw = PARAMETERS.sub(rb"\1", raw[:MAX_SIZE])
     broken = ""
-    if raw.lower().count(b"boundary") > MOST_NESTED:  # each level slows down all below it
-        raw, broken = BODY.split(raw, 1)[0], "it has too many nested parts; its header was read"
+    if raw.lower().count(b"boundary") > MAX_NESTED:  # each level slows down all below it
+        raw, broken = BODY.split(raw, 1)[0], "too many nested parts; only its header was read"
     try:
         message = message_from_bytes(raw)
         known = known._replace(headers=_headers(message), broken=broken)
@@ -58,30 +58,29 @@ def read(raw: bytes, sender: str, subject: str, longest: int) -> Mail:
         text = _text_of(parts, longest)
         kinds = dict.fromkeys(name for part in parts for name in _names(part))
     except Exception as error:
-        # The parser raises whatever it likes on mails that were made to break it.
+        # The parser can raise anything on a malicious mail.
         return known._replace(broken=f"its MIME parts are broken ({type(error).__name__})")
     return known._replace(parts=tuple(kinds), text=text)
 
 
 def addresses(sender: str) -> tuple[str, ...]:
-    """All addresses in a From; without any, what stands there instead."""
-    found = ADDRESS.findall(sender.lower()) or [sender.strip().lower()]
-    return tuple(dict.fromkeys(found))
+    """All addresses in a From header; without any, its text."""
+    return tuple(dict.fromkeys(ADDRESS.findall(sender.lower()) or [sender.strip().lower()]))
 
 
 def _headers(message: Message[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in message.raw_items():
-        if len(found) >= MOST_HEADERS:
+        if len(headers) >= MAX_HEADERS:
             break
-        text = " ".join(str(value)[:LONGEST_VALUE].lower().split())
-        found.setdefault(name.lower(), text)
-    return found
+        text = " ".join(str(value)[:MAX_VALUE_LENGTH].lower().split())
+        headers.setdefault(name.lower(), text)
+    return headers
 
 
 def _parts(message: Message[str, str]) -> Iterator[Message[str, str]]:
     for number, part in enumerate(message.walk()):
-        if number >= MOST_PARTS:
+        if number >= MAX_PARTS:
             return
         yield part
 
@@ -90,11 +89,11 @@ def _names(part: Message[str, str]) -> Iterator[str]:
     yield part.get_content_type()
     name = part.get_filename()
     if name:
-        yield str(name).lower()[:LONGEST_VALUE]
+        yield str(name).lower()[:MAX_VALUE_LENGTH]
 
 
 def _text_of(parts: list[Message[str, str]], longest: int) -> str:
-    """The first part of plain text that says something, else the first of HTML."""
+    """The first part of plain text that is not empty, else the first of HTML."""
     for kind in ("text/plain", "text/html"):
         for part in parts:
             if part.get_content_type() != kind or part.get_content_disposition() == "attachment":
@@ -116,7 +115,7 @@ def _decoded(part: Message[str, str]) -> str:
 
 def plain(text: str) -> str:
     """What a reader sees of HTML: without tags, styles, scripts and comments."""
-    text = text[:LARGEST_HTML]
+    text = text[:MAX_HTML_SIZE]
     for begin in HIDDEN:
         text = _without(text, begin, ENDS.get(begin, f"</{begin[1:]}"))
     return html.unescape(TAG.sub(" ", text))
@@ -124,12 +123,12 @@ def plain(text: str) -> str:
 
 def _without(text: str, begin: str, end: str) -> str:
     folded = text.lower()
-    if len(folded) != len(text):  # some letters are longer in lower case: places would not fit
+    if len(folded) != len(text):  # some letters are longer in lower case: offsets would differ
         folded = text
     kept, at = [], 0
-    while (found := folded.find(begin, at)) >= 0:
-        kept.append(text[at:found])
-        close = folded.find(end, found)
+    while (start := folded.find(begin, at)) >= 0:
+        kept.append(text[at:start])
+        close = folded.find(end, start)
         if close < 0:
             return " ".join(kept)
         at = close + (len(end) if end == ENDS["<!--"] else 0)

@@ -1,11 +1,12 @@
-"""Rules of a skill in TOML: the file that ships, and the user's own in the folder of the run.
+"""Rules of a skill in TOML: the shipped file, and the user's own in the folder of the run.
 
-A mistake in a user's file is an error that names the file and the key, and nothing is decided by
-rules that were misread. Files are read again only when one of them changed.
+A mistake in a user's file is an error that names the file and the key. Files are read again only
+if one of them has changed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import tomllib
 from collections.abc import Callable, Collection
@@ -13,8 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from hypervisor.core.errors import InvalidInput
 
-LARGEST_FILE = 1_000_000
-LONGEST_NAME = 100
+BUILT_IN = "hypervisor.skills.builtin."
+MAX_FILE_SIZE = 1_000_000
+MAX_NAME_LENGTH = 100
 
 Tables = dict[str, dict[str, Any]]
 Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -23,7 +25,7 @@ Rules = TypeVar("Rules")
 
 class RuleFiles(Generic[Rules]):
     """`make` builds the rules from the shipped tables and those of the user with their paths;
-    of two files of the user, the one in the run's folder comes last and wins."""
+    of two user files, the one in the run's folder comes last and takes precedence."""
 
     def __init__(
         self, shipped: str, name: str, make: Callable[[Tables, list[tuple[str, Tables]]], Rules]
@@ -39,10 +41,19 @@ class RuleFiles(Generic[Rules]):
         kept = self._kept.get(folder)
         if kept is not None and kept[0] == stamp:
             return kept[1]
-        there = [path for path, found in zip(paths, stamp, strict=True) if found is not None]
-        rules = self._make(_read(self._shipped), [(path, _read(path)) for path in there])
+        existing = [path for path, mark in zip(paths, stamp, strict=True) if mark is not None]
+        rules = self._make(_read(self._shipped), [(path, _read(path)) for path in existing])
         self._kept[folder] = stamp, rules
         return rules
+
+
+def check_rules(function: str, folder: str) -> None:
+    """Check the rules of a built-in skill's function for a run in this folder."""
+    module = function.partition(":")[0]
+    if module.startswith(BUILT_IN) and importlib.util.find_spec(module):
+        rules_for = getattr(importlib.import_module(module), "rules_for", None)
+        if rules_for is not None:
+            rules_for(folder)
 
 
 def wrong(path: str, table: str, key: str, what: str) -> InvalidInput:
@@ -58,7 +69,7 @@ def check_tables(path: str, given: Tables, known: Tables) -> None:
 
 
 def check_known(path: str, table: str, key: str, known: Collection[str]) -> None:
-    """The table, or the key if one is given, must be one of those."""
+    """The table, or the key if given, must be a known one."""
     if (key or table) not in known:
         raise wrong(path, table, key, f"is unknown: use one of {', '.join(known)}")
 
@@ -73,34 +84,36 @@ def is_count(value: Any) -> bool:
 
 
 def is_name(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value.strip()) <= LONGEST_NAME and value.isprintable()
+    return (
+        isinstance(value, str) and 0 < len(value.strip()) <= MAX_NAME_LENGTH and value.isprintable()
+    )
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _unreadable(path, error) from None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(path: str) -> Tables:
     try:
         if not os.path.isfile(path):
-            raise InvalidInput(f"{path} is not a file. Nothing was changed; move it away.")
+            raise InvalidInput(f"{path} is not a file. Nothing was changed; remove it.")
         with open(path, "rb") as file:
-            text = file.read(LARGEST_FILE + 1)
+            text = file.read(MAX_FILE_SIZE + 1)
     except OSError as error:
         raise _unreadable(path, error) from None
-    if len(text) > LARGEST_FILE:
+    if len(text) > MAX_FILE_SIZE:
         raise InvalidInput(f"{path} is too large for rules. Nothing was changed.")
     try:
         return tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(
-            f"{path} is no valid TOML: {error}. Nothing was changed; correct it."
+            f"{path} is not valid TOML: {error}. Nothing was changed; correct it."
         ) from None
 
 

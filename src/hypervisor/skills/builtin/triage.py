@@ -1,9 +1,9 @@
-"""Triage: looks at one Markdown task file, decides what it is, and says so in its front matter.
+"""Triage: reads one Markdown task file, classifies it, and updates its front matter.
 
-It closes what is closed, estimates complexity, assigns what rules can assign, and links the
-project. It never overwrites an assignee that somebody set, touches no other field, and a
-second run changes no byte. A file it cannot understand is left as it is and reported as
-`unreadable`: that is an answer about the file, not a failure of the run.
+It sets the status of closed tasks, estimates complexity, assigns tasks by rules, and links the
+project. It never overwrites an assignee or touches another field, and a second run changes nothing.
+A file it cannot parse is left alone and reported as `unreadable`, one without front matter as
+`not a task`: results about the file, not failures of the run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ from hypervisor.skills.builtin.triage_decide import Decision, Fields, Note, deci
 from hypervisor.skills.builtin.triage_rules import Rules, rules_for
 
 UNREADABLE = "unreadable"
-KEPT = "the file was left as it is"
+NOT_A_TASK = "not a task"
+KEPT = "the file was not changed"
 LOCKS = "locks"
 
-# Said of a file that is no task; trouble with writing one is a failure of the attempt.
+# For a file that is not a task; a failed write fails the attempt.
 NOT_UNDERSTOOD = (FileNotFoundError, InvalidInput, NotFound, ValueError, RecursionError)
+
+
+class NoFrontMatter(InvalidInput):
+    """A Markdown file that is not a task."""
 
 
 def run(item: Any) -> Fields:
@@ -69,22 +74,23 @@ def _path(item: Any) -> str:
 
 
 def _read(path: str, rules: Rules) -> bytes:
-    found = os.stat(path)
-    size = found.st_size
-    if not stat.S_ISREG(found.st_mode):
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
         raise InvalidInput("it is not a file")
-    if size > rules.largest:
-        raise InvalidInput(f"it has {size:,} bytes, at most {rules.largest:,} are a task")
+    if status.st_size > rules.largest:
+        raise InvalidInput(
+            f"it is too large for a task: {status.st_size:,} bytes, maximum {rules.largest:,}"
+        )
     data = _files().read(path)
     if not data.strip():
         raise InvalidInput("it is empty")
     if b"\0" in data:
-        raise InvalidInput("it is binary: it has a NUL byte")
+        raise InvalidInput("it is binary: it contains a NUL byte")
     return data
 
 
 def _edit(before: bytes, decision: Decision) -> Fields:
-    """What the worker shall write into the file, together with the receipt."""
+    """The changes for the worker to write into the file, together with the receipt."""
     fields = _parsed(before).fields
     was = {name: fields[name] for name in decision.fields if name in fields}
     return {"set": decision.fields, "was": was, "lines": list(decision.links)}
@@ -93,12 +99,12 @@ def _edit(before: bytes, decision: Decision) -> Fields:
 def _decide_on(data: bytes, path: str, rules: Rules, note: Note) -> Decision:
     document = _parsed(data)
     if not document.has_front:
-        raise InvalidInput("it has no front matter")
+        raise NoFrontMatter("it has no front matter")
     return decide(document.fields, document.body, path, rules, note)
 
 
 def _carry_out(path: str, before: bytes, decision: Decision, rules: Rules, note: Note) -> Fields:
-    """Edit the file as it is under its lock, which need not be as it was read."""
+    """Edit the file under its lock; if it has changed since it was read, decide again."""
     seen, latest, new = b"", decision, b""
     refused: Exception | None = None
 
@@ -143,7 +149,8 @@ def _unreadable(error: Exception, note: Note) -> Fields:
     if isinstance(error, OSError):
         reason = error.strerror or type(error).__name__
     why = reason if KEPT in reason.lower() else f"{reason.rstrip('.')}; {KEPT}"
-    return _result(Decision(UNREADABLE, (why,), {}), note)
+    category = NOT_A_TASK if isinstance(error, NoFrontMatter) else UNREADABLE
+    return _result(Decision(category, (why,), {}), note)
 
 
 def _listed(changes: Fields) -> str:
@@ -156,12 +163,12 @@ def _listed(changes: Fields) -> str:
 
 @lru_cache(maxsize=1)
 def _parsed(data: bytes) -> markdown.Document:
-    """To decide and to say what was there before, it takes the same; nobody changes it."""
+    """Parsed once, to decide and to record the old values; it is not changed."""
     return markdown.parse(data)
 
 
 def _files() -> TaskFiles:
-    """All who change files of a run must queue up at the same place: the worker names it."""
+    """All processes that change files of a run share one folder of locks, set by the worker."""
     return _files_of(os.environ.get("HV_LOCKS") or _own_locks(os.getcwd()))
 
 
@@ -172,22 +179,22 @@ def _files_of(locks: str) -> TaskFiles:
 
 @lru_cache
 def _own_locks(folder: str) -> str:
-    """Outside of a run: in the data folder above, or at home, where nobody else can write."""
+    """Outside of a run: in the .hypervisor folder above, or in the user's cache."""
     data = find_upwards(folder, DATA)
     return os.path.join(data or os.path.expanduser("~/.cache/hypervisor"), LOCKS)
 
 
 def _proposals(path: str, data: bytes, decision: Decision) -> list[Fields]:
-    """One action for a file: its fields, and lines of its body."""
+    """One action per file: its fields, and lines of its body."""
     if not decision.changes():
         return []
-    edited(data, decision)  # what cannot be edited is not proposed
-    found: Fields = {"do": "edit", "path": _in_folder(path), "why": "; ".join(decision.why)}
-    found |= {"set": decision.fields} if decision.fields else {}
-    return [found | ({"lines": list(decision.links)} if decision.links else {})]
+    edited(data, decision)  # an edit that would fail is not proposed
+    action: Fields = {"do": "edit", "path": _in_folder(path), "why": "; ".join(decision.why)}
+    action |= {"set": decision.fields} if decision.fields else {}
+    return [action | ({"lines": list(decision.links)} if decision.links else {})]
 
 
 def _in_folder(path: str) -> str:
-    """A proposal's path: relative to the run's folder where it lies inside."""
+    """A proposal's path, relative to the run's folder if it is inside."""
     relative = os.path.relpath(path)
     return path if relative.split(os.sep, 1)[0] == os.pardir else relative

@@ -1,7 +1,7 @@
-"""What triage thinks of a task: closed or not, whose it is, how complex, which links it lacks.
+"""The decision of triage on a task: closed or open, assignee, complexity, missing links.
 
-Pure: fields, body and rules in, a decision out. A decision that was carried out leads to
-the same category again and to no further change.
+Pure: fields, body and rules in, a decision out. After a decision was carried out, the same
+category follows again, and no further change.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ CLOSED, ASSIGNED = "closed", "assigned"
 JUDGEMENT, AUTOMATABLE, UNCLEAR = "judgement", "automatable", "unclear"
 RULED = frozenset({CLOSED, ASSIGNED, JUDGEMENT, AUTOMATABLE, UNCLEAR})
 NO_ONE = frozenset({"", "none", "nobody", "-"})
-LONGEST_NOTE = 500
-LONGEST_NAME = 100
-LONGEST_QUOTE = 60
-MOST_PROJECTS = 20
+MAX_NOTE_LENGTH = 500
+MAX_NAME_LENGTH = 100
+MAX_QUOTE_LENGTH = 60
+MAX_PROJECTS = 20
 NOT_IN_LINKS = frozenset("[]|#^<>")
 
 Fields = dict[str, Any]
@@ -39,7 +39,7 @@ class Note(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What triage thinks of a task, and what it would change."""
+    """The category of a task, why, and what to change."""
 
     category: str
     why: tuple[str, ...]
@@ -51,7 +51,7 @@ class Decision(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What speaks for judgement, or for a machine."""
+    """The evidence for human judgement, or for automation."""
 
     points: int
     words: tuple[str, ...]
@@ -62,17 +62,17 @@ class Side(NamedTuple):
 
 
 def read_note(text: str) -> Note:
-    """Lines like `category: closed` or `assignee: ann` are orders, other lines are remarks."""
+    """Lines like `category: closed` or `assignee: ann` are instructions, others are remarks."""
     orders = {"category": "", "assignee": ""}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip().lower() in orders and value.strip().isprintable():
-            orders[name.strip().lower()] = " ".join(value.split())[:LONGEST_NAME]
-    return Note(" ".join(text.split())[:LONGEST_NOTE], **orders)
+            orders[name.strip().lower()] = " ".join(value.split())[:MAX_NAME_LENGTH]
+    return Note(" ".join(text.split())[:MAX_NOTE_LENGTH], **orders)
 
 
 def decide(fields: Mapping[str, Any], body: str, path: str, rules: Rules, note: Note) -> Decision:
-    """What to do with a task: pure, and the same again for what it led to."""
+    """Decide on a task."""
     text = read(body)
     links, why_not = _missing_links(fields.get("project"), body)
     decision = _closed(fields, text, rules, note) or _open(fields, text, path, rules, note)
@@ -95,7 +95,7 @@ def _open(fields: Mapping[str, Any], text: Text, path: str, rules: Rules, note: 
 def _closed(fields: Mapping[str, Any], text: Text, rules: Rules, note: Note) -> Decision | None:
     why = _why_closed(fields, text, rules)
     if note.category in RULED:
-        why = "the reviewer says so" if note.category == CLOSED else ""
+        why = "the reviewer decided" if note.category == CLOSED else ""
     if not why:
         return None
     status = _given(fields.get("status"))
@@ -123,7 +123,7 @@ def _assignment(
     category, why = _sides(title, body, rules)
     forced = note.category in RULED
     if forced:
-        category, why = note.category, f"{note.category}: the reviewer says so"
+        category, why = note.category, f"{note.category}: the reviewer decided"
     wanted = {JUDGEMENT: rules.person, AUTOMATABLE: rules.bot}.get(category, "")
     current = _given(fields.get("assignee"))
     if note.assignee:
@@ -137,17 +137,17 @@ def _assignment(
 
 
 def _sides(title: NormalizedText, body: NormalizedText, rules: Rules) -> tuple[str, str]:
-    person = _side(rules.judgement.found(title), rules.judgement.found(body), rules)
-    bot = _side(rules.automatable.found(title), rules.automatable.found(body), rules)
+    person = _side(rules.judgement.matches(title), rules.judgement.matches(body), rules)
+    bot = _side(rules.automatable.matches(title), rules.automatable.matches(body), rules)
     enough, margin = rules.assignee.enough, rules.assignee.margin
-    for category, one, other in ((JUDGEMENT, person, bot), (AUTOMATABLE, bot, person)):
+    for category, side, other in ((JUDGEMENT, person, bot), (AUTOMATABLE, bot, person)):
         least = max(enough, margin * other.points, other.points + 1)
-        if one.points >= least:
-            return category, f"{category}: {one.named}"
+        if side.points >= least:
+            return category, f"{category}: {side.named}"
     if person.points and bot.points:
-        return UNCLEAR, f"unclear: both judgement ({person.named}) and machine ({bot.named})"
-    some = person if person.points else bot
-    return UNCLEAR, f"unclear: only {some.named}" if some.points else "unclear: no rule fits"
+        return UNCLEAR, f"unclear: both judgement ({person.named}) and automation ({bot.named})"
+    side = person if person.points else bot
+    return UNCLEAR, f"unclear: only {side.named}" if side.points else "unclear: no rule matches"
 
 
 def _side(in_title: list[str], in_body: list[str], rules: Rules) -> Side:
@@ -158,12 +158,12 @@ def _side(in_title: list[str], in_body: list[str], rules: Rules) -> Side:
 
 def _complexity(title: NormalizedText, body: NormalizedText, text: Text, rules: Rules) -> str:
     rule = rules.complexity
-    hard = {*rule.hard.found(title), *rule.hard.found(body)}
+    hard = {*rule.hard.matches(title), *rule.hard.matches(body)}
     points = (
         sum(body.count >= least for least in rule.words)
         + sum(text.ticked + text.open >= least for least in rule.checkboxes)
         + min(len(hard), rule.most_for_hard)
-        - (1 if rule.easy.found(title) else 0)
+        - (1 if rule.easy.matches(title) else 0)
     )
     return rule.levels[(points >= rule.medium_from) + (points >= rule.complex_from)]
 
@@ -178,12 +178,12 @@ def _title(fields: Mapping[str, Any], text: Text, path: str) -> str:
 
 
 def _missing_links(project: Any, body: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The links to add, and a word on each project that cannot be linked."""
+    """The links to add, and a remark on each project that cannot be linked."""
     links, why_not = [], []
     there = body.casefold() if project else ""
-    for name in dict.fromkeys(_names(project)[:MOST_PROJECTS]):
-        if not name.isprintable() or NOT_IN_LINKS & set(name) or len(name) > LONGEST_NAME:
-            why_not.append(f"no link to {_quoted(name)!r}: not a name for one")
+    for name in dict.fromkeys(_names(project)[:MAX_PROJECTS]):
+        if not name.isprintable() or NOT_IN_LINKS & set(name) or len(name) > MAX_NAME_LENGTH:
+            why_not.append(f"no link to {_quoted(name)!r}: invalid name for a link")
         elif not any(f"[[{name.casefold()}{end}" in there for end in ("]]", "|", "#")):
             links.append(f"[[{name}]]")
     return tuple(links), tuple(why_not)
@@ -192,7 +192,7 @@ def _missing_links(project: Any, body: str) -> tuple[tuple[str, ...], tuple[str,
 def _names(project: Any, levels: int = 2) -> list[str]:
     """Projects by name: one, a list, or `[[Name]]`, which YAML takes for a list in a list."""
     if isinstance(project, list) and levels:
-        parts = project[:MOST_PROJECTS]  # aliases can make it endless
+        parts = project[:MAX_PROJECTS]  # aliases can make it endless
         return [name for part in parts for name in _names(part, levels - 1)]
     name = "" if isinstance(project, list | dict | set) else _given(project)
     if name.startswith("[[") and name.endswith("]]"):
@@ -201,7 +201,7 @@ def _names(project: Any, levels: int = 2) -> list[str]:
 
 
 def _given(value: Any) -> str:
-    """A field as text, in one line; nothing for one that is absent or empty."""
+    """A field as text on one line; "" if it is missing or empty."""
     if isinstance(value, list | dict | set):
         return "several values" if value else ""
     return "" if value is None else " ".join(str(value).split())
@@ -209,4 +209,4 @@ def _given(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…"
+    return text if len(text) <= MAX_QUOTE_LENGTH else text[: MAX_QUOTE_LENGTH - 1] + "…"

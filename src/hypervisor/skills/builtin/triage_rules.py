@@ -12,7 +12,7 @@ import re
 from typing import Any, NamedTuple
 
 from hypervisor.skills.builtin.rule_files import (
-    LONGEST_NAME,
+    MAX_NAME_LENGTH,
     RuleFiles,
     Tables,
     check_count,
@@ -36,7 +36,7 @@ class Closure(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """How found words are counted, and when one side wins."""
+    """How matching words are counted, and when one side wins."""
 
     title: int
     body: int
@@ -78,7 +78,7 @@ def _merged(base: Tables, changes: Tables, path: str) -> Tables:
 
 
 def _check(path: str, table: str, key: str, value: Any, shipped: Any) -> None:
-    """The value must be of the shipped value's kind, and make sense there."""
+    """The value must have the type of the shipped value, and be valid there."""
     if isinstance(shipped, bool):
         if not isinstance(value, bool):
             raise wrong(path, table, key, "must be true or false")
@@ -86,7 +86,7 @@ def _check(path: str, table: str, key: str, value: Any, shipped: Any) -> None:
         check_count(path, table, key, value)
     elif isinstance(shipped, str):
         if not is_name(value):
-            raise wrong(path, table, key, f"must be one line of 1 to {LONGEST_NAME} characters")
+            raise wrong(path, table, key, f"must be one line of 1 to {MAX_NAME_LENGTH} characters")
     elif shipped and isinstance(shipped[0], int):
         if not (isinstance(value, list) and all(map(is_count, value))):
             raise wrong(path, table, key, "must be a list of whole numbers")
@@ -95,7 +95,7 @@ def _check(path: str, table: str, key: str, value: Any, shipped: Any) -> None:
     elif key == "levels" and len(value) != len(shipped):
         raise wrong(path, table, key, f"must be {len(shipped)} words")
     elif bad := [word for word in value if not re.search(r"\w", word)]:
-        raise wrong(path, table, key, f"has {bad[0]!r}, which has no letter or digit")
+        raise wrong(path, table, key, f"contains {bad[0]!r}, which has no letter or digit")
 
 
 def _rules(tables: Tables, own: list[tuple[str, Tables]]) -> Rules:

@@ -30,14 +30,14 @@ class Text(NamedTuple):
 
 
 def read(body: str) -> Text:
-    """Look through a body once, line by line."""
+    """Parse a body in one pass, line by line."""
     prose: list[str] = []
     headings: list[str] = []
     ticked = unticked = 0
     for line in _shown_lines(_without_comments(body)):
         prose.append(line)
-        if "#" in line and (found := HEADING.match(line)):
-            headings.append(heading_text(found[2]))
+        if "#" in line and (heading := HEADING.match(line)):
+            headings.append(heading_text(heading[2]))
         elif "[" in line and (box := CHECKBOX.match(line)):
             if box[1] == " ":
                 unticked += 1
@@ -60,7 +60,7 @@ def _without_comments(body: str) -> str:
     if "<!--" not in body:
         return body
     first, *rest = body.split("<!--")
-    # a comment that is never closed goes on to the end, as browsers see it
+    # an unclosed comment extends to the end, as in browsers
     return first + " ".join(part.partition("-->")[2] for part in rest)
 
 
@@ -73,9 +73,9 @@ def _shown_lines(body: str) -> Iterator[str]:
             was, fence = fence, _fence_after(fence, line)
             if was or fence:
                 continue
-        if "#" in line and (found := HEADING.match(line)):
-            level = len(found[1])
-            if heading_text(found[2]) == RECEIPTS:
+        if "#" in line and (heading := HEADING.match(line)):
+            level = len(heading[1])
+            if heading_text(heading[2]) == RECEIPTS:
                 receipts_level = level
             elif level <= receipts_level:
                 receipts_level = 0
@@ -85,12 +85,12 @@ def _shown_lines(body: str) -> Iterator[str]:
 
 def _fence_after(fence: str, line: str) -> str:
     """The fence that is open after this line; empty: none."""
-    found = FENCE.match(line)
-    if found is None:
+    match = FENCE.match(line)
+    if match is None:
         return fence
     if not fence:
-        return found[1]
-    closes = found[1].startswith(fence) and not line.strip(" \t>`~")
+        return match[1]
+    closes = match[1].startswith(fence) and not line.strip(" \t>`~")
     return "" if closes else fence
 
 
@@ -100,10 +100,10 @@ class NormalizedText:
     __slots__ = ("_beginnings", "count", "joined", "words")
 
     def __init__(self, text: str) -> None:
-        found = WORD.findall(folded(text))
-        self.count = len(found)
-        self.words = set(found)
-        self.joined = f" {' '.join(found)} "
+        words = WORD.findall(folded(text))
+        self.count = len(words)
+        self.words = set(words)
+        self.joined = f" {' '.join(words)} "
         self._beginnings: dict[int, set[str]] = {}
 
     def beginnings(self, length: int) -> set[str]:
@@ -119,7 +119,7 @@ def folded(text: str) -> str:
 
 
 class WordList:
-    """Words, words with a star, and phrases, compiled so that a look at a text is quick."""
+    """Words, words with a star, and phrases, compiled so that matching is fast."""
 
     __slots__ = ("_first_words", "_phrases", "_stems", "_words")
 
@@ -131,14 +131,16 @@ class WordList:
             self._add(rule)
         self._first_words = frozenset(self._phrases)
 
-    def found(self, text: NormalizedText) -> list[str]:
+    def matches(self, text: NormalizedText) -> list[str]:
         """The rules that fit somewhere in the text, each once, sorted."""
-        found = [*(self._words & text.words)]
+        matches = [*(self._words & text.words)]
         for length, stems in self._stems.items():
-            found += [f"{stem}*" for stem in stems & text.beginnings(length)]
+            matches += [f"{stem}*" for stem in stems & text.beginnings(length)]
         for first in self._first_words & text.words | {""}:
-            found += [p.rule for p in self._phrases.get(first, ()) if p.pattern.search(text.joined)]
-        return sorted(found)
+            matches += [
+                p.rule for p in self._phrases.get(first, ()) if p.pattern.search(text.joined)
+            ]
+        return sorted(matches)
 
     def _add(self, rule: str) -> None:
         first, *rest = re.findall(r"\w+\*?", folded(rule))

@@ -1,4 +1,4 @@
-"""Where the parts of a report's drawings go. The templates draw them, as SVG that stretches with
+"""The layout of a report's drawings. The templates draw them, as SVG that stretches with
 the page; labels are HTML."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hypervisor.batches.timeline import Bin, Segment, Timeline
-from hypervisor.web.report.text import clock, day, step, took, words
+from hypervisor.web.report.text import clock, day, milliseconds, minute, step, took, words
 
 WIDTH = 1000.0
 GAP = 10.0
@@ -48,7 +48,7 @@ class Axis:
         return WIDTH
 
     def moment(self, share: float) -> int:
-        """Which moment lies at this share of the axis."""
+        """The moment at this share of the axis."""
         x, last = share * WIDTH, 0
         for start, end in self._stretches:
             wide = (end - start) * self._scale
@@ -75,7 +75,8 @@ def lanes(timeline: Timeline) -> list[tuple[str, list[Rect]]]:
     return [
         (
             lane.worker,
-            [bar for each in lane.segments for bar in _bars(axis, each, timeline.single)] + gaps,
+            [bar for segment in lane.segments for bar in _bars(axis, segment, timeline.single)]
+            + gaps,
         )
         for lane in timeline.lanes
     ]
@@ -98,17 +99,27 @@ def _bars(axis: Axis, segment: Segment, single: bool) -> Iterator[Rect]:
         yield Rect("cell failed", left, round(LANE_HEIGHT - high, 2), width, high, title)
 
 
+def outcomes(timeline: Timeline) -> list[str]:
+    """What the colours of a timeline stand for."""
+    segments = [segment for lane in timeline.lanes for segment in lane.segments]
+    shown = {segment.outcome for segment in segments}
+    return sorted(shown | {"failed" for segment in segments if segment.bad})
+
+
 def ticks(timeline: Timeline) -> list[str]:
     """The labels below a timeline."""
     if not timeline.stretches:
         return []
     axis = Axis(timeline.stretches)
     moments = [axis.moment(place / (TICKS - 1)) for place in range(TICKS)]
-    if day(timeline.stretches[0][0]) == day(timeline.stretches[-1][1]):
-        return [clock(at) for at in moments]
-    labels = [f"{day(at)[5:]} {clock(at)[:5]}" for at in moments]
-    distinct = len(set(labels)) == TICKS
-    return labels if distinct else [f"{day(at)[5:]} {clock(at)}" for at in moments]
+    one_day = day(timeline.stretches[0][0]) == day(timeline.stretches[-1][1])
+    dates = ["" if one_day else f"{day(at)[5:]} " for at in moments]
+    coarse = clock if one_day else minute
+    for form in (coarse, clock, milliseconds):  # as coarse as still tells them apart
+        labels = [date + form(at) for date, at in zip(dates, moments, strict=True)]
+        if len(set(labels)) == TICKS:
+            break
+    return [label if label not in labels[:place] else "" for place, label in enumerate(labels)]
 
 
 def shares(counts: Mapping[str, int], total: int) -> Iterator[Rect]:
@@ -130,12 +141,12 @@ class Column(NamedTuple):
 
 
 def columns(bins: Sequence[Bin]) -> Iterator[Column]:
-    highest = max((each.good + each.bad for each in bins), default=1) or 1
+    highest = max((column.good + column.bad for column in bins), default=1) or 1
     for low, high, good, bad in bins:
         label = f"< {step(high)}" if low == 0 else f"{step(low)}+"
-        title = f"{good + bad:,} attempts, {bad:,} without success"
+        title = f"{good + bad:,} attempts, {bad:,} unsuccessful"
         done, failed = 100 * good / highest, 100 * bad / highest
-        if good + bad and done + failed < 1.5:  # a few must not look like none
+        if good + bad and done + failed < 1.5:  # a small count must stay visible
             done, failed = (1.5, 0.0) if good >= bad else (0.0, 1.5)
         parts = (
             Rect("done", 0, round(100 - done, 1), 10, round(done, 1)),

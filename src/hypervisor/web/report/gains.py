@@ -22,9 +22,9 @@ class Curve(NamedTuple):
 
 
 def curves(learned: Sequence[Learned]) -> Iterator[Curve]:
-    for each in learned:
-        if each.samples:
-            yield _curve(each)
+    for kind in learned:
+        if kind.samples:
+            yield _curve(kind)
 
 
 def _curve(learned: Learned) -> Curve:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from jinja2 import Template
 
+from hypervisor import __version__
 from hypervisor.batches.report import BatchReport
-from hypervisor.core.text import pluralize
-from hypervisor.core.version import VERSION
+from hypervisor.core.text import money_text, pluralize
 from hypervisor.resources.limits import size_text
 from hypervisor.web.rendering import environment, inlined
 from hypervisor.web.report import charts, gains, stages
@@ -41,19 +41,20 @@ def page(report: BatchReport, data: Any = None) -> str:
     return _template().render(
         report=report,
         data=data,
-        version=VERSION,
+        version=__version__,
         verdict=_verdict(report),
         figures=list(_figures(report)),
         states=states,
         shares=charts.shares(states, report.total),
         answer=stages.answer(report.pattern.reduce) if report.pattern else [],
         stages=stages.rows(report.pattern) if report.pattern else [],
+        timeline=report.timeline,
         lanes=charts.lanes(report.timeline),
-        outcomes=_outcomes(report),
+        outcomes=charts.outcomes(report.timeline),
         ticks=charts.ticks(report.timeline),
         columns=charts.columns(report.durations),
         curves=list(gains.curves(report.learned)),
-        **inlined("report.css", "report.js"),
+        **inlined(("base.css", "report.css"), "report.js"),
     )
 
 
@@ -65,7 +66,7 @@ def _template() -> Template:
 
 
 def _verdict(report: BatchReport) -> tuple[str, str]:
-    """Its kind, and what it says."""
+    """Its kind and its text."""
     left = sum(report.states.get(name, 0) for name in OPEN)
     if report.succeeded:
         return "", "Everything succeeded"
@@ -99,11 +100,5 @@ def _figures(report: BatchReport) -> Iterator[Figure]:
     if report.tokens:
         yield Figure("tokens", number(report.tokens))
     if report.cost is not None:
-        yield Figure("estimated cost" if report.estimated else "cost", f"{report.cost:,.2f}")
-
-
-def _outcomes(report: BatchReport) -> list[str]:
-    """What the colours of the timeline stand for."""
-    segments = [segment for lane in report.timeline.lanes for segment in lane.segments]
-    outcomes = {segment.outcome for segment in segments}
-    return sorted(outcomes | {"failed" for segment in segments if segment.bad})
+        name = "estimated cost" if report.estimated else "cost"
+        yield Figure(name, money_text(round(report.cost * 1e6)))

@@ -1,4 +1,4 @@
-"""What a report says about the stages that follow on a batch, and the reduce."""
+"""What a report shows about the later stages of a batch, and the reduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypervisor.batches.pipeline_status import Overview, Reduced, Stage
 from hypervisor.queue.result import text_of
 from hypervisor.web.report.text import words
 
-MOST_LINES = 200
+MAX_LINES = 200
 
 
 def unfinished(overview: Overview) -> str:
@@ -20,7 +20,9 @@ def unfinished(overview: Overview) -> str:
 
 def rows(overview: Overview) -> list[tuple[str, str, str]]:
     """Each part, what it runs, and how far it is."""
-    table = [(f"stage {n}", each.what, _states(each)) for n, each in enumerate(overview.stages, 1)]
+    table = [
+        (f"stage {n}", stage.what, _states(stage)) for n, stage in enumerate(overview.stages, 1)
+    ]
     last = overview.reduce
     if last is not None:
         reason = f" ({last.reason})" if last.reason else ""
@@ -29,14 +31,14 @@ def rows(overview: Overview) -> list[tuple[str, str, str]]:
 
 
 def answer(last: Reduced | None) -> list[str]:
-    """The last lines of what the reduce found."""
+    """The last lines of the reduce's output."""
     if last is None or last.state != "done":
         return []
     if last.result is None:
-        return last.output.splitlines()[-MOST_LINES:]
+        return last.output.splitlines()[-MAX_LINES:]
     text = last.result if isinstance(last.result, str) else text_of(last.result, "summary")
     text = text or json.dumps(last.result, ensure_ascii=False, indent=1)
-    return text.splitlines()[-MOST_LINES:]
+    return text.splitlines()[-MAX_LINES:]
 
 
 def _states(stage: Stage) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 
 from hypervisor.core.escape_sequences import SEQUENCE
+from hypervisor.queue.lifecycle import state_name
 
 STATES = (
     "done",
@@ -27,7 +28,7 @@ def number(value: int) -> str:
 
 def words(name: str) -> str:
     """The name of a state, for people."""
-    return name.replace("_", " ")
+    return state_name(name)
 
 
 def by_state(counts: Mapping[str, int]) -> dict[str, int]:
@@ -72,6 +73,14 @@ def moment(ms: int) -> str:
 
 def clock(ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(ms / 1000))
+
+
+def minute(ms: int) -> str:
+    return clock(ms)[:5]
+
+
+def milliseconds(ms: int) -> str:
+    return f"{clock(ms)}.{ms % 1000:03}"
 
 
 def day(ms: int) -> str:

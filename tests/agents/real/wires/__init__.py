@@ -34,7 +34,8 @@ class Reply(NamedTuple):
 
 
 def reply(move: Move, turn: Turn, number: int) -> Reply:
-    """A tool that is not offered is said, so that a test sees it in the transcript."""
+    """A tool that is not offered is named in the answer, so that a test sees it in the
+    transcript."""
     if not move.tool:
         return Reply(number, turn.model, move.text, None, {}, move.tokens)
     code = next((tool for tool in turn.tools if tool.fields == CODE), None)

@@ -1,0 +1,278 @@
+"""Tidying up after tasks: saving what killed attempts left, removing clones of finished tasks,
+emptying the trash, deleting old verification logs and unused benches, and pruning hubs that nobody
+borrows from.
+
+Nothing is deleted without proof that it is kept elsewhere: see removal.py. What stays has a reason.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from hypervisor.core.errors import HypervisorError, NotFound, StoreError, WorkspaceError
+from hypervisor.git import sql
+from hypervisor.git.bench import remove_unused
+from hypervisor.git.collect import collect, task_ref
+from hypervisor.git.files import write_file
+from hypervisor.git.hub import Hub
+from hypervisor.git.removal import empty_trash, size_of, trash
+from hypervisor.git.setting_up import tear_down_later
+from hypervisor.git.snapshot import take
+from hypervisor.git.stack import is_merged
+from hypervisor.git.workspace import STATE, Workspace, open_existing
+from hypervisor.queue import lifecycle
+from hypervisor.queue.sql import queries
+from hypervisor.runs.outputs import retention
+from hypervisor.runs.processes import tree
+from hypervisor.runs.spec import spec_from
+
+if TYPE_CHECKING:
+    from hypervisor.queue.context import Context
+    from hypervisor.queue.task import Task
+
+KEPT_MS = 60_000  # a workspace stays for so long after its task is over
+DAY_MS = 86_400_000
+PRUNE_MS = 15 * DAY_MS
+GRACE = 2.0  # seconds for what a dead worker left running
+ENDED = tuple(sorted(lifecycle.TERMINAL))
+OF_TASK = ("refs/hv/snapshots", "refs/hv/kept", "refs/hv/tasks")
+
+logger = logging.getLogger("hypervisor.git")
+
+
+class Place(NamedTuple):
+    """A clone or another folder: its size in bytes, and why it is kept; () if it is removed."""
+
+    path: str
+    bytes: int
+    why_kept: tuple[str, ...] = ()
+
+
+class Tidied(NamedTuple):
+    """`workspaces` go to the trash first, where they still use space. `deleted_bytes` were freed,
+    or would be in a dry run."""
+
+    workspaces: tuple[Place, ...] = ()
+    trash: tuple[Place, ...] = ()
+    logs: int = 0
+    refs: int = 0
+    deleted_bytes: int = 0
+    benches: int = 0  # checkouts for verification
+
+    @property
+    def kept(self) -> list[Place]:
+        return [place for place in (*self.workspaces, *self.trash) if place.why_kept]
+
+
+class Freed(NamedTuple):
+    """What `gc` deleted (or would, in a dry run) and what it kept; `homes` are those of agents."""
+
+    outputs: int
+    bytes: int
+    kept: int
+    kept_bytes: int
+    homes: int
+    git: Tidied
+
+
+def gc(hv: Context, dry_run: bool = False, now: int | None = None) -> Freed:
+    """Delete outputs beyond the limits of age and size, and clones of finished tasks.
+
+    Unfinished tasks keep everything. Clones go to a trash first, and are deleted later."""
+    outputs = retention.gc(hv, dry_run, now)
+    return Freed(*outputs, git=tidy(hv, dry_run=dry_run, now=now))
+
+
+def tidy(hv: Context, *, dry_run: bool = False, now: int | None = None) -> Tidied:
+    """Remove clones of finished tasks and what else git keeps for too long."""
+    at = hv.now() if now is None else now
+    folder = os.path.join(hv.places.data, "git")
+    if not os.path.isdir(folder):
+        return Tidied()
+    keep_ms = int(hv.settings.workspace.keep_days * DAY_MS)
+    workspaces = remove_ended(hv, at, dry_run=dry_run)
+    emptied = empty_trash(os.path.join(folder, "trash"), now=at, retention=keep_ms, dry_run=dry_run)
+    places = tuple(Place(entry.path, entry.size, entry.why_kept) for entry in emptied)
+    logs, log_bytes = _delete_logs(os.path.join(folder, "verify"), at - keep_ms, dry_run)
+    benches = os.path.join(folder, "benches")
+    unused = remove_unused(benches, (at - keep_ms) / 1000, dry_run=dry_run)
+    refs = _drop_refs(hv, at - keep_ms, at, dry_run=dry_run)
+    freed = log_bytes + sum(unused) + sum(each.bytes for each in places if not each.why_kept)
+    return Tidied(tuple(workspaces), places, logs, refs, freed, len(unused))
+
+
+def remove_ended(hv: Context, now: int, *, dry_run: bool = False) -> list[Place]:
+    """Move the clones of tasks that are over into the trash. What is not known to be saved
+    elsewhere stays."""
+    folder = os.path.join(hv.places.data, "git", "work")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [
+        _removed(hv, os.path.join(folder, name), now, dry_run) for name in names if name != STATE
+    ]
+
+
+def _removed(hv: Context, folder: str, now: int, dry_run: bool) -> Place:
+    size = size_of(folder)
+    try:
+        reasons = _in_use(hv, os.path.basename(folder), now)
+        if not reasons and not dry_run:
+            workspace = open_existing(folder)
+            reasons = () if workspace is None else _to_trash(hv, workspace, now)
+    except StoreError:
+        raise
+    except (HypervisorError, OSError) as error:
+        reasons = (str(error),)
+    if reasons:
+        logger.info("%s stays: %s", folder, "; ".join(reasons))
+    return Place(folder, size, tuple(reasons))
+
+
+def _in_use(hv: Context, name: str, now: int) -> tuple[str, ...]:
+    """Why the clone of a task is still needed."""
+    try:
+        task = hv.store.read(queries.task, name)
+    except NotFound:
+        return ()  # its batch was deleted
+    row = hv.store.read(sql.workspace, name)
+    if row is not None and row.host != hv.probe.host():
+        return (f"it is on the host {row.host}",)
+    if task.state not in ENDED:
+        return (f"its task is {lifecycle.state_name(task.state)}",)
+    if row is not None and not row.closed and _is_held(hv, row):
+        return ("its worker has not finished with it",)
+    return ("its task has just ended",) if task.updated_at > now - KEPT_MS else ()
+
+
+def _to_trash(hv: Context, workspace: Workspace, now: int) -> tuple[str, ...]:
+    """Collect the finished work first, so that it can still be merged. Why it stays, or ()."""
+    name = os.path.basename(workspace.folder)
+    row = hv.store.read(sql.workspace, name)
+    attempt = row.attempt if row else 1
+    with suppress(NotFound):
+        task = hv.store.read(queries.task, name)
+        attempt = row.attempt if row else max(task.attempts, 1)
+        _tear_down(hv, workspace, task, attempt)
+        if task.state == "done" and workspace.hub.git.commit_of(task_ref(name, attempt)) is None:
+            collect(workspace, name, attempt, task.title, {}, now=now)
+    moved = trash(workspace, name, attempt, now=now, in_use=lambda: list(_in_use(hv, name, now)))
+    if moved.path is not None:
+        hv.store.write(sql.forget_workspace, name, attempt)
+    return moved.why_kept if moved.path is None else ()
+
+
+def save_left(hv: Context, now: int) -> int:
+    """Save what attempts left whose workers are dead; returns how many there were."""
+    rows = left_by_dead(hv)
+    for row in rows:
+        try:
+            tree.end_leftovers({f"{row.task}.{row.attempt}"}, None, None, GRACE)
+            workspace = open_existing(row.folder)
+            if workspace is not None:
+                take(workspace, row.task, row.attempt, "its worker died", now=now)
+                _tear_down(hv, workspace, hv.store.read(queries.task, row.task), row.attempt)
+        except (WorkspaceError, OSError, NotFound, tree.TreeSurvived) as error:
+            logger.warning("%s: not saved: %s", row.folder, error)
+            continue
+        hv.store.write(sql.close_workspace, row.task, row.attempt)
+    return len(rows)
+
+
+def left_by_dead(hv: Context) -> list[sql.WorkspaceRow]:
+    """Workspaces of this host that are open, although their workers are dead."""
+    rows = hv.store.read(sql.open_workspaces, hv.probe.host())
+    return [row for row in rows if not _is_held(hv, row)]
+
+
+def _is_held(hv: Context, row: sql.WorkspaceRow) -> bool:
+    holder = hv.store.read(sql.holder, row.task, row.attempt)
+    if holder is None:
+        return False
+    pid, start, boot = holder
+    return boot == hv.probe.boot() and hv.probe.process_start(pid) == start
+
+
+def _tear_down(hv: Context, workspace: Workspace, task: Task, attempt: int) -> None:
+    spec = spec_from(hv.store.read(queries.batch, task.batch).spec)
+    output = hv.outputs.setup_path(task.id, attempt)
+    if problem := tear_down_later(hv, workspace, (spec, task.batch), (task.id, attempt), output):
+        logger.warning("%s: %s", workspace.folder, problem)
+
+
+def _delete_logs(folder: str, before: int, dry_run: bool) -> tuple[int, int]:
+    """Outputs of verifications; returns how many, and their size."""
+    count = total = 0
+    for path in glob.glob(os.path.join(glob.escape(folder), "*")):
+        with suppress(OSError):
+            facts = os.lstat(path)
+            if facts.st_mtime * 1000 < before and os.path.isfile(path):
+                count, total = count + 1, total + facts.st_size
+                if not dry_run:
+                    os.unlink(path)
+    return count, total
+
+
+def _drop_refs(hv: Context, before: int, now: int, *, dry_run: bool) -> int:
+    """Snapshots of tasks that have been over for long, if their work is merged or their batch was
+    deleted; returns how many refs. Then the hub is pruned."""
+    count = 0
+    for path in sorted(glob.glob(os.path.join(glob.escape(hv.places.data), "git", "*.git"))):
+        hub = Hub(path)
+        doomed: list[str] = []
+        for name, refs in _refs_by_task(hub).items():
+            if _is_over(hv, hub, name, before):
+                doomed += refs
+        count += len(doomed)
+        if not dry_run:
+            hub.delete_refs(doomed)
+            _prune(hv, hub, bool(doomed), now)
+    return count
+
+
+def _prune(hv: Context, hub: Hub, has_dropped: bool, now: int) -> None:
+    """Delete what no ref leads to, if nobody borrows from the hub. Git keeps new objects for two
+    weeks, because a command may be about to use them, so there is a second time after that."""
+    mark = os.path.join(hub.path, "hv-dropped")
+    if has_dropped:
+        write_file(mark, "")
+        os.utime(mark, (now / 1000, now / 1000))
+    if not os.path.exists(mark) or _has_borrowers(hv.places.data):
+        return
+    is_last = now - os.stat(mark).st_mtime * 1000 > PRUNE_MS
+    if has_dropped or is_last:
+        hub.git.run("gc", "--quiet", "--prune=2.weeks.ago")
+    if is_last:
+        os.unlink(mark)
+
+
+def _refs_by_task(hub: Hub) -> dict[str, list[str]]:
+    tasks: dict[str, list[str]] = {}
+    for ref in hub.refs(*OF_TASK):
+        tasks.setdefault(ref.split("/")[3], []).append(ref)
+    return tasks
+
+
+def _is_over(hv: Context, hub: Hub, name: str, before: int) -> bool:
+    if os.path.exists(os.path.join(hv.places.data, "git", "work", name)):
+        return False
+    if glob.glob(os.path.join(glob.escape(hv.places.data), "git", "trash", f"{name}.*")):
+        return False
+    try:
+        task = hv.store.read(queries.task, name)
+    except NotFound:
+        return True
+    finished = hub.git.commit_of(task_ref(name, max(task.attempts, 1)))
+    if task.state != "done" or task.updated_at >= before or finished is None:
+        return False
+    targets = hub.refs("refs/heads").values()
+    return any(is_merged(hub.git, finished, target) for target in dict.fromkeys(targets))
+
+
+def _has_borrowers(data: str) -> bool:
+    folders = (os.path.join(data, "git", name) for name in ("work", "trash", "benches"))
+    return any(
+        name != STATE for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)
+    )

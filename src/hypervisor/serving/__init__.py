@@ -1,0 +1,1 @@
+"""What the HTTP servers share: listening, connections, hosts, and refusals."""

@@ -1,0 +1,88 @@
+"""A unified diff as files of lines. Long files and lock files are folded: their lines are sent on
+request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+MAX_LINES = 5_000  # of one file
+MAX_OPEN = 400  # a longer file is folded
+MAX_OPEN_TOTAL = 2_000
+FOLDED = (
+    "package-lock.json",
+    "yarn.lock",
+    "pnpm-lock.yaml",
+    "Cargo.lock",
+    "poetry.lock",
+    "uv.lock",
+)
+MAX_LINE = 1_000  # characters
+NOTED = ("Binary ", "rename ", "similarity ", "new file", "deleted file")
+
+
+class DiffLine(NamedTuple):
+    kind: str  # added, removed, hunk or same
+    text: str
+
+
+class DiffFile(NamedTuple):
+    path: str
+    added: int | None
+    removed: int | None
+    lines: tuple[DiffLine, ...]
+    folded: bool  # its lines are left out
+    left_out: int  # lines of a very long file
+
+
+def files_of(
+    text: str, wanted: str = "", counts: Mapping[str, tuple[int | None, int | None]] = {}
+) -> list[DiffFile]:
+    """The files of a diff; the lines of `wanted` are included however long it is."""
+    files, shown = [], 0
+    for path, raw in _split(text):
+        is_lock = path.rpartition("/")[2].lower() in [name.lower() for name in FOLDED]
+        fold = is_lock or len(raw) > MAX_OPEN or shown + len(raw) > MAX_OPEN_TOTAL
+        lines = () if fold and path != wanted else tuple(map(_line, raw[:MAX_LINES]))
+        shown += len(lines)
+        added, removed = counts.get(path) or _count(raw)
+        left_out = max(len(raw) - MAX_LINES, 0) if lines else 0
+        files.append(DiffFile(path, added, removed, lines, not lines, left_out))
+    return files
+
+
+def _split(text: str) -> Iterator[tuple[str, list[str]]]:
+    path, lines, in_hunk = "", list[str](), False
+    for line in text.split("\n"):
+        if line.startswith("diff --git ") or (line.startswith("--- ") and not in_hunk and lines):
+            if path:
+                yield path, lines
+            path, lines, in_hunk = _git_path(line), [], False
+        elif not in_hunk and line.startswith("+++ "):
+            name = line[4:].partition("\t")[0]
+            path = path if name == "/dev/null" else name.removeprefix("b/")
+        elif not in_hunk and line.startswith("--- "):
+            path = path or line[4:].partition("\t")[0].removeprefix("a/")
+        elif line.startswith("@@"):
+            in_hunk = True
+            lines.append(line)
+        elif (in_hunk and line) or line.startswith(NOTED):
+            lines.append(line)
+    if path:
+        yield path, lines
+
+
+def _git_path(line: str) -> str:
+    if not line.startswith("diff --git "):
+        return line[4:].partition("\t")[0].removeprefix("a/")
+    return line.rpartition(" b/")[2]
+
+
+def _line(text: str) -> DiffLine:
+    kind = {"+": "added", "-": "removed", "@": "hunk"}.get(text[:1], "same")
+    return DiffLine(kind, text[:MAX_LINE])
+
+
+def _count(lines: list[str]) -> tuple[int, int]:
+    added = sum(line.startswith("+") for line in lines)
+    return added, sum(line.startswith("-") for line in lines)

@@ -1,0 +1,1 @@
+"""One module per page, with its tables: PAGES, ACTIONS, RAW."""

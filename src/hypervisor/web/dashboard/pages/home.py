@@ -1,0 +1,52 @@
+"""Home: what needs a person, what runs, why nothing starts, what has finished, the host."""
+
+from __future__ import annotations
+
+from hypervisor.agents.cooldown import cooldown_text
+from hypervisor.batches.review import awaiting
+from hypervisor.monitoring.finished import finished as finished_tasks
+from hypervisor.monitoring.status import attempts, quick_status
+from hypervisor.queue.context import Context
+from hypervisor.queue.queries import batch_names, list_tasks
+from hypervisor.web.dashboard.page import Page, Request, Values
+
+MAX_SHOWN = 12
+MAX_RUNNING = 64
+
+
+def needs(hv: Context, request: Request) -> Values:
+    tasks = list_tasks(hv, ("review", "blocked"), limit=MAX_SHOWN + 1)
+    names = batch_names(hv, (task.batch for task in tasks))
+    return {"checkpoints": awaiting(hv), "tasks": tasks, "most": MAX_SHOWN, "names": names}
+
+
+def running(hv: Context, request: Request) -> Values:
+    found = attempts(hv)
+    return {
+        "attempts": found[:MAX_RUNNING],
+        "total": len(found),
+        "names": batch_names(hv, (attempt.batch for attempt in found)),
+    }
+
+
+def waiting(hv: Context, request: Request) -> Values:
+    status = quick_status(hv, now=request.now)
+    return {
+        "status": status,
+        "names": batch_names(hv, (pause.name for pause in status.pauses)),
+        "cooldowns": [cooldown_text(c, request.now, None) for c in status.cooldowns],
+    }
+
+
+def finished(hv: Context, request: Request) -> Values:
+    found = finished_tasks(hv)
+    return {"finished": found, "names": batch_names(hv, (row.task.batch for row in found))}
+
+
+PAGES = (
+    Page(
+        "/",
+        "home",
+        parts={"needs": needs, "running": running, "waiting": waiting, "finished": finished},
+    ),
+)

@@ -1,0 +1,143 @@
+"""One task: what it is, its attempts, their output, its evidence, and deciding about it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from hypervisor.agents.running_status import transcript
+from hypervisor.agents.transcript import TranscriptLine, TranscriptRenderer
+from hypervisor.batches.command_line import command_line
+from hypervisor.core.errors import HypervisorError
+from hypervisor.git import review as git_review
+from hypervisor.git.saved_work import diff, snapshots
+from hypervisor.queue import steer
+from hypervisor.queue.context import Context
+from hypervisor.queue.queries import end_of_log, events, show
+from hypervisor.runs import control
+from hypervisor.runs.output_window import Window, output_window, search_output
+from hypervisor.runs.supervise import supervise
+from hypervisor.web.dashboard import ansi
+from hypervisor.web.dashboard.diffs import files_of
+from hypervisor.web.dashboard.page import Action, Page, Request, Values
+
+MAX_EVENTS = 200
+MAX_SEARCHED = 5_000  # events, from the end of the log
+MAX_TRANSCRIPT = 1 << 20  # bytes of an agent's transcript that are read from its end
+MAX_ENTRIES = 400
+
+
+def task_values(hv: Context, request: Request) -> Values:
+    shown = show(hv, request.path["task"])
+    task = shown.detail.task
+    command = command_line(hv, task, shown.batch)
+    spec = shown.batch.spec if shown.batch and isinstance(shown.batch.spec, dict) else {}
+    return {
+        "shown": shown,
+        "task": task,
+        "command_line": shlex.join(command) if command else "",
+        "data": json.dumps(task.data, indent=2, ensure_ascii=False) if task.data else "",
+        "in_clone": spec.get("workspace") == "clone",
+    }
+
+
+def log(hv: Context, request: Request) -> Values:
+    """A window of the output, or the lines that contain a text."""
+    task, query = request.path["task"], request.query.get("q", "").strip()
+    attempt = request.number("attempt") or None
+    start = request.number("from") if "from" in request.query else None
+    window = output_window(hv, task, attempt, start)
+    values: dict[str, object] = {"window": window, "lines": [], "entries": [], "query": query}
+    if query:
+        values["matches"], values["is_complete"] = search_output(hv, task, query, window.attempt)
+    elif request.query.get("raw") != "1" and (entries := _transcript(hv, task, window)):
+        values["entries"] = entries
+    else:
+        values["lines"] = ansi.lines(window.text)
+    return values
+
+
+def _transcript(hv: Context, task: str, window: Window) -> list[TranscriptLine]:
+    """What an agent did, in words; empty for a command."""
+    try:
+        source = transcript(hv, task, window.attempt)
+    except HypervisorError:
+        return []
+    if not source.agent:
+        return []
+    tail = output_window(hv, task, window.attempt, most=MAX_TRANSCRIPT)
+    renderer = TranscriptRenderer(source.stream)
+    entries = [entry for line in tail.text.split("\n") for entry in renderer.feed(line)]
+    return [*entries, *renderer.flush()][-MAX_ENTRIES:]
+
+
+def changes(hv: Context, request: Request) -> Values:
+    """What it changed in its clone of the repository."""
+    try:
+        found = diff(hv, request.path["task"])
+    except HypervisorError as error:
+        return {"files": [], "problem": str(error), "snapshots": ()}
+    wanted = request.query.get("file", "")
+    files = files_of(found.text, wanted, {f.path: (f.added, f.removed) for f in found.files})
+    return {"files": files, "problem": "", "snapshots": snapshots(hv, request.path["task"])}
+
+
+def history(hv: Context, request: Request) -> Values:
+    """Its newest events, as far as they are among the last of the log: there may be millions."""
+    task_id = hv.resolve(request.path["task"])
+    last = end_of_log(hv)
+    read = events(hv, max(last - MAX_SEARCHED, 0), MAX_SEARCHED)
+    found = [event for event in read if event.task == task_id]
+    return {"events": found[::-1][:MAX_EVENTS]}
+
+
+# Actions
+
+
+def retry(hv: Context, request: Request) -> str:
+    moved = steer.retry(hv, request.path["task"], request.form.get("reason", ""))
+    supervise(hv)
+    return f"{moved.task} is back in the queue"
+
+
+def cancel(hv: Context, request: Request) -> str:
+    moved = steer.cancel(hv, request.path["task"], request.form.get("reason", ""))
+    return f"{moved.task} is cancelled"
+
+
+def stop(hv: Context, request: Request) -> str:
+    again = request.form.get("retry") == "1"
+    moved = control.kill(hv, request.path["task"], request.form.get("reason", ""), again)
+    return f"stopping {moved.task}"
+
+
+def approve(hv: Context, request: Request) -> str:
+    moved = git_review.approve(hv, request.path["task"], request.form.get("reason", ""))
+    return f"{moved.task} is approved"
+
+
+def reject(hv: Context, request: Request) -> str:
+    moved = git_review.reject(hv, request.path["task"], request.form.get("reason", ""))
+    return f"{moved.task} is rejected"
+
+
+PAGES = (
+    Page(
+        "/tasks/{task}",
+        "task",
+        task_values,
+        parts={
+            "summary": lambda hv, request: {},
+            "log": log,
+            "changes": changes,
+            "history": history,
+        },
+    ),
+)
+ACTIONS = (
+    Action("/tasks/{task}/retry", retry),
+    Action("/tasks/{task}/cancel", cancel),
+    Action("/tasks/{task}/stop", stop),
+    Action("/tasks/{task}/approve", approve),
+    Action("/tasks/{task}/reject", reject),
+)

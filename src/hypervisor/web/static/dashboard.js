@@ -1,0 +1,123 @@
+// Times, copying, keys and messages. No state: everything is in the page.
+(() => {
+  // htmx parses what our server has rendered; it evaluates nothing.
+  const policy = window.trustedTypes?.createPolicy("htmx", { createHTML: text => text });
+  const refuse = () => { throw new Error("the dashboard evaluates no scripts"); };
+  htmx.registerExtension("trusted", { init: api => api.initSecurity(policy, refuse, refuse) });
+
+  // Times
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const span = seconds => {
+    const at = units.findIndex(([, size]) => seconds >= size);
+    if (at < 0) return "0 s";
+    const [name, size] = units[at], whole = Math.floor(seconds / size);
+    const next = units[at + 1], rest = next ? Math.floor((seconds % size) / next[1]) : 0;
+    return rest && whole < 10 ? `${whole} ${name} ${rest} ${next[0]}` : `${whole} ${name}`;
+  };
+  const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  const tick = () => {
+    if (document.hidden) return;
+    for (const time of document.querySelectorAll("time[datetime]")) {
+      const at = new Date(time.dateTime), seconds = (Date.now() - at) / 1000;
+      const text = time.classList.contains("age") ? span(Math.max(seconds, 0))
+        : seconds < 0 ? `in ${span(-seconds)}` : seconds < 1 ? "now" : `${span(seconds)} ago`;
+      if (time.textContent !== text) time.textContent = text;
+      const title = absolute.format(at);
+      if (time.title !== title) time.title = title;
+    }
+  };
+  setInterval(tick, 1000);
+  document.addEventListener("visibilitychange", tick);
+  document.addEventListener("htmx:after:swap", tick);
+  tick();
+
+  // A table that is wider than the screen can be scrolled by keyboard.
+  const reach = () => {
+    for (const box of document.querySelectorAll(".scroll")) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; else box.removeAttribute("tabindex");
+    }
+  };
+  reach();
+  addEventListener("resize", reach);
+  document.addEventListener("htmx:after:swap", reach);
+
+  // What has finished since this browser last showed the page
+  const visited = Number(localStorage.getItem("hv-visited") ?? Date.now());
+  const markNew = () => {
+    const count = document.querySelector("[data-new-count]");
+    if (!count) return;
+    const rows = [...document.querySelectorAll("[data-at]")].filter(row => Number(row.dataset.at) > visited);
+    for (const row of rows) row.classList.add("new");
+    count.hidden = !rows.length;
+    count.textContent = `${rows.length} since your last visit`;
+  };
+  markNew();
+  document.addEventListener("htmx:after:swap", markNew);
+  if (document.querySelector("[data-new-count]")) {
+    addEventListener("pagehide", () => localStorage.setItem("hv-visited", Date.now()));
+  }
+
+  // Copying a command
+  document.addEventListener("click", async event => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const label = button.textContent;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "copied";
+    } catch {
+      getSelection().selectAllChildren(button.previousElementSibling);
+      button.textContent = "press Ctrl-C";
+    }
+    setTimeout(() => { button.textContent = label; }, 1500);
+  });
+
+  // Messages: the dialog that led to one is closed, and good ones leave by themselves.
+  document.addEventListener("htmx:after:swap", () => {
+    const message = document.querySelector("#messages .message");
+    if (!message || message.dataset.seen) return;
+    message.dataset.seen = "1";
+    document.querySelector("[popover]:popover-open")?.hidePopover();
+    if (!message.classList.contains("bad")) setTimeout(() => message.remove(), 8000);
+  });
+  document.getElementById("messages")?.addEventListener("click", event => {
+    event.target.closest(".message")?.remove();
+  });
+
+  // Keys
+  const rows = () => [...document.querySelectorAll("[data-row]")].filter(row => row.offsetParent);
+  const current = () => document.querySelector("[data-row].current");
+  const move = step => {
+    const all = rows(), at = all.indexOf(current());
+    const next = all[Math.min(Math.max(at + step, 0), all.length - 1)];
+    if (!next) return;
+    current()?.classList.remove("current");
+    next.classList.add("current");
+    next.scrollIntoView({ block: "nearest" });
+    (next.matches("a, button") ? next : next.querySelector("a, button, summary"))?.focus({ preventScroll: true });
+  };
+  const places = { h: "/", b: "/batches", t: "/tasks", r: "/review", m: "/merge-queue", e: "/events" };
+  let going = false;
+  document.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches("input, textarea, select")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const key = event.key;
+    if (going) { going = false; if (places[key]) location.assign(places[key]); return; }
+    if (key === "j" || key === "k") move(key === "j" ? 1 : -1);
+    else if (key === "g") { going = true; setTimeout(() => { going = false; }, 1200); }
+    else if (key === "?") document.getElementById("help")?.togglePopover();
+    else if (key === "/") document.querySelector("input[type=search]")?.focus();
+    else {
+      const open = document.querySelector("[popover]:popover-open");
+      if (open) return;
+      const own = (current() ?? document).querySelector(`[data-key="${CSS.escape(key)}"]`);
+      const button = own ?? document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+      if (!button) return;
+      button.click();
+    }
+    event.preventDefault();
+  });
+})();

@@ -1,0 +1,82 @@
+// Keeps a page current: parts are fetched again when an event concerns them. A part says so itself:
+// data-live="task:… batch:… kind:… *", data-every="seconds".
+(() => {
+  const PAUSE = 1000; // milliseconds between two fetches of the same part
+  const POLL = 2000; // … between two questions, where workers cannot be shared
+  let last = Number(document.body.dataset.last);
+  const connection = document.getElementById("connection");
+  const words = { live: "live", connecting: "connecting", reconnecting: "reconnecting" };
+  const show = state => {
+    if (!connection) return;
+    connection.textContent = words[state];
+    connection.dataset.state = state;
+    connection.title = state === "live" ? "Changes appear at once" : "The server does not answer";
+  };
+
+  const due = new WeakMap(); // part -> { at, timer }
+  const refresh = part => {
+    const now = Date.now(), known = due.get(part) ?? { at: 0, timer: 0 };
+    due.set(part, known);
+    if (known.timer) return;
+    known.timer = setTimeout(() => {
+      known.timer = 0;
+      known.at = Date.now() + PAUSE;
+      if (document.hidden || isBusy(part)) return;
+      htmx.trigger(part, "live");
+    }, Math.max(known.at - now, 0));
+  };
+  // Nobody's text is replaced while it is being typed.
+  const isBusy = part => {
+    const field = document.activeElement;
+    return part.contains(field) && field.matches("input:not([type=hidden]), textarea, select")
+      || part.querySelector("[popover]:popover-open") !== null;
+  };
+  const concerns = (part, topics) => {
+    const wanted = part.dataset.live.split(" ");
+    return !topics.length || wanted.includes("*") || topics.some(topic => wanted.includes(topic));
+  };
+  const apply = message => {
+    if (message.state) return show(message.state);
+    last = Math.max(last, message.last);
+    for (const part of document.querySelectorAll("[data-live]")) {
+      if (concerns(part, message.topics)) refresh(part);
+    }
+    document.dispatchEvent(new CustomEvent("hv:events", { detail: message }));
+  };
+  setInterval(() => {
+    if (document.hidden) return;
+    for (const part of document.querySelectorAll("[data-every]")) {
+      const known = due.get(part) ?? { at: Date.now() + 1000 * part.dataset.every - PAUSE, timer: 0 };
+      due.set(part, known);
+      if (Date.now() >= known.at + 1000 * part.dataset.every - PAUSE) refresh(part);
+    }
+  }, 1000);
+
+  const poll = async () => {
+    if (!document.hidden) {
+      try {
+        const answer = await fetch(`/events/after?after=${last}`);
+        show(answer.ok ? "live" : "reconnecting");
+        const message = answer.ok ? await answer.json() : null;
+        if (message) apply(message);
+      } catch { show("reconnecting"); }
+    }
+    setTimeout(poll, POLL);
+  };
+  const share = () => {
+    // Only this one address may become a script.
+    const policy = window.trustedTypes?.createPolicy("worker", {
+      createScriptURL: () => "/static/stream.js",
+    });
+    const worker = new SharedWorker(policy ? policy.createScriptURL("") : "/static/stream.js");
+    const report = () => worker.port.postMessage({ visible: !document.hidden, last });
+    worker.port.onmessage = ({ data }) => apply(data);
+    worker.port.start();
+    document.addEventListener("visibilitychange", report);
+    window.addEventListener("pageshow", event => { if (event.persisted) report(); });
+    window.addEventListener("pagehide", () => worker.port.postMessage({ bye: true }));
+    report();
+  };
+  if (!document.querySelector("[data-live]") && !document.querySelector("[data-every]")) return show("live");
+  if (window.SharedWorker) share(); else poll();
+})();

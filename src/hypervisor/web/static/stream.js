@@ -1,0 +1,50 @@
+// A shared worker: one connection to the server for all tabs of a browser. Hidden tabs hear
+// nothing; when one is shown again it learns once that it has missed something.
+const QUIET = 30000; // milliseconds without a visible tab until the connection is closed
+const tabs = new Map(); // port -> { visible, missed }
+let source = null, last = null, closing = null, state = "connecting";
+
+const tell = (port, message) => port.postMessage(message);
+const setState = now => {
+  state = now;
+  for (const port of tabs.keys()) tell(port, { state });
+};
+const open = () => {
+  clearTimeout(closing);
+  if (source && source.readyState !== EventSource.CLOSED) return;
+  source = new EventSource(`/events/stream${last === null ? "" : `?after=${last}`}`);
+  source.onopen = () => setState("live");
+  source.onerror = () => {
+    setState("reconnecting");
+    if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
+  };
+  source.onmessage = event => {
+    const message = JSON.parse(event.data);
+    last = message.last;
+    for (const [port, tab] of tabs) {
+      if (tab.visible) tell(port, message); else tab.missed = true;
+    }
+  };
+};
+const rest = () => {
+  if ([...tabs.values()].some(tab => tab.visible)) return;
+  clearTimeout(closing);
+  closing = setTimeout(() => { source?.close(); source = null; }, QUIET);
+};
+onconnect = ({ ports: [port] }) => {
+  port.onmessage = ({ data }) => {
+    if (data.bye) { tabs.delete(port); return rest(); }
+    const before = tabs.get(port) ?? { visible: true, missed: false };
+    // The page was made while this worker already knew of later events.
+    const late = last !== null && data.last < last;
+    tabs.set(port, { visible: data.visible, missed: before.missed || late });
+    if (last === null) last = data.last;
+    if (!data.visible) return rest();
+    open();
+    tell(port, { state });
+    if (before.missed || late) {
+      tabs.get(port).missed = false;
+      tell(port, { last, topics: [] });
+    }
+  };
+};

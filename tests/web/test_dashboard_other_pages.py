@@ -1,0 +1,140 @@
+"""The pages for tasks, events, the merge queue, agents, the hive, learning, notifications, hosts
+and new runs: with nothing, with something, and with hostile text."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+import hypervisor
+from hypervisor import NewTask
+from hypervisor.web.dashboard.site import MENU, PAGES
+from tests.web.dashboards import Browser
+
+HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m&\"'"
+PLAIN = [page for page in PAGES if "{" not in page.path]
+
+
+@pytest.fixture
+def hv(tmp_path):
+    with hypervisor.open(tmp_path / ".hypervisor" / "store.db", relaxed=True) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
+def test_a_page_of_an_empty_store_says_so(hv, page):
+    browser = Browser(hv)
+    answer = browser.get(page.path)
+    assert answer.status == 200, answer.text[:400]
+    assert "<main" in answer.text
+    for part in page.parts:
+        assert browser.part(page.path, part).status == 200
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
+def test_hostile_text_is_shown_as_text(hv, page):
+    hv.add([NewTask(HOSTILE, body=HOSTILE, type="t<i>", key=HOSTILE)], "batch")
+    hv.add(NewTask("other"), "<b>bold</b>")
+    for _ in range(2):
+        [lease] = hv.claim("<i>worker</i>", limit=1)
+        hv.block(lease.token, HOSTILE, unblock=HOSTILE)
+    hv.remember(HOSTILE, topic="<i>topic</i>")
+    hv.add_rule("rule", ["failed"], ["notify", HOSTILE.replace("\x1b", "")])
+    hv.learn_parallelization("t<i>", 0.5, HOSTILE)
+    text = (
+        Browser(hv)
+        .get(f"{page.path}?text=%3Cscript%3E&type=%3Cscript%3E&command=%3Cscript%3E")
+        .text
+    )
+    assert "<script>" not in text.replace("<script src", "")
+    for tag in ("<i>topic", "<b>bold", "<i>worker", "\x1b"):
+        assert tag not in text
+
+
+def test_the_menu_leads_to_pages():
+    paths = {page.path for page in PAGES}
+    assert {entry.path for entry in MENU} <= paths
+
+
+def test_tasks_are_paged_by_their_ids(hv):
+    hv.add([NewTask(f"task {n}") for n in range(250)], "many")
+    browser, path, seen = Browser(hv), "/tasks?batch=many", []
+    while path:
+        text = browser.get(path).text
+        seen += re.findall(r"task (\d+)</bdi>", text)
+        hv.add(NewTask("newer"), "many")  # pages are not moved by it
+        older = re.search(r'href="(/tasks\?[^"]*)" rel="next"', text)
+        path = older.group(1).replace("&amp;", "&") if older else ""
+    assert sorted(map(int, seen)) == list(range(250))
+
+
+def test_tasks_are_filtered(hv):
+    hv.add([NewTask("apple", type="fruit"), NewTask("carrot", type="root")])
+    [lease] = hv.claim("me", limit=1)
+    hv.fail(lease.token, "rotten")
+    browser = Browser(hv)
+
+    def shown(query):
+        return set(re.findall(r"<bdi>(apple|carrot)</bdi>", browser.get(f"/tasks?{query}").text))
+
+    assert shown("text=APP") == {"apple"} and shown("type=root") == {"carrot"}
+    assert shown("state=failed") == {"apple"} and shown("state=ready") == {"carrot"}
+    assert browser.get("/tasks?state=nonsense").status == 400
+    assert browser.get("/tasks?before=%00").status in (200, 400)
+
+
+def test_events_are_filtered_and_newest_first(hv):
+    hv.add("one")
+    [lease] = hv.claim("ann")
+    hv.complete(lease.token)
+    text = Browser(hv).get("/events").text
+    assert text.index("complete") < text.index("add<") or text.index(">complete") < text.rindex(
+        "add"
+    )
+    only = Browser(hv).part("/events?kind=claim", "list").text
+    assert only.count("data-row") == 1 and "ann" in only
+
+
+def test_a_run_is_checked_and_started(hv, monkeypatch):
+    started = []
+    monkeypatch.setattr("hypervisor.batches.run.supervise", lambda hv: started.append(1))
+    browser = Browser(hv)
+    text = browser.get("/new?command=echo+%7B%7D&items=a%0Ab&name=try&workers=2").text
+    assert "Pre-flight" in text and "hv run --name try -j 2 --item a --item b -- echo {}" in text
+    assert ">a\nb</textarea>" in text and 'name="items" value="a\nb"' in text
+    assert hv.batches() == ()
+    form = {"command": "echo {}", "items": "a\nb", "name": "try", "workers": "2"}
+    answer = browser.post("/new/start", form)
+    assert answer.status == 200 and "started 2 tasks as try" in answer.text
+    assert [task.title for task in hv.list_tasks(batch="try")] == ["b", "a"] and started
+    for wrong in ({"command": "'"}, {"command": ""}, {"items": " "}, {"workers": "many"}):
+        assert browser.post("/new/start", {**form, **wrong}).status == 400
+
+
+def test_a_reader_cannot_start_or_change_anything(hv):
+    browser = Browser(hv, read_only=True)
+    for path in ("/new/start", "/notifications/retry", "/agents/end-rate-limit"):
+        assert browser.post(path, {"command": "true", "items": "a"}).status == 403
+    assert "/new/start" not in browser.get("/new?command=true&items=a").text
+
+
+def test_notifications_are_removed(hv):
+    hv.add_rule("bell", ["failed"], ["true"])
+    browser = Browser(hv)
+    assert "bell" in browser.get("/notifications").text
+    assert browser.post("/notifications/rules/bell/remove").status == 200
+    assert hv.rules() == ()
+    assert browser.post("/notifications/rules/bell/remove").status == 404
+
+
+def test_programs_read_metrics_with_the_token(hv):
+    hv.add("one")
+    browser = Browser(hv)
+    bearer = {"cookie": None, "authorization": f"Bearer {browser.access.token}"}
+    answer = browser.send("GET", "/metrics", b"", bearer)
+    assert answer.status == 200 and 'state="active"} 1' in answer.text
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert browser.send("GET", "/metrics", b"", {"cookie": None}).status == 401
+    assert json.loads(browser.get("/metrics.json?minutes=10").text)["at"] == []
