@@ -40,7 +40,8 @@ def test_the_day_of_an_item(value, day):
     assert found == day or (value == "99999999999999" and found is not None)
 
 
-def test_which_date_counts(tmp_path):
+def test_which_date_counts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "a"
     path.touch()
     os.utime(path, (0, 86_400 * 365 * 10))
