@@ -34,6 +34,12 @@ class FakeLauncher:
     def supervisor(self):
         return 1
 
+    def is_leaving(self):
+        return False
+
+    def wake(self):
+        """Nothing to wake."""
+
     def submitting(self):
         return nullcontext()
 

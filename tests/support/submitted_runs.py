@@ -54,6 +54,9 @@ class FakeLauncher:
         self.started += 1
         self.pids = [0, 0, 4711]  # it takes a moment to report its pid
 
+    def wake(self):
+        """Nothing to wake."""
+
     def is_leaving(self):
         return self.leaves
 

@@ -24,6 +24,7 @@ def supervise(hv: Context, wait: bool = True) -> int:
     if pid is None or leaving:
         hv.launcher.start_supervisor()
         starts = 1
+    hv.launcher.wake()
     if not wait:
         return pid or 0
     deadline = time.monotonic() + PATIENCE

@@ -19,6 +19,7 @@ from hypervisor.queue.rescue import sweep
 from hypervisor.queue.sql import event_log, readiness
 from hypervisor.queue.sql.settlement import any_submitted
 from hypervisor.runs.processes.signals import Signals
+from hypervisor.runs.rest import Rest
 from hypervisor.runs.spec import MIN_FREE_BYTES, no_room_text
 from hypervisor.runs.worker_processes import LiveWorkers
 
@@ -66,6 +67,7 @@ class Supervisor:
         self._busy_at: int | None = None
         self._published: tuple[int, dict[str, Any]] = (0, {})
         self.is_waiting = True  # for work: no worker is running
+        self.is_idle = False  # and no task is ready
 
     # The loop
 
@@ -84,8 +86,13 @@ class Supervisor:
         signals = Signals()
         signals.wake_for_children()
         self.hv.launcher.adopt(fork_server)
+        rest = Rest(self.hv.launcher.watched())
         while self._step(signals.asked, each_tick):
-            signals.wait(self._pause())
+            if self.is_idle:
+                rest.wait(signals)
+            else:
+                rest.end()
+                signals.wait(self._pause())
         logger.info("the supervisor is shutting down")
 
     def _acquire_lock(self) -> bool:
@@ -153,6 +160,7 @@ class Supervisor:
     def tick(self, now: int, asked: str = "") -> bool:
         """Do one round of work. False when there is no reason to stay."""
         staffing = self.staffing
+        self.is_idle = False
         staffing.begin(now)
         self._check_disk(now)
         self._sweep(now)
@@ -253,6 +261,7 @@ class Supervisor:
         if resting and not (is_staffed or free):
             agents.note_cooldowns(resting)
         self.is_waiting = not (is_staffed or (resting and not free))
+        self.is_idle = not (is_staffed or ready)
         if self._busy_at is None or is_staffed or self._has_work(now, ready):
             self._busy_at = now
         return self.idle_ms is None or now - self._busy_at < self.idle_ms

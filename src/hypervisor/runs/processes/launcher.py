@@ -33,7 +33,7 @@ SIGNALS = {"drain": signal.SIGTERM, "stop": signal.SIGINT}
 GRACE = 2.0
 LOG = "supervisor.log"
 WORKER_GROUP = "hypervisor-"  # prefix of cgroup names
-STATUS = "governor.json"
+STATUS, WAKE = "governor.json", "wake"
 
 
 class LocalLauncher:
@@ -67,6 +67,24 @@ class LocalLauncher:
                 return 0 if self._is_coming_up() else None
             prestart.dismiss()
             return self._last_holder()
+
+    def watched(self) -> str:
+        """What changes when work may have arrived: the folder of an SQLite store; for a database
+        elsewhere, a file that `wake` writes to."""
+        if "://" not in self.where:
+            return os.path.dirname(self.where)
+        return self._wake_file()
+
+    def wake(self) -> None:
+        """Let the supervisor of this host look at the store at once."""
+        if "://" in self.where:
+            with suppress(OSError), open(self._wake_file(), "w", encoding="utf-8") as file:
+                file.write("1")
+
+    def _wake_file(self) -> str:
+        path = os.path.join(make_private(self.places.runtime), WAKE)
+        os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
+        return path
 
     def submitting(self) -> AbstractContextManager[None]:
         return self._environments.submitting()

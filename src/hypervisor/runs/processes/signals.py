@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 import select
 import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hypervisor.core.file_watch import FileWatch
 
 
 class Signals:
@@ -31,9 +35,13 @@ class Signals:
     def clear(self) -> None:
         os.read(self._reading, 512)
 
-    def wait(self, seconds: float) -> None:
-        if select.select([self._reading], [], [], seconds)[0]:
-            self.clear()
+    def wait(self, seconds: float, watch: FileWatch | None = None) -> bool:
+        """Until a signal arrives, something watched changes (True), or the time is over."""
+        sources: list[Signals | FileWatch] = [self, watch] if watch else [self]
+        readable, _, _ = select.select(sources, [], [], seconds)
+        for source in readable:
+            source.clear()
+        return watch in readable
 
     def _signalled(self, number: int, _: object) -> None:
         stops = number in self._first_stops if self._first_stops else bool(self.asked)
