@@ -5,7 +5,8 @@ import json
 import pytest
 
 import hypervisor
-from hypervisor.core.errors import StoreFull
+from hypervisor.core.errors import InvalidInput, StoreFull
+from hypervisor.inputs.sources import BadLine
 from hypervisor.queue import add as adding
 
 
@@ -269,7 +270,7 @@ def test_a_list_that_does_not_go_in_as_a_whole_says_how_much_did(tmp_path, monke
         with pytest.raises(StoreFull) as caught:
             hv.add([hypervisor.NewTask(str(n)) for n in range(7)])
         assert "Nothing was changed" not in str(caught.value)
-        assert "The first 4 of 7 tasks were added" in str(caught.value)
+        assert "The first 4 tasks were added" in str(caught.value)
         assert len(hv.list_tasks()) == 4
 
 
@@ -296,3 +297,34 @@ def test_a_dash_reads_standard_input(hv):
     assert hv.ok("add", "-", "--batch", "b", stdin="one\ntwo\n") == "2 added\n"
     assert {task["title"] for task in hv.json("ls", "--batch", "b")} == {"one", "two"}
     hv.refused(2, "add", "-", "--glob", "*", stdin="x\n")
+
+
+def test_a_long_list_is_read_twice_and_not_held_in_memory(hv, tmp_path):
+    """All rows are checked before one is added, from a file and from a pipe."""
+    good = "".join(f"item {number}\n" for number in range(2_500))
+    path = tmp_path / "items"
+    path.write_bytes(good.encode() + b"\xff\n")
+    assert "Nothing was added" in hv.refused(2, "add", "--from", str(path))
+    assert hv.json("ls") == []
+    path.write_text(good)
+    assert hv.ok("add", "--from", str(path), "--batch", "b") == "2500 added\n"
+    answer = hv("add", "--from", "-", "--batch", "b", stdin=good + "one more\n")
+    assert answer.out == "1 added\n"
+    assert answer.err.startswith("2500 already in the batch, e.g. item 0 (")
+    assert len(hv.json("add", "--from", str(path), "--batch", "c")["ids"]) == 2_500
+
+
+def test_a_file_that_changes_between_the_two_passes_says_what_was_added(tmp_path, monkeypatch):
+    monkeypatch.setattr(adding, "SLICE", 2)
+
+    def rows():
+        yield from (hypervisor.NewTask(str(number)) for number in range(4))
+        raise BadLine(5, "it is not text.")
+
+    with hypervisor.open(tmp_path / "store.db") as hv:
+        with pytest.raises(InvalidInput) as caught:
+            list(adding.add_in_slices(hv, rows(), None))
+        assert str(caught.value).startswith(
+            "line 5: it is not text. The rest was not added. The first 4 tasks were added."
+        )
+        assert len(hv.list_tasks()) == 4

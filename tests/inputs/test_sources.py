@@ -85,7 +85,7 @@ def test_tasks_are_not_added_from_mails(form):
 
 def test_adding_is_all_or_nothing():
     with pytest.raises(InvalidInput, match=r"line 3: .* Nothing was added"):
-        read_tasks(io.BytesIO(b"title,key\na,1\nb\nc,3\n"), "csv", NewTask(""))
+        list(read_tasks(io.BytesIO(b"title,key\na,1\nb\nc,3\n"), "csv", NewTask("")))
 
 
 LONG = 100  # for tests: what is too long is cut there

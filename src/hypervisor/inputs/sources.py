@@ -2,8 +2,7 @@
 
 The readers hold no more than one row, and name the line of an error. With a callback for bad lines
 they report to it and continue; without one the first bad line is an error.
-All tasks are read and checked before any is added. A line or a file path becomes the task's key,
-so adding the same list again adds nothing twice.
+A line or a file path becomes the task's key, so adding the same list again adds nothing twice.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hypervisor.core import times
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.validate import MAX_TEXT_LENGTH
 from hypervisor.inputs.item_names import printable_path
-from hypervisor.queue.add import check_task
+from hypervisor.queue.add import SimilarTaskChecker
 from hypervisor.queue.task import NewTask
 
 TABLES = ("lines", "jsonl", "csv")
@@ -58,8 +57,8 @@ def read_tasks(
     null: bool = False,
     *,
     now: int | None = None,
-) -> list[NewTask]:
-    """All tasks of an open file; `base` has the defaults for a row. `17:00` in a row is the next
+) -> Iterator[NewTask]:
+    """The tasks of an open file; `base` has the defaults for a row. `17:00` in a row is the next
     one after `now`."""
     if form not in TABLES:
         raise InvalidInput(
@@ -76,13 +75,13 @@ def read_tasks(
             (n, _from_row(n, _cells(n, dict(zip(header, cells, strict=True))), base, now))
             for n, header, cells in read_csv(file)
         )
-    return list(_checked(rows))
+    return _checked(rows)
 
 
-def glob_tasks(pattern: str, base: NewTask, template: str = "{}") -> list[NewTask]:
+def glob_tasks(pattern: str, base: NewTask, template: str = "{}") -> Iterator[NewTask]:
     """A task for each file whose path matches the pattern (`**` enters folders), sorted."""
     tasks = (item_task(path, base, template) for path in matching_paths(pattern))
-    return list(_checked(enumerate(tasks, 1)))
+    return _checked(enumerate(tasks, 1))
 
 
 def item_task(item: str, base: NewTask, template: str) -> NewTask:
@@ -93,11 +92,13 @@ def item_task(item: str, base: NewTask, template: str) -> NewTask:
 
 
 def _checked(rows: Iterable[tuple[int, NewTask]]) -> Iterator[NewTask]:
+    check = SimilarTaskChecker().check
     for line, task in rows:
         try:
-            yield check_task(task)
+            checked = check(task)
         except InvalidInput as error:
             raise BadLine(line, str(error)) from None
+        yield checked
 
 
 def read_lines(

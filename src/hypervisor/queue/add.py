@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Unpack
 
 from hypervisor.core import validate
-from hypervisor.core.errors import InvalidInput, StoreError, StoreUnavailable
+from hypervisor.core.errors import HypervisorError, InvalidInput, StoreError, StoreUnavailable
+from hypervisor.core.text import pluralize
 from hypervisor.core.times import LATEST, time_ms
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import check_priority
 from hypervisor.queue.sql import insert
-from hypervisor.queue.task import Added, NewTask, TaskFields
+from hypervisor.queue.task import Added, Duplicate, NewTask, TaskFields
 from hypervisor.store.clock import MAX_DELAY
 from hypervisor.store.database import Answer, Conflict
 
-SLICE = 10_000
+SLICE = 1_000  # takes about 50 ms, for which others wait
 MAX_CHUNKS = 1_000_000
 MAX_NEEDS = 10_000  # a last task may wait for all others of a large batch
 _FIELDS_OF_SEVERAL = (
@@ -45,26 +47,51 @@ def add(
         tasks = NewTask(tasks, **fields)
     all_tasks = [tasks] if isinstance(tasks, (str, NewTask)) else tasks
     checked = [checked_task(index, task) for index, task in enumerate(all_tasks, 1)]
+    together = any(task.after for task in checked)
+    return joined(
+        add_in_slices(hv, checked, batch, now, retry_delay=retry_delay, together=together)
+    )
+
+
+def joined(parts: Iterable[Added]) -> Added:
+    """The answers for all slices as one."""
+    ids: list[str] = []
+    duplicates: list[Duplicate] = []
+    for part in parts:
+        ids += part.ids
+        duplicates += part.duplicates
+    return Added(tuple(ids), tuple(duplicates))
+
+
+def add_in_slices(
+    hv: Context,
+    tasks: Iterable[NewTask],
+    batch: str | None,
+    now: int | None = None,
+    *,
+    retry_delay: int | None = None,
+    together: bool = False,
+) -> Iterator[Added]:
+    """Add checked tasks in slices, so that other writers do not have to wait.
+
+    `together`: all in one transaction, which dependencies between them need."""
     if batch is not None:
         validate.label("the batch's name", batch)
     if retry_delay is not None:
         _check_retry_delay(batch, retry_delay)
-    # Dependencies between the tasks of a call need one transaction. Without any, a
-    # long list is added in slices, so that other writers do not have to wait.
-    size = len(checked) if any(task.after for task in checked) else SLICE
-    added: list[Added] = []
-    for start in range(0, len(checked), max(size, 1)):
+    source, count = iter(tasks), 0
+    while True:
         try:
-            part = checked[start : start + size]
-            added.append(insert_tasks(hv, part, batch, now, retry_delay=retry_delay))
-        except StoreError as error:
-            if not start:
+            part = list(source if together else islice(source, SLICE))
+            if not part:
+                return
+            added = insert_tasks(hv, part, batch, now, retry_delay=retry_delay)
+        except (StoreError, InvalidInput) as error:
+            if not count:
                 raise
-            raise _partly_added(error, start, len(checked)) from error
-    return Added(
-        tuple(task_id for part in added for task_id in part.ids),
-        tuple(duplicate for part in added for duplicate in part.duplicates),
-    )
+            raise _partly_added(error, count) from error
+        count += len(part)
+        yield added
 
 
 def insert_tasks(
@@ -96,11 +123,13 @@ def with_fresh_ids(write: Callable[[int], Answer], now: int) -> Answer:
     raise StoreUnavailable("cannot find a free id. Nothing was added; try again.")
 
 
-def _partly_added(error: StoreError, added: int, total: int) -> StoreError:
+def _partly_added(error: StoreError | InvalidInput, added: int) -> HypervisorError:
     """The error of a later slice, with how much was added before."""
     message = str(error).replace("Nothing was changed", "The rest was not added")
-    return type(error)(
-        f"{message} The first {added:,} of {total:,} tasks were added. To add the rest, leave "
+    message = message.replace("Nothing was added", "The rest was not added")
+    kind = InvalidInput if isinstance(error, InvalidInput) else type(error)
+    return kind(
+        f"{message} The first {pluralize(added, 'task')} were added. To add the rest, leave "
         f"these out, or give every task a key so that none is added twice."
     )
 

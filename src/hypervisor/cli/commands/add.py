@@ -3,20 +3,23 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator
 
 from hypervisor.cli import arguments
 from hypervisor.cli.output import one_line, respond
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.hive.branch import branch_here
-from hypervisor.queue.add import add, check_task
+from hypervisor.queue.add import SimilarTaskChecker, add_in_slices, check_task, joined
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import state_name
-from hypervisor.queue.task import NewTask
+from hypervisor.queue.task import Added, Duplicate, NewTask
 
 EXAMPLE = """hv add "Fix the login page" --priority high
   find src -name '*.py' | hv add - --title 'Review {}' --batch review
   hv add --from tasks.jsonl --batch audit --dry-run"""
+
+Reader = Callable[[], Iterator[NewTask]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,39 +74,54 @@ def prepare(args: argparse.Namespace) -> int | None:
         validate.label("the batch's name", args.batch)
     elif args.retry_delay is not None:
         raise InvalidInput("--retry-delay is a setting of a batch: add --batch NAME.")
-    args.tasks = _tasks(args)
-    return _preview(args.tasks, args) if args.dry_run else None
+    args.read = _reader(args)
+    if args.dry_run:
+        return _preview(list(args.read()), args)
+    # All are checked before one is added.
+    args.together = max((bool(task.after) for task in args.read()), default=False)
+    return None
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    tasks = _delayed(_placed(hv, args), args, hv.now())
-    added = add(hv, tasks, args.batch, retry_delay=args.retry_delay)
-    many = args.source or args.glob or not added.ids
-    respond(args, added, f"{len(added.ids)} added" if many else added.ids)
-    if added.duplicates and not args.json:
-        first = added.duplicates[0]
+    tasks = _delayed(_placed(hv, args.read(), args), args, hv.now())
+    checked = map(SimilarTaskChecker().check, tasks)  # again: they have a branch and a time now
+    parts = add_in_slices(
+        hv, checked, args.batch, retry_delay=args.retry_delay, together=args.together
+    )
+    return respond(args, joined(parts)) if args.json else _tell(args, parts)
+
+
+def _tell(args: argparse.Namespace, parts: Iterable[Added]) -> int:
+    """How many were added; of one task, its id. A million ids would be too many to keep."""
+    count = already = 0
+    ids: tuple[str, ...] = ()
+    duplicate: Duplicate | None = None
+    for part in parts:
+        ids, count, already = part.ids, count + len(part.ids), already + len(part.duplicates)
+        duplicate = duplicate or next(iter(part.duplicates), None)
+    respond(args, None, ids if ids and args.title is not None else f"{count} added")
+    if duplicate:
         print(
-            f"{len(added.duplicates)} already in the batch, e.g. {one_line(first.key)} "
-            f"({first.task}, {state_name(first.state)})",
+            f"{already} already in the batch, e.g. {one_line(duplicate.key)} "
+            f"({duplicate.task}, {state_name(duplicate.state)})",
             file=sys.stderr,
         )
     return 0
 
 
-def _placed(hv: Context, args: argparse.Namespace) -> list[NewTask]:
+def _placed(hv: Context, tasks: Iterable[NewTask], args: argparse.Namespace) -> Iterator[NewTask]:
     """The tasks with a default branch: that of the current task, else of the git branch."""
     branch = "" if args.branch else branch_here(hv, os.getcwd(), os.environ.get("HV_TASK", ""))
-    tasks: list[NewTask] = args.tasks
-    return [t if t.branch else t._replace(branch=branch) for t in tasks] if branch else tasks
+    return (t if t.branch or not branch else t._replace(branch=branch) for t in tasks)
 
 
-def _delayed(tasks: list[NewTask], args: argparse.Namespace, now: int) -> list[NewTask]:
+def _delayed(tasks: Iterable[NewTask], args: argparse.Namespace, now: int) -> Iterator[NewTask]:
     """The tasks with the start time of --at or --in, by the store's clock, unless they have one."""
     start_at = arguments.start_time(args.at, args.delay, now)
-    return [t._replace(start_at=start_at) if t.start_at is None else t for t in tasks]
+    return (t._replace(start_at=start_at) if t.start_at is None else t for t in tasks)
 
 
-def _tasks(args: argparse.Namespace) -> list[NewTask]:
+def _reader(args: argparse.Namespace) -> Reader:
     given = [args.title is not None, args.source is not None, args.glob is not None]
     if not any(given) and args.template is not None:
         raise InvalidInput("--title works only with --from or --glob; for one task: hv add TITLE")
@@ -127,28 +145,40 @@ def _tasks(args: argparse.Namespace) -> list[NewTask]:
         inbox=args.inbox,
     )
     if args.title is not None:
-        return [check_task(base)]
+        task = check_task(base)
+        return lambda: iter([task])
     if args.data is not None and not isinstance(args.data, dict):
         raise InvalidInput("--data must be a JSON object when adding many tasks.")
     return _many(args, base)
 
 
-def _many(args: argparse.Namespace, base: NewTask) -> list[NewTask]:
+def _many(args: argparse.Namespace, base: NewTask) -> Reader:
+    from hypervisor.inputs.read_twice import seekable
     from hypervisor.inputs.sources import glob_tasks, guess_format, read_tasks
 
     template = "{}" if args.template is None else args.template
     if args.glob is not None:
-        return glob_tasks(args.glob, base, template)
+        return lambda: glob_tasks(args.glob, base, template)
     form = args.format or guess_format(args.source)
     try:
-        if args.source == "-":
-            return read_tasks(sys.stdin.buffer, form, base, template, args.null)
-        with open(args.source, "rb") as file:
-            return read_tasks(file, form, base, template, args.null)
+        opened = sys.stdin.buffer if args.source == "-" else open(args.source, "rb")  # noqa: SIM115
+        file = seekable(opened)
+        start = file.tell()
     except OSError as error:
-        raise InvalidInput(
-            f"{args.source} cannot be read: {error.strerror}. Nothing was added."
-        ) from None
+        raise _unreadable(args, error) from None
+
+    def read() -> Iterator[NewTask]:
+        try:
+            file.seek(start)
+            yield from read_tasks(file, form, base, template, args.null)
+        except OSError as error:
+            raise _unreadable(args, error) from None
+
+    return read
+
+
+def _unreadable(args: argparse.Namespace, error: OSError) -> InvalidInput:
+    return InvalidInput(f"{args.source} cannot be read: {error.strerror}. Nothing was added.")
 
 
 def _preview(tasks: list[NewTask], args: argparse.Namespace) -> int:
