@@ -5,6 +5,9 @@ import re
 
 import pytest
 
+from hypervisor.cli.commands.stats import stats_lines
+from hypervisor.queue.task import Stats
+
 TASK_FIELDS = {
     "id",
     "title",
@@ -219,6 +222,12 @@ def test_numbers_and_their_words_agree(hv):
     assert hv.ok("receipt", "verify").startswith("1 receipt in 1 chain: all valid\n")
     assert "1 receipt in 1 chain: all valid\n" in hv.ok("doctor")
     assert hv.ok("stats").startswith("1 task, 1 remaining, 0 claimed\n")
+
+
+@pytest.mark.parametrize("seconds, shown", [(300, "last 5 min:"), (59, "last 59 s:")])
+def test_stats_name_the_time_that_the_pace_is_from(seconds, shown):
+    counts = Stats(1, {}, {}, 1, 0, 0.0, 0.0, seconds)
+    assert list(stats_lines(counts))[-1].startswith(shown)
 
 
 def test_stats_count_by_state_and_batch(hv):

@@ -26,17 +26,19 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         hint_new_name("hv stats --batches", "`hv batches`")
         return print_batches(hv, args)
     counts = stats(hv, args.batch)
-    return respond(args, counts, _lines(counts))
+    return respond(args, counts, stats_lines(counts))
 
 
-def _lines(counts: Stats) -> Iterator[str]:
+def stats_lines(counts: Stats) -> Iterator[str]:
     tasks = pluralize(counts.total, "task")
     yield f"{tasks}, {counts.remaining} remaining, {counts.claimed} claimed"
     for state, count in counts.states.items():
         if count:
             yield colour(f"  {state_name(state):<12}{count:>8}", state)
+    minutes, seconds = divmod(counts.window_seconds, 60)
+    window = f"{minutes} min" if minutes else f"{seconds} s"
     yield (
-        f"last {counts.window_seconds // 60} min: {counts.completed_per_minute:.1f} done and "
+        f"last {window}: {counts.completed_per_minute:.1f} done and "
         f"{counts.failed_per_minute:.1f} failed per minute"
     )
     if len(counts.types) > 1:
