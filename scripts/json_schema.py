@@ -191,7 +191,7 @@ def _logs(definitions: Definitions) -> list[Schema]:
     attempt = {"task": STRING, "attempt": INTEGER}
     return [
         _object({**attempt, "start": INTEGER, "text": STRING}),
-        _object({**attempt, "agent": STRING, "said": definitions.array(TranscriptLine)}),
+        _object({**attempt, "agent": STRING, "transcript": definitions.array(TranscriptLine)}),
         _object({**attempt, "agent": STRING, "patch": STRING}),
     ]
 

@@ -40,7 +40,7 @@ class Books:
         self.store.close_session(run, "completed", Tokens(tokens), micros, False, 1)
 
     def said(self):
-        return [each.data["said"] for each in self.store.events(0, 99) if each.kind == "budget"]
+        return [each.data["message"] for each in self.store.events(0, 99) if each.kind == "budget"]
 
 
 @pytest.fixture

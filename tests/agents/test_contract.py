@@ -224,8 +224,8 @@ def test_an_account_is_braked_and_the_event_says_so_in_one_line(ledger, open_led
     ledger.start_cooldown(COOLDOWN, "w-ann", NOW)
     assert open_ledger().cooldowns() == [COOLDOWN]
     event = last_event(ledger)
-    assert (event.kind, event.actor, event.at) == ("brake", "w-ann", NOW)
-    assert event.data["said"] == "anthropic is rate-limited until 08:00:30 UTC: 429: slow down"
+    assert (event.kind, event.actor, event.at) == ("cooldown", "w-ann", NOW)
+    assert event.data["message"] == "anthropic is rate-limited until 08:00:30 UTC: 429: slow down"
     assert event.data["until"] == COOLDOWN.until
 
 
@@ -249,7 +249,7 @@ def test_a_longer_rest_replaces_a_shorter_one(ledger):
     other = COOLDOWN._replace(account="openai:login")
     ledger.start_cooldown(other, "w-bob", NOW + 2)
     assert ledger.cooldowns() == [longer, other]
-    assert [e.kind for e in ledger.events(0, 9)] == ["brake"] * 3
+    assert [e.kind for e in ledger.events(0, 9)] == ["cooldown"] * 3
 
 
 def test_a_brake_is_lifted_once(ledger, open_ledger):
@@ -257,7 +257,7 @@ def test_a_brake_is_lifted_once(ledger, open_ledger):
     assert open_ledger().end_cooldown(COOLDOWN.account, "me", NOW + 1)
     assert ledger.cooldowns() == []
     assert (last_event(ledger).kind, last_event(ledger).data) == (
-        "lift_brake",
+        "cooldown_end",
         {"account": COOLDOWN.account},
     )
     assert not ledger.end_cooldown(COOLDOWN.account, "me", NOW + 2)

@@ -220,7 +220,7 @@ def test_an_agent_that_hung_is_reported(bench):
     bench.item("b", (DONE, WELL))
     bench.work()
     (told,) = bench.events("leftovers")
-    assert told.task == task and "did not exit" in told.data["said"]
+    assert told.task == task and "did not exit" in told.data["message"]
 
 
 class TestChanges:
@@ -251,7 +251,7 @@ class TestChanges:
         bench = bench(workspace="scratch")
         assert self.kept(bench, (DONE, WELL)) == [(True, 7)]
         (told,) = bench.events("patch")
-        assert told.data["path"].endswith(".patch") and told.data["path"] in told.data["said"]
+        assert told.data["path"].endswith(".patch") and told.data["path"] in told.data["message"]
 
     def test_of_one_that_was_stopped(self, bench, keep):
         bench = bench(workspace="scratch", task_budget=1)
@@ -277,7 +277,7 @@ class TestChanges:
         keep(size)
         assert self.kept(bench, (DONE, WELL)) == [(True, 0)]
         (told,) = bench.events("patch")
-        assert said in told.data["said"] and told.data["path"] == ""
+        assert said in told.data["message"] and told.data["path"] == ""
 
 
 def test_homes_of_dead_workers_go_and_those_of_living_ones_stay(bench):

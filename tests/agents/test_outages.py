@@ -51,9 +51,9 @@ def test_an_outage_costs_the_task_nothing_and_makes_the_account_rest(bench, kind
     (cooldown,) = bench.store.cooldowns()
     assert (cooldown.kind, cooldown.level) == (kind, 1)
     assert 4_000 < cooldown.until - bench.store.now() <= 5_500
-    (event,) = [each for each in bench.store.events(0, 999) if each.kind == "brake"]
-    assert event.data["said"].startswith("anthropic: provider ")
-    assert "; trying again in " in event.data["said"]
+    (event,) = [each for each in bench.store.events(0, 999) if each.kind == "cooldown"]
+    assert event.data["message"].startswith("anthropic: provider ")
+    assert "; trying again in " in event.data["message"]
 
 
 def test_an_agent_that_tries_forever_is_noticed():

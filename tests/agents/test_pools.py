@@ -208,10 +208,8 @@ class TestBrake:
         stage.run_for(3_000)
         assert stage.store.cooldowns() == []
         assert stage.pools() == {"cla": 5}
-        assert [e.kind for e in stage.store.events(0, 999) if "brake" in e.kind] == [
-            "brake",
-            "lift_brake",
-        ]
+        kinds = [e.kind for e in stage.store.events(0, 999) if e.kind.startswith("cooldown")]
+        assert [kind for kind in kinds if kind != "cooldown_wait"] == ["cooldown", "cooldown_end"]
         assert batch
 
     def test_one_that_continues_for_a_while_was_let_through(self, stage):
@@ -294,14 +292,14 @@ class TestBrake:
         for _ in range(50):
             assert stage.tick(after=MINUTE)
         assert not stage.supervisor.is_waiting, "no need to look around often"
-        (event,) = (e for e in stage.store.events(0, 999) if e.kind == "rest")
-        assert "anthropic is rate-limited until" in event.data["said"]
+        (event,) = (e for e in stage.store.events(0, 999) if e.kind == "cooldown_wait")
+        assert "anthropic is rate-limited until" in event.data["message"]
 
     def test_nothing_is_reported_while_others_work(self, stage):
         stage.agent_batch("b", 50, agents=("cla", "cod"), fallback="cod")
         stage.cooldown()
         stage.run_for(3_000)
-        assert [e for e in stage.store.events(0, 999) if e.kind == "rest"] == []
+        assert [e for e in stage.store.events(0, 999) if e.kind == "cooldown_wait"] == []
 
     def test_a_brake_of_days_is_not(self, stage):
         stage.agent_batch("b", 5)

@@ -72,7 +72,7 @@ def test_a_limit_stops_the_agent_at_once_and_the_account_rests(bench, trouble):
     assert cooldown.account == ACCOUNT and cooldown.until > bench.store.now()
     assert bench.outcomes_of(other) == [], "nobody claims for an account that rests"
     assert cooldown.reason == trouble.text
-    assert len(bench.events("brake")) == 1
+    assert len(bench.events("cooldown")) == 1
     assert bench.runs()[0].outcome == trouble.kind
     assert bench.homes.exists(task), "the session may go on"
 
@@ -243,7 +243,7 @@ def test_the_budget_of_a_batch_pauses_it(bench):
     (pause,) = bench.store.pauses()
     assert "0.30 of 0.25 USD" in pause.reason
     warning, end = bench.events("budget")
-    assert "nearly used up" in warning.data["said"] and end.data["said"] == pause.reason
+    assert "nearly used up" in warning.data["message"] and end.data["message"] == pause.reason
 
 
 def test_proposals_go_into_the_result_and_are_kept_nowhere_else(bench):

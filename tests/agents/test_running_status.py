@@ -101,7 +101,7 @@ def test_a_person_may_lift_one(hv):
     assert rate_limits.cooldowns(hv, NOW) == ()
     assert not rate_limits.end_cooldown(hv, COOLDOWN.account, NOW)
     last = hv.store.events(0, 99)[-1]
-    assert (last.kind, last.actor) == ("lift_brake", "me")
+    assert (last.kind, last.actor) == ("cooldown_end", "me")
 
 
 def test_cleaning_up_after_a_worker_closes_its_sessions(hv):

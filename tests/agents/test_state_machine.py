@@ -113,13 +113,13 @@ class AgentMachine(RuleBasedStateMachine):
         old = self.cooldowns.get(account)
         if old is None or new.until >= old.until + NEWS or new.since >= old.until:
             self.cooldowns[account] = new
-            self.kinds.append("brake")
+            self.kinds.append("cooldown")
 
     @rule(account=ACCOUNTS)
     def lift(self, account):
         assert self.ledger.end_cooldown(account, "me", self.now) == (account in self.cooldowns)
         if self.cooldowns.pop(account, None):
-            self.kinds.append("lift_brake")
+            self.kinds.append("cooldown_end")
 
     @rule(name=NAMES, number=st.integers(0, 99))
     def move(self, name, number):

@@ -45,6 +45,12 @@ def test_pages_follow_each_other_without_gap_or_repeat(hv):
     assert hv.store.cursor("c") == last
 
 
+def test_old_names_of_events_can_be_waited_for(hv):
+    hv.store.note("cooldown", {"message": "slow down"}, "w")
+    news = wait_for_events(hv, "c", timeout=0, kinds=["brake"])
+    assert [event.kind for event in news.events] == ["cooldown"]
+
+
 def test_a_cursor_moves_on_and_never_back(hv):
     finish(hv, 3)
     assert acknowledge(hv, "c", 2) == 2

@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_written_is_reported_and_stops_nothing(hv, tmp_pat
     (tmp_path / "a.md").write_bytes(b"---\na: [\n---\n")
     assert not end(hv, token)
     assert text(tmp_path) == b"---\na: [\n---\n"
-    said = [e.data["said"] for e in hv.store.events(0, 99) if e.kind == "file"]
+    said = [e.data["message"] for e in hv.store.events(0, 99) if e.kind == "file"]
     assert said and "cannot write its file" in said[0]
     batch = hv.store.batch("b")
     assert [each.task for each in unwritten(hv, batch.id)] == [token.task]

@@ -40,9 +40,9 @@ def test_what_was_stored_is_reported_with_its_plot(hv):
     hv.add()
     said = hv.ok("learn", "search", "--benefit", "0.75", "--notes", "many folders")
     assert "no samples yet" in said and ": 0.75: many folders" in said
-    assert "█" in said and "parallel benefit 0." in said and "as you said" in said
+    assert "█" in said and "parallel benefit 0." in said and "by your estimate" in said
     (found,) = hv.json("learn", "search")
-    assert found["said"]["benefit"] == 0.75 and found["next"]["workers"] >= 3
+    assert found["stated"]["benefit"] == 0.75 and found["next"]["workers"] >= 3
     assert [gain["workers"] for gain in found["gains"]] == [1, 2, 3, 4, 6, 8]
 
 

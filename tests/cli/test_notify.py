@@ -47,7 +47,7 @@ class TestRun:
         )
         project("run", "--name", "b", "--", "sh", "-c", "test {} != 3", stdin="1\n2\n3\n4\n")
         until(lambda: len(received(got)) == 5)
-        assert sorted(each["said"] for each in received(got)) == [
+        assert sorted(each["message"] for each in received(got)) == [
             "batch b finished: 3 done, 1 failed",
             "done: 1",
             "done: 2",
@@ -85,7 +85,7 @@ class TestWithoutSupervisor:
         hv.add("one")
         hv.ok("done", hv.claim())
         assert hv.ok("notify", "send") == "1 notice delivered\n"
-        assert [each["said"] for each in receiver.got] == ["done: one"]
+        assert [each["message"] for each in receiver.got] == ["done: one"]
         assert hv.ok("notify", "send") == "0 notices delivered\n"
 
     def test_dead_letters(self, hv, receiver):

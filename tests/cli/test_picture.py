@@ -16,7 +16,12 @@ from tests.monitoring.test_progress import BATCH, attempt, stats
 
 
 def status(*attempts, pauses=(), host=None, **states):
-    reading = host or {"zone": "safe", "cpu": 0.5, "ram": 0.25, "said": "2 of 2 may run: x (safe)"}
+    reading = host or {
+        "zone": "safe",
+        "cpu": 0.5,
+        "ram": 0.25,
+        "message": "2 of 2 may run: x (safe)",
+    }
     return Status(BATCH, stats(**states), attempts, pauses, 1234, reading)
 
 
@@ -67,10 +72,10 @@ class TestPicture:
             "zone": "safe",
             "cpu": 0.1,
             "ram": 0.8,
-            "said": "2 of 5 started: 1.2 GB free, each is expected to need 2 GB",
+            "message": "2 of 5 started: 1.2 GB free, each is expected to need 2 GB",
         }
         lines = drawn(Snapshot(status(host=held, active=3), Counts(open=3), 5_000, 0), 120)
-        assert f"safe · CPU 10 % · RAM 80 % · {held['said']}" in lines
+        assert f"safe · CPU 10 % · RAM 80 % · {held['message']}" in lines
         paused = status(pauses=(Pause("type", "slow\x1b", "lunch", "me", 0),), active=3)
         text = "\n".join(drawn(Snapshot(paused, Counts(open=3), 5_000, 0, 1.0, 3_000)))
         assert "paused: type slow\\x1b (lunch); to continue: hv resume --type slow\\x1b" in text
@@ -95,7 +100,7 @@ class TestPicture:
 
     def test_the_reason_of_the_governor_is_reported_once(self):
         busy = {"zone": "danger", "cpu": 0.85, "ram": 0.2, "target": 1}
-        busy["said"] = "nothing new is started: CPU 85 % busy with other work (danger)"
+        busy["message"] = "nothing new is started: CPU 85 % busy with other work (danger)"
         found = status(host=busy, active=3)
         found = found._replace(waiting=why_waiting(found, (), 0))
         lines = drawn(Snapshot(found, Counts(open=3), 5_000, 0), 120)

@@ -249,7 +249,7 @@ class TestLooking:
         assert "▸ Bash  x\n  fine\n" in told and '{"type"' not in told
         raw = [json.loads(line)["type"] for line in hv.ok("logs", task, "--raw").splitlines()]
         assert raw[0] == "system" and raw[-1] == "result"
-        said = hv.json("logs", task)["said"]
+        said = hv.json("logs", task)["transcript"]
         assert {each["who"] for each in said} >= {"note", "tool", "answer", "end"}
         assert json.loads(hv.ok("logs", task, "--raw", "--json"))["text"].startswith('{"type"')
 

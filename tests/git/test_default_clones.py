@@ -99,7 +99,9 @@ def test_a_task_that_changes_nothing_says_so(tmp_path):
     with runs(tmp_path) as (repo, hv):
         submit(hv, repo, "test {} = 1 || echo new > new.txt", [1, 2], merge="")
         tasks = wait(hv, 2)
-        said = {event.task: event.data["said"] for event in hv.events() if event.kind == "snapshot"}
+        said = {
+            event.task: event.data["message"] for event in hv.events() if event.kind == "snapshot"
+        }
         assert said == {tasks["1"].id: "it changed nothing"}
         total = hv.summary("edits")
         assert total.unchanged == 1

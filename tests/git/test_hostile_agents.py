@@ -91,7 +91,9 @@ def test_nobodys_work_is_lost_and_each_case_is_told(tmp_path, checkout, long):
     landed = Git(str(checkout)).names("ls-tree", "-z", "--name-only", "hv/edits")
     for name in harm:
         task, (state, said) = ended[name], TOLD[name]
-        notes = [e.data["said"] for e in events if e.task == task.id and "said" in (e.data or {})]
+        notes = [
+            e.data["message"] for e in events if e.task == task.id and "message" in (e.data or {})
+        ]
         texts = [task.reason or "", *notes]
         assert task.state == state, (name, task.state, texts)
         assert any(said in text for text in texts), (name, texts)

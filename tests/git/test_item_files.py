@@ -31,7 +31,7 @@ def said(repo, *items, cwd="", settings=None, **git):
     files = ItemFiles(spec, lambda: settings or WorkspaceSettings())
     for item in items:
         files.add(str(item))
-    return [finding.said for finding in files.findings()]
+    return [finding.message for finding in files.findings()]
 
 
 def write(repo, *names):

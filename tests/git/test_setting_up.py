@@ -10,7 +10,7 @@ from tests.git.whole_runs import runs, submit, wait
 
 
 def said(hv, kind):
-    return [event.data["said"] for event in hv.events(limit=1000) if event.kind == kind]
+    return [event.data["message"] for event in hv.events(limit=1000) if event.kind == kind]
 
 
 def until(condition, seconds=60):

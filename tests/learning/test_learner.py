@@ -268,7 +268,7 @@ class TestChoosing:
         self.taught(bench, float, kind="locked")
         learn_parallelization(bench.hv, "locked", 0.85, "so it seems")
         (found,) = learnings(bench.hv, "locked", 4)
-        assert found.said is not None and found.said["benefit"] == 0.85
+        assert found.stated is not None and found.stated["benefit"] == 0.85
         assert found.parallel_benefit.mean < 0.15 and found.next.workers == 1
         assert found.bottleneck == "lock"
 
@@ -291,7 +291,7 @@ class TestSupervisor:
         stage.supervisor.parts[1]._chosen.clear()
         stage.tick()
         assert [e.data["workers"] for e in learner_events(stage)] == [4, 1]
-        assert "one at a time" in learner_events(stage)[-1].data["said"]
+        assert "one at a time" in learner_events(stage)[-1].data["message"]
         assert batch
 
     def test_auto_does_not_ask_it(self, tmp_path):

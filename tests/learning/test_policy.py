@@ -114,7 +114,7 @@ class TestFoundingExamples:
     def test_what_was_only_said_decides_until_more_is_known(self):
         search, call = (choose(posterior(Evidence(), Claim(b)), 4) for b in (0.75, 0.1))
         assert search.workers >= 3 and call.workers == 1
-        assert "as you said" in search.why and not search.settled
+        assert "by your estimate" in search.why and not search.settled
 
 
 @pytest.mark.parametrize("world", ["lock", "memory", "ten percent"])

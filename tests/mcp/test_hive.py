@@ -102,7 +102,9 @@ def test_the_supervisor_gets_a_report_and_hostile_text_stays_data(place):
             report = await call(client, "hive_report", branch="main")
             assert (report["agents"], report["findings"]) == (3, 3)
             [branch] = report["branches"]
-            assert branch["said"] == ("audit: 3 agents, 3 findings, 1 seen by two agents or more")
+            assert branch["headline"] == (
+                "audit: 3 agents, 3 findings, 1 seen by two agents or more"
+            )
             assert [each["text"] for each in branch["findings"]] == [SQL, EVIL]
             assert "too long" in await refused(client, "remember", text="x" * 50_000)
             assert "no branch" in await refused(client, "hive_report", branch="nowhere")

@@ -188,7 +188,7 @@ def test_a_person_is_asked_where_the_client_can_ask(place, gated, era):
             return await call(client, "decide_checkpoint", batch="gated")
 
     done = anyio.run(work)
-    assert done == {"batch": "gated", "chunk": 1, "said": "approved; 1 chunk opened"}
+    assert done == {"batch": "gated", "chunk": 1, "message": "approved; 1 chunk opened"}
     assert "gated" in asked[0]
 
 
@@ -210,6 +210,6 @@ def test_where_it_cannot_ask_the_agent_is_told_to(place, gated):
         async with place.client("supervisor") as client:
             assert "list_checkpoints" in await refused(client, "decide_checkpoint", batch="gated")
             done = await call(client, "decide_checkpoint", batch="gated", decision="reject")
-            assert done["said"].startswith("rejected")
+            assert done["message"].startswith("rejected")
 
     anyio.run(work)

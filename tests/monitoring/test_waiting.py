@@ -30,7 +30,7 @@ def text_of(status, *delays):
 
 
 def host(said, zone="danger", target=0):
-    return {"said": said, "zone": zone, "target": target}
+    return {"message": said, "zone": zone, "target": target}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,14 @@ from tests.support.receiver import Receiver
 from tests.torture.fleet import wait_for
 
 HOSTILE = "$(touch pwned) `touch pwned`; touch pwned #\n' \" \\ & | > pwned \x1b[2J"
-DATA = {"what": "failed", "said": HOSTILE, "rule": "log", "number": 7, "task": "t1", "batch": "b"}
+DATA = {
+    "what": "failed",
+    "message": HOSTILE,
+    "rule": "log",
+    "number": 7,
+    "task": "t1",
+    "batch": "b",
+}
 NOTICE = Notice("log", 7, "failed", "", 1, DATA)
 
 
@@ -58,20 +65,21 @@ class TestCommand:
             "HV_EVENT": "failed",
             "HV_EVENT_NUMBER": "7",
             "HV_EVENT_RULE": "log",
+            "HV_EVENT_MESSAGE": HOSTILE,
             "HV_EVENT_SAID": HOSTILE,
             "HV_EVENT_TASK": "t1",
             "HV_EVENT_BATCH": "b",
         }
 
     def test_hostile_text_is_never_run(self, courier, tmp_path):
-        rule = to_command(tmp_path, "sh", "-c", 'cat > in; printf %s "$HV_EVENT_SAID" > said')
+        rule = to_command(tmp_path, "sh", "-c", 'cat > in; printf %s "$HV_EVENT_MESSAGE" > said')
         assert courier.deliver(rule, NOTICE) is None
         assert (tmp_path / "said").read_text() == HOSTILE
         assert sorted(each.name for each in tmp_path.iterdir()) == ["in", "said"]
 
     def test_a_nul_in_the_text_is_left_out(self, courier, tmp_path):
-        notice = NOTICE._replace(data={**DATA, "said": "a\0b\ud800"})
-        rule = to_command(tmp_path, "sh", "-c", 'printf %s "$HV_EVENT_SAID" > said')
+        notice = NOTICE._replace(data={**DATA, "message": "a\0b\ud800"})
+        rule = to_command(tmp_path, "sh", "-c", 'printf %s "$HV_EVENT_MESSAGE" > said')
         assert courier.deliver(rule, notice) is None
         assert (tmp_path / "said").read_text() == "ab?"
 

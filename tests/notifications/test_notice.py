@@ -50,11 +50,11 @@ def test_which_events_a_rule_asks_for(rule, number, wanted):
 
 
 def test_what_a_notice_says():
-    assert of_event(RULE, "budget", event(task=""), None, "b").data["said"] == "budget"
+    assert of_event(RULE, "budget", event(task=""), None, "b").data["message"] == "budget"
     told = of_event(RULE, "failed", event(data={"reason": "no disk"}), None, "b")
-    assert told.data["said"] == "no disk" and told.data["data"] == {"reason": "no disk"}
-    long = of_event(RULE, "failed", event(data={"said": "x" * 2 * MAX_DATA}), None, "b")
-    assert long.data["data"] is None and len(long.data["said"]) == MAX_SUMMARY_LENGTH
+    assert told.data["message"] == "no disk" and told.data["data"] == {"reason": "no disk"}
+    long = of_event(RULE, "failed", event(data={"message": "x" * 2 * MAX_DATA}), None, "b")
+    assert long.data["data"] is None and len(long.data["message"]) == MAX_SUMMARY_LENGTH
 
 
 def test_waits_grow_to_an_end():

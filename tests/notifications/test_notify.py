@@ -11,7 +11,7 @@ import pytest
 
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.notifications.matching import collect
-from hypervisor.notifications.notice import MAX_WAIT, wait_after
+from hypervisor.notifications.notice import MAX_WAIT, Rule, wait_after
 from hypervisor.notifications.notify import (
     LEASE,
     add_rule,
@@ -78,7 +78,7 @@ class Mailbox:
 
     @property
     def said(self):
-        return [each["said"] for each in self.got]
+        return [each["message"] for each in self.got]
 
 
 def context(store, mailbox, boot="boot/1"):
@@ -178,15 +178,28 @@ class TestWhatIsFiled:
         pump(hv)
         assert mailbox.said == ["done: a"]
 
-    def test_brakes_and_budgets(self, hv, mailbox):
-        add_rule(hv, "log", ["brake", "budget"], ["x"])
+    @pytest.mark.parametrize("name", ["cooldown", "rate_limit", "brake"])
+    def test_cooldowns_and_budgets(self, hv, mailbox, name):
+        assert add_rule(hv, "log", [name, "budget"], ["x"]).on == ("budget", "cooldown")
         batch = run_batch(hv, "b", ["t"])
-        hv.store.note("budget", {"said": "nearly used up"}, "w", batch=batch)
-        hv.store.note("brake", {"said": "claude rests until 14:05"}, "w")
-        hv.store.note("budget", {"said": "1 of 1 is gone"}, "w", batch=batch)
+        hv.store.note("budget", {"message": "nearly used up"}, "w", batch=batch)
+        hv.store.note("cooldown", {"message": "claude is rate-limited until 14:05"}, "w")
+        hv.store.note("budget", {"message": "1 of 1 is gone"}, "w", batch=batch)
         hv.store.pause(Pause(BATCH, batch, "the word 'is used up' proves nothing", "w", 0), NOW)
         pump(hv)
-        assert mailbox.said == ["nearly used up", "claude rests until 14:05", "1 of 1 is gone"]
+        assert mailbox.said == [
+            "nearly used up",
+            "claude is rate-limited until 14:05",
+            "1 of 1 is gone",
+        ]
+
+    def test_a_rule_and_events_of_an_older_version(self, hv, mailbox):
+        rule = Rule("log", ("brake",), command=("x",), cwd="/")
+        hv.store.write(notices.add_rule, rule, "me", NOW)
+        hv.store.note("brake", {"said": "claude is rate-limited until 14:05"}, "w")
+        pump(hv)
+        assert mailbox.said == ["claude is rate-limited until 14:05"]
+        assert [each["what"] for each in mailbox.got] == ["cooldown"]
 
     def test_a_task_in_review(self, hv, mailbox):
         add_rule(hv, "log", ["review", "done"], ["x"])
@@ -310,7 +323,7 @@ class TestTrouble:
         for _ in range(3):
             pump(hv, now)
             now = rule_of(hv).due_at
-        assert [(each.data["title"], each.tries, each.said) for each in dead_letters(hv)] == [
+        assert [(each.data["title"], each.tries, each.error) for each in dead_letters(hv)] == [
             ("a", 3, "nobody at home")
         ]
         kinds = [each.kind for each in hv.store.events(0, 1_000)]

@@ -96,4 +96,4 @@ def test_of_a_long_complaint_the_beginning_is_kept(hv, mailbox):
     mailbox.complains = "no " * 10_000
     assert hv.send_notices().given_up == 1
     [letter] = hv.dead_letters()
-    assert letter.said == ("no " * 10_000)[:500]
+    assert letter.error == ("no " * 10_000)[:500]

@@ -79,6 +79,16 @@ def test_events_are_numbered_without_gaps_and_read_on_from_anywhere(ledger, add,
     assert ledger.events(2, 1) == events[2:3] and ledger.events(4, 99) == []
 
 
+def test_events_of_older_versions_are_read_under_their_current_names(ledger):
+    for kind in ("brake", "rest", "lift_brake"):
+        ledger.note(kind, {"account": "a", "said": "slow down"}, "w", now=NOW)
+    ledger.note("trouble", {"said": "old", "message": "new"}, "w", now=NOW)
+    events = ledger.events(0, 9)
+    assert [each.kind for each in events[:3]] == ["cooldown", "cooldown_wait", "cooldown_end"]
+    assert events[0].data == {"account": "a", "message": "slow down"}
+    assert events[3].data == {"said": "old", "message": "new"}
+
+
 # Receipts
 
 

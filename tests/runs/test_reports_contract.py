@@ -81,7 +81,7 @@ def test_a_budget_warning_is_written_once_per_budget(ledger, open_ledger):
         for budget in ("1", "1"):
             each.write(budget_warnings.warn, batch, budget, f"{budget} spent", "me", now=NOW)
     ledger.write(budget_warnings.warn, batch, "2", "2 spent", "me", now=NOW)
-    said = [event.data["said"] for event in ledger.events(0, 99) if event.kind == "budget"]
+    said = [event.data["message"] for event in ledger.events(0, 99) if event.kind == "budget"]
     assert said == ["1 spent", "2 spent"]
     assert ledger.read(budget_warnings.warned_budget, batch) == "2"
     assert ledger.read(budget_warnings.warned_budget, other) == ""
@@ -106,7 +106,7 @@ def test_a_note_is_an_event_and_nothing_else(store, ledger, run_batch):
     batch = run_batch("a")
     task = ledger.report(batch, "", 1, NOW)[0].id
     before = dump(store)
-    ledger.note("governor", {"said": "2 of 5 started"}, "supervisor", now=NOW + 1)
+    ledger.note("governor", {"message": "2 of 5 started"}, "supervisor", now=NOW + 1)
     ledger.note("overseer", {"limit": "time"}, "w", task, batch, NOW + 2)
     after = dump(store)
     assert {table for table in after if after[table] != before[table]} == {"events"}
@@ -115,7 +115,7 @@ def test_a_note_is_an_event_and_nothing_else(store, ledger, run_batch):
         ("governor", "", "", "supervisor", NOW + 1, None),
         ("overseer", task, batch, "w", NOW + 2, None),
     ]
-    assert [e.data for e in events] == [{"said": "2 of 5 started"}, {"limit": "time"}]
+    assert [e.data for e in events] == [{"message": "2 of 5 started"}, {"limit": "time"}]
 
 
 # Outcomes

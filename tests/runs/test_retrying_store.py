@@ -147,7 +147,7 @@ def test_what_only_appends_is_never_written_twice(tmp_path, monkeypatch):
 
     intercept(monkeypatch, bench.store, event_log.note, stored_without_answer)
     with pytest.raises(StoreUnavailable):
-        bench.context().note("trouble", {"said": "once"}, "")
+        bench.context().note("trouble", {"message": "once"}, "")
     assert len(bench.events("trouble")) == 1
     bench.store.close()
 

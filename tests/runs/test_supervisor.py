@@ -283,4 +283,4 @@ class TestMemory:
         assert stage.started() == [batch] * 2
         (event,) = (e for e in stage.store.events(0, 100) if e.kind == "governor")
         reason = "CPU 75 % busy with other work, RAM 80 % (warning)"
-        assert event.data["said"] == f"2 of 5 started: {reason}"
+        assert event.data["message"] == f"2 of 5 started: {reason}"

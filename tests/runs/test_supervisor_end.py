@@ -92,7 +92,7 @@ def test_the_status_is_published_and_news_is_an_event(stage):
         "cpu": 0.25,
         "own": 0.0,
         "ram": 0.25,
-        "said": "as told",
+        "message": "as told",
         "target": 1,
         "workers": 0,
     }

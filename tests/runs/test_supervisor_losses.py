@@ -160,5 +160,7 @@ def test_a_full_disk_is_reported_and_no_worker_starts_until_there_is_room(stage)
     host.bytes_left = 1 << 40
     stage.tick()
     assert host.started and "trouble" not in host.words[-1]
-    said = [event.data["said"] for event in stage.store.events(0, 999) if event.kind == "trouble"]
+    said = [
+        event.data["message"] for event in stage.store.events(0, 999) if event.kind == "trouble"
+    ]
     assert ["no space left" in each for each in said] == [True, True] and stage.now > begin

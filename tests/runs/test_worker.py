@@ -162,7 +162,7 @@ def test_leftovers_are_reported(bench):
     bench.runner.left = 3
     bench.work()
     (event,) = bench.events("leftovers")
-    assert event.data == {"processes": 3, "said": "stopped 3 processes left running"}
+    assert event.data == {"processes": 3, "message": "stopped 3 processes left running"}
 
 
 def test_trouble_with_the_store_does_not_repeat_what_has_ended(bench, monkeypatch):
@@ -243,7 +243,7 @@ class TestRefused:
         task = bench.store.task(first)
         assert (task.failures, task.crashes) == (0, 0)
         (event,) = bench.events("trouble")
-        assert event.data["said"] == "cannot start on this host: No space left on device"
+        assert event.data["message"] == "cannot start on this host: No space left on device"
 
 
 class TestStopped:

@@ -35,7 +35,7 @@ def test_one_limit_makes_all_agents_of_the_account_rest(project):
     runs = agents.sessions()
     resumed = [run for run in runs if run.resumes]
     assert len(resumed) == sum(run.outcome == "quota" for run in runs) > 0
-    assert project.events("brake")
+    assert project.events("cooldown")
     project.wait_until_left()
 
 
@@ -51,7 +51,7 @@ def test_an_agent_that_would_try_again_forever_is_stopped_at_once(project, kind)
     """An answer that arrives while it is being stopped does not count as a crash."""
     agents = Agents(project)
     agents.start(kind, acts=["retries-429"])
-    wait_for(lambda: project.events("brake"), "the brake", story=project.story)
+    wait_for(lambda: project.events("cooldown"), "the brake", story=project.story)
     wait_for(lambda: project.states() == {"active": 1}, "the release", story=project.story)
     agents.wait_until_reported()
     assert len(agents.notes("requests")) <= 10, "it went on asking"
@@ -65,7 +65,7 @@ def test_an_agent_that_would_try_again_forever_is_stopped_at_once(project, kind)
 def test_another_account_works_on(project):
     agents = Agents(project)
     agents.start("claude", "--fallback", "fake-codex", acts=["retries-429"])
-    wait_for(lambda: project.events("brake"), "the brake", story=project.story)
+    wait_for(lambda: project.events("cooldown"), "the brake", story=project.story)
     ended = project.run(
         "--agent", "fake-gemini", "--name", "other", "--permissions", "full", items=["act-ok"]
     )

@@ -27,7 +27,7 @@ def test_a_provider_that_is_down_from_the_start_is_waited_for(project, kind):
     client = project.start(
         "run", *agents.words(kind, "--workers", "3"), items=["act-ok", "act-ok 2"]
     )
-    wait_for(lambda: len(project.events("brake")) >= 2, "a second look", story=project.story)
+    wait_for(lambda: len(project.events("cooldown")) >= 2, "a second look", story=project.story)
     assert len(agents.notes("unreached")) <= 3, "not one at a time"
     assert not {"failed", "done"} & set(project.states()), project.story()
     (agents.provider / "down").unlink()
@@ -35,7 +35,7 @@ def test_a_provider_that_is_down_from_the_start_is_waited_for(project, kind):
     assert ended.code == 0, ended.err + project.story()
     unpunished(agents)
     assert f"standin-{kind}: provider unreachable; trying again in " in ended.out
-    first, second, *_ = project.events("brake")
+    first, second, *_ = project.events("cooldown")
     rests = [each.data["until"] - each.at for each in (first, second)]
     assert rests[0] <= 5_500 and 9_900 <= rests[1] <= 11_000, "the rests do not grow"
     with project.open() as hv:
@@ -47,14 +47,14 @@ def test_an_outage_in_the_middle_costs_no_task_anything(project):
     agents.start("claude", "--workers", "4", acts=["slow-4"] * TASKS)
     wait_for(lambda: project.states().get("done", 0) >= 3, "some done", story=project.story)
     (agents.provider / "down").touch()
-    wait_for(lambda: len(project.events("brake")) >= 2, "a second look", story=project.story)
+    wait_for(lambda: len(project.events("cooldown")) >= 2, "a second look", story=project.story)
     (agents.provider / "down").unlink()
     wait_for(lambda: project.states() == {"done": TASKS}, "all tasks", story=project.story)
     agents.wait_until_reported()
     unpunished(agents)
     outcomes = [run.outcome for run in agents.sessions()]
     assert set(outcomes) == {"completed", "network"}
-    assert outcomes.count("network") <= 4 + len(project.events("brake")) - 1, "not one at a time"
+    assert outcomes.count("network") <= 4 + len(project.events("cooldown")) - 1, "not one at a time"
     project.wait_until_left()
 
 
@@ -63,11 +63,11 @@ def test_an_outage_in_the_middle_costs_no_task_anything(project):
 def test_whatever_the_provider_does_wrong_costs_no_task_anything(project, kind, act):
     agents = Agents(project)
     agents.start(kind, acts=[act])
-    wait_for(lambda: project.events("brake"), "the brake", story=project.story)
+    wait_for(lambda: project.events("cooldown"), "the brake", story=project.story)
     wait_for(lambda: project.states() == {"active": 1}, "the release", story=project.story)
     agents.wait_until_reported()
     unpunished(agents)
-    assert "; trying again in " in project.events("brake")[0].data["said"]
+    assert "; trying again in " in project.events("cooldown")[0].data["message"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,5 +79,5 @@ def test_what_only_a_person_can_change_pauses_the_batch(project, kind, act, step
     reason = project.events("pause")[0].data["reason"]
     assert step in reason and "not logged in" not in reason
     wait_for(lambda: not project.workers(), "the worker's end", story=project.story)
-    assert project.states() == {"active": 1} and not project.events("brake")
+    assert project.states() == {"active": 1} and not project.events("cooldown")
     unpunished(agents)

@@ -91,7 +91,7 @@ def _said(project, kind="out"):
 
 
 def _noted(project, text):
-    messages = [event.data["said"] for event in project.events("trouble")]
+    messages = [event.data["message"] for event in project.events("trouble")]
     return any("no space left" in message and text in message for message in messages)
 
 

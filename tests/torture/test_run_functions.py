@@ -28,6 +28,6 @@ def test_a_helper_is_kept_for_the_next_item_and_what_was_lost_is_not(project):
     results = [task["result"] for task in json.loads(summary.out)["tasks"]]
     assert {each["held"] for each in results} == {results[0]["held"]}
     assert all(each["alive"] for each in results)
-    said = [event.data["said"] for event in project.events("leftovers")]
+    said = [event.data["message"] for event in project.events("leftovers")]
     assert said == ["stopped 1 process left running"] * 3
     project.wait_until_left()

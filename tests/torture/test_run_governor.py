@@ -45,7 +45,7 @@ def test_a_budget_of_memory_is_kept(project):
     _all_done_at_first_try(project)
     assert peak <= 900 * MB, f"{peak // MB} MB were in use at once"
     assert peak > 300 * MB, "it did not even use what it had"
-    said = [event.data["said"] for event in project.events("governor")]
+    said = [event.data["message"] for event in project.events("governor")]
     assert any("expected to need" in text or "not known yet" in text for text in said), said
     print(f"peak {peak // MB} of 900 MB, {_took(project):.1f} s, {said}")
 

@@ -97,7 +97,7 @@ def test_runaways_are_stopped_and_neighbours_are_not(project, behave):
         (stop,) = [found for found in findings[name] if found["act"] == "stop"]
         assert stop["limit"] == limit
         assert tasks[name].reason == f"{limit} limit: {stop['evidence']}"
-        assert stop["said"] == f"stopped at its {limit} limit: {stop['evidence']}"
+        assert stop["message"] == f"stopped at its {limit} limit: {stop['evidence']}"
     evidence = {name: tasks[name].reason for name in runaways}
     assert evidence["endless"].endswith("limit 16 s")
     assert "MB used, limit 200 MB" in evidence["hog"] or "GB used" in evidence["hog"]
@@ -116,7 +116,7 @@ def test_a_rehearsal_stops_nothing(project, behave):
     findings = findings_by_title(project)
     for title in ("chatty1", "writing", "busy"):
         assert [(f["limit"], f["act"]) for f in findings[title]][-1] == ("time", "would_stop")
-        assert "would stop at its time limit: ran for" in findings[title][-1]["said"]
+        assert "would stop at its time limit: ran for" in findings[title][-1]["message"]
     acts = {found["act"] for some in findings.values() for found in some}
     assert acts <= {"warn", "would_stop"}
     assert project.events("fail", "back_off", "release") == []

@@ -160,7 +160,10 @@ class AgentAttempts:
     def _note_if_hung(self, lease: Lease) -> None:
         """Log that the agent had to be stopped; its work may be done."""
         if self._agent.runner.hung:
-            data = {"processes": 1, "said": "did not exit after its last message and was stopped"}
+            data = {
+                "processes": 1,
+                "message": "did not exit after its last message and was stopped",
+            }
             with if_possible(self._agent.worker.hv):
                 self._agent.worker.note("leftovers", data, lease.task.id)
 

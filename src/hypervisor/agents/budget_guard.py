@@ -85,7 +85,7 @@ class BudgetGuard:
                 self._store.write_unsynced(
                     event_log.note,
                     "budget",
-                    {"said": reason},
+                    {"message": reason},
                     self._actor,
                     self._store.now(),
                     batch=self._batch,

@@ -31,7 +31,7 @@ class ProbeResult(NamedTuple):
 
     ok: bool
     outcome: str
-    said: str
+    message: str
     milliseconds: int
     tokens: Tokens = Tokens()
     cost_micros: int | None = None

@@ -188,8 +188,8 @@ class AgentPools:
 
                 self._noted.add((cooldown.account, cooldown.until))
                 text = cooldown_text(cooldown, self.now)
-                data = {"account": cooldown.account, "until": cooldown.until, "said": text}
-                self.hv.store.write_unsynced(event_log.note, "rest", data, ACTOR, self.now)
+                data = {"account": cooldown.account, "until": cooldown.until, "message": text}
+                self.hv.store.write_unsynced(event_log.note, "cooldown_wait", data, ACTOR, self.now)
 
     # Agents that start but do nothing
 

@@ -27,11 +27,11 @@ MIN_LENGTH = 4  # characters of an id
 
 
 class AgentActivity(NamedTuple):
-    """An agent that works on a task. `said` is its current activity, in one line."""
+    """An agent that works on a task. `activity` is its current activity, in one line."""
 
     agent: str
     session: str  # the id of its row
-    said: str
+    activity: str
     tokens: int
     cost_micros: int | None
     estimated: bool

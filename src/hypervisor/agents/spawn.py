@@ -325,7 +325,7 @@ def _why(hv: Context, batch: str, spec: RunSpec | None, tasks: list[NewTask]) ->
             f"paused: {paused.reason or paused.scope}" if paused else "",
             f"at most {spec.workers} at once" if spec.workers else "",
             "one at a time, as requested" if spec.strategy == "sequential" else "",
-            f"host: {host['said']}" if host.get("said") else "",
+            f"host: {host['message']}" if host.get("message") else "",
             *(
                 f"known about {kind}: parallel benefit {prior['benefit']}"
                 for kind, prior in priors.items()

@@ -67,7 +67,7 @@ class Finding(NamedTuple):
 
     kind: FindingKind
     total: int
-    said: str
+    message: str
     examples: tuple[str, ...] = ()
     in_the_way: bool = False
 

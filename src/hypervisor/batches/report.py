@@ -55,7 +55,7 @@ class TaskLine(NamedTuple):
     milliseconds: int
     cpu_seconds: float
     peak_bytes: int
-    said: str  # why it did not succeed, or its summary
+    message: str  # why it did not succeed, or its summary
 
 
 class Failure(NamedTuple):

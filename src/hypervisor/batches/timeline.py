@@ -38,7 +38,7 @@ class Segment(NamedTuple):
     attempts: int
     bad: int  # how many of them did not succeed
     busy: float  # the share of the time that was worked, up to 1
-    said: str
+    label: str
 
 
 class Lane(NamedTuple):

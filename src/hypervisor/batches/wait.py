@@ -15,7 +15,7 @@ from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.notifications.sql import cursors
 from hypervisor.queue.context import Context, batch_id
-from hypervisor.queue.event import Event
+from hypervisor.queue.event import OLD_KINDS, Event
 from hypervisor.queue.lifecycle import ACTIVE, IN_PROGRESS, MERGING, WAITING
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import TaskFilter
@@ -39,7 +39,7 @@ NEWS = (
     "reject",
     "pause",
     "resume",
-    "brake",
+    "cooldown",
     "budget",
     "checkpoint",
     "trouble",
@@ -106,7 +106,8 @@ def check_wait(hv: Context, wait: Wait) -> Wait:
         )
     if wait.until == FINISHED and not wait.batch:
         raise InvalidInput("until finished: no batch given")
-    kinds = validate.names("kinds", wait.kinds) if wait.kinds else ()
+    names = validate.names("kinds", wait.kinds) if wait.kinds else ()
+    kinds = tuple(OLD_KINDS.get(name, name) for name in names)
     return wait._replace(batch=batch_id(hv, wait.batch or None), kinds=kinds)
 
 

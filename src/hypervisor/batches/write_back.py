@@ -117,7 +117,7 @@ def unwritten(hv: Context, batch: str, since: int = 0) -> list[Unwritten]:
     for task in hv.store.read(queries.tasks, list(noted)):
         change = _change(hv, spec, task, hv.store.read(receipts_sql.of_task, task.id), edits=True)
         if change is not None and _is_behind(files, change):
-            reason = str((noted[task.id] or {}).get("said", "")).removeprefix(UNWRITTEN)
+            reason = str((noted[task.id] or {}).get("message", "")).removeprefix(UNWRITTEN)
             files_behind.append(Unwritten(task.id, change.path, reason))
     return files_behind
 
@@ -151,7 +151,7 @@ def _note_failure(hv: Context, task: Task, error: Exception) -> None:
     hv.store.write_unsynced(
         event_log.note,
         "file",
-        {"said": message},
+        {"message": message},
         hv.actor,
         hv.now(),
         task=task.id,

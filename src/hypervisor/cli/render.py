@@ -202,7 +202,7 @@ def host_line(status: Status) -> Line:
     host: dict[str, Any] = status.host
     zone = "disk full" if status.trouble else str(host.get("zone", ""))
     is_shown_above = status.trouble or (status.waiting and status.waiting.kind == "load")
-    reason = "" if is_shown_above else one_line(str(host.get("said", "")))
+    reason = "" if is_shown_above else one_line(str(host.get("message", "")))
     if reason.endswith(f"({zone})"):  # its figures are already shown
         reason = reason.partition(":")[0]
     return joined(

@@ -128,7 +128,7 @@ class AttemptWorkspaces:
         output = self._ctx.outputs.setup_path(task, attempt)
         batch = (self._spec, self._ctx.batch)
         if problem := tear_down_later(self._hv, left, batch, (task, attempt), output):
-            self._ctx.note("setup", {"said": problem}, task)
+            self._ctx.note("setup", {"message": problem}, task)
 
     def look(self, lease: Lease, now: float) -> None:
         if not self._saved_at:
@@ -178,10 +178,12 @@ class AttemptWorkspaces:
             return
         if reason == ENDED and not self._spec.git.merge and self._is_unchanged(taken):
             self._hv.store.write(merging.changed_nothing, task, attempt, now=self._hv.now())
-            self._ctx.note("snapshot", {"commit": taken.commit, "said": "it changed nothing"}, task)
+            self._ctx.note(
+                "snapshot", {"commit": taken.commit, "message": "it changed nothing"}, task
+            )
         if taken.left_out and taken.is_new:
             message = "not in its snapshot: " + ", ".join(map(str, taken.left_out[:10]))
-            self._ctx.note("snapshot", {"commit": taken.commit, "said": message}, task)
+            self._ctx.note("snapshot", {"commit": taken.commit, "message": message}, task)
 
     def _note_problem(self, task: str, problem: str) -> None:
         """Once, as long as it stays the same: a full disk is met every 30 seconds."""
@@ -189,7 +191,7 @@ class AttemptWorkspaces:
         if problem != self._problem:
             self._problem = problem
             with suppress(StoreError):
-                self._ctx.note("snapshot", {"said": problem}, task)
+                self._ctx.note("snapshot", {"message": problem}, task)
 
     def _is_unchanged(self, taken: Snapshot) -> bool:
         return taken.tree == self._open_hub().tree_of(taken.base)

@@ -92,7 +92,7 @@ class Intake:
         is_new = self._hv.store.read(sql.entry, task.id, submission.attempt) is None
         problem = problem_of(task, collected) if is_new else ""
         if collected.no_change and not problem:
-            data = {"commit": "", "said": "it changed nothing"}
+            data = {"commit": "", "message": "it changed nothing"}
             self._hv.store.write(merging.merged, task.id, submission.attempt, data, ACTOR, now=now)
             return
         self._queue(submission, destination, collected, problem, now)
@@ -133,9 +133,9 @@ class Intake:
             sql.add_lane(session, *where, target=destination.target)
             sql.add_entry(session, submission, destination.lane, collected.head, collected.base)
             if collected.notes:
-                said = {"said": clean_text("; ".join(collected.notes))}
+                details = {"message": clean_text("; ".join(collected.notes))}
                 about = {"task": submission.task, "batch": submission.batch}
-                event_log.note(session, "collected", said, ACTOR, now, **about)
+                event_log.note(session, "collected", details, ACTOR, now, **about)
             if problem:
                 sql.hold_entry(session, submission, problem, ACTOR, now=now)
 

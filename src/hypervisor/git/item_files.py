@@ -56,8 +56,8 @@ class ItemFiles:
 
     def check(self) -> None:
         """WorkspaceError: clones will not have some of the items."""
-        if said := [finding.said for finding in self.findings()]:
-            raise WorkspaceError(f"{'; '.join(said)}. Nothing was started.")
+        if messages := [finding.message for finding in self.findings()]:
+            raise WorkspaceError(f"{'; '.join(messages)}. Nothing was started.")
 
     def findings(self) -> Iterator[Finding]:
         missing = self._look()
@@ -131,11 +131,11 @@ def _finding(paths: tuple[str, ...], why: str, advice: str) -> Finding:
     more = f" and {count - NAMED:,} more" if count > NAMED else ""
     if count == 1:
         subject, advice = f"1 item is {why}, so the clones", advice.replace("them", "it")
-        said = f"{subject} do not have it: {names[0]}; {advice}"
+        message = f"{subject} do not have it: {names[0]}; {advice}"
     else:
         subject = f"{count:,} items are {why}, so the clones"
-        said = f"{subject} do not have them: {', '.join(names[:NAMED])}{more}; {advice}"
-    return Finding("uncommitted", count, said, (), True)
+        message = f"{subject} do not have them: {', '.join(names[:NAMED])}{more}; {advice}"
+    return Finding("uncommitted", count, message, (), True)
 
 
 def _with_folders(names: list[str]) -> set[str]:

@@ -139,7 +139,7 @@ class LaneWorker:
             case LandingRefused(reason) | TargetUnreachable(reason):
                 return self._pause(held, batch, clean_text(reason), PAUSE_MS)
             case FlakeFound(commit, _, _, reason):
-                self._note("flake", {"commit": commit, "said": clean_text(reason)}, batch)
+                self._note("flake", {"commit": commit, "message": clean_text(reason)}, batch)
             case NotVerified(reason):
                 self._note_unverified(held, reason, batch)
         return True
@@ -154,7 +154,7 @@ class LaneWorker:
     def _pause(self, held: sql.Held, batch: str, reason: str, wait_ms: int) -> bool:
         """Nothing is lost: the entries stay queued, and the lane is tried again."""
         if self._hv.store.write(sql.pause_lane, held, reason, self._hv.now() + wait_ms):
-            self._note("merge_paused", {"lane": held.lane, "said": reason}, batch)
+            self._note("merge_paused", {"lane": held.lane, "message": reason}, batch)
         return False
 
     def _show(self, held: sql.Held, doing: str) -> None:
@@ -163,7 +163,7 @@ class LaneWorker:
     def _note_unverified(self, held: sql.Held, reason: str, batch: str) -> None:
         if batch not in self._unverified:
             self._unverified.add(batch)
-            self._note("unverified", {"lane": held.lane, "said": reason}, batch)
+            self._note("unverified", {"lane": held.lane, "message": reason}, batch)
 
     def _note(self, kind: str, data: dict[str, object], batch: str) -> None:
         self._hv.store.write(event_log.note, kind, data, ACTOR, self._hv.now(), batch=batch)

@@ -47,7 +47,7 @@ def set_up(
     task, recipe = lease.task, ctx.settings.workspace
     skipped = bring_files(repository, workspace, recipe).skipped
     if skipped:
-        ctx.note("setup", {"said": f"not copied: {'; '.join(skipped[:MAX_SKIPPED])}"}, task.id)
+        ctx.note("setup", {"message": f"not copied: {'; '.join(skipped[:MAX_SKIPPED])}"}, task.id)
     if not recipe.setup and not recipe.teardown:
         return
     write_file(os.path.join(workspace.state, DUE), json.dumps(dict(variables)))
@@ -55,7 +55,7 @@ def set_up(
         return
     output = ctx.outputs.setup_path(task.id, task.attempts)
     make_private_folders(os.path.dirname(output))
-    ctx.note("setup", {"said": f"setting up: {'; '.join(recipe.setup)}"}, task.id)
+    ctx.note("setup", {"message": f"setting up: {'; '.join(recipe.setup)}"}, task.id)
     started = time.monotonic()
     env = _environment(ctx.hv, ctx.spec, ctx.batch, task.id, task.attempts) | dict(variables)
     ran = run_commands(
@@ -69,7 +69,7 @@ def set_up(
     if not ran.succeeded:
         raise NotSetUp(f"setting up failed: {_failure(ran)}; its output: hv logs {task.id} --setup")
     took = round(time.monotonic() - started, 1)
-    ctx.note("setup", {"said": f"set up in {took:g} s", "seconds": took}, task.id)
+    ctx.note("setup", {"message": f"set up in {took:g} s", "seconds": took}, task.id)
 
 
 def tear_down(ctx: WorkerContext, lease: Lease, workspace: Workspace) -> None:
@@ -87,7 +87,7 @@ def tear_down(ctx: WorkerContext, lease: Lease, workspace: Workspace) -> None:
     )
     if problem:
         with suppress(StoreError):
-            ctx.note("setup", {"said": problem}, task.id)
+            ctx.note("setup", {"message": problem}, task.id)
 
 
 def tear_down_later(

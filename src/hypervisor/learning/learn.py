@@ -63,7 +63,7 @@ class Learned(NamedTuple):
     gains: tuple[Gain, ...]
     next: Choice
     changes: int  # how often conditions have changed
-    said: dict[str, Any] | None  # by learn_parallelization
+    stated: dict[str, Any] | None  # by learn_parallelization
     skill: str = ""
 
 

@@ -231,7 +231,7 @@ def _unseen(posterior: Posterior, limit: int, first: int, now: int) -> Choice:
         n = min(now or first, limit)
         return Choice(n, False, "nothing known yet", n)
     best = favourite(posterior, limit)
-    return Choice(best, False, f"as you said: {explained(posterior, best, limit)}", best)
+    return Choice(best, False, f"by your estimate: {explained(posterior, best, limit)}", best)
 
 
 def _range(saved: Range) -> str:

@@ -235,7 +235,7 @@ class ClaimRegistry:
             self.hv.store.write_unsynced(
                 event_log.note,
                 "refused",
-                {"count": total, "said": message},
+                {"count": total, "message": message},
                 self.hv.actor,
                 self.hv.now(),
             )

@@ -141,7 +141,7 @@ def _with_agent(attempt: CurrentAttempt, doing: AgentActivity | None) -> Current
     if doing is None:
         return attempt
     return attempt._replace(
-        last_line=doing.said,
+        last_line=doing.activity,
         started=True,
         agent=doing.agent,
         tokens=doing.tokens,

@@ -85,7 +85,7 @@ def _by_pause_or_limit(status: Status, now: int) -> Waiting | None:
 
 
 def _by_load(status: Status) -> Waiting | None:
-    message = str((status.host or {}).get("said", ""))
+    message = str((status.host or {}).get("message", ""))
     if status.supervisor is None or not message.startswith(HELD_BACK):
         return None
     reason = message.partition(": ")[2]

@@ -111,7 +111,8 @@ def _environment(notice: Notice) -> dict[str, str]:
         "HV_EVENT": notice.what,
         "HV_EVENT_NUMBER": notice.number,
         "HV_EVENT_RULE": notice.rule,
-        "HV_EVENT_SAID": data.get("said"),
+        "HV_EVENT_MESSAGE": data.get("message"),
+        "HV_EVENT_SAID": data.get("message"),  # its old name
         "HV_EVENT_TASK": data.get("task"),
         "HV_EVENT_BATCH": data.get("batch"),
     }
@@ -175,7 +176,7 @@ def _through_apprise(address: str, notice: Notice) -> str | None:
         if not receiver.add(address):
             return "apprise does not understand the address"
         arrived = receiver.notify(
-            body=str(notice.data.get("said", notice.what)),
+            body=str(notice.data.get("message", notice.what)),
             title=f"Hypervisor: {notice.what}",
             notify_type=kind,
             body_format=apprise.NotifyFormat.TEXT,

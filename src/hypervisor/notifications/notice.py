@@ -26,9 +26,10 @@ WORDS = {
     lifecycle.REVIEW: "a task is in review: its work cannot be merged without a person",
     CHECKPOINT: "a chunk is waiting for a decision",
     "budget": "a budget is nearly or fully used up",
-    "brake": "an agent's account is rate-limited",
+    "cooldown": "an agent's account is rate-limited, or its provider is down",
     FINISHED: "a batch has finished",
 }
+OTHER_NAMES = {"brake": "cooldown", "rate_limit": "cooldown", "rate-limit": "cooldown"}
 OF_TASKS = (lifecycle.DONE, lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW)
 # When a task enters one of these states, its batch or chunk may have finished.
 SETTLED = (*lifecycle.TERMINAL, lifecycle.BLOCKED, lifecycle.REVIEW)
@@ -75,7 +76,7 @@ class Notice(NamedTuple):
     data: dict[str, Any]
     state: NoticeState = NoticeState.PENDING
     tries: int = 0
-    said: str = ""  # why it could not be delivered
+    error: str = ""  # why it could not be delivered
 
 
 class Ending(NamedTuple):
@@ -89,7 +90,7 @@ def word_of(event: Event) -> str | None:
     """The name of an event in rules, None if no rule can ask for it."""
     if event.task and event.state in OF_TASKS:
         return event.state
-    if event.kind in ("budget", "brake"):
+    if event.kind in ("budget", "cooldown"):
         return event.kind
     return None
 
@@ -107,7 +108,7 @@ def asks_for(rule: Rule, word: str, event: Event, kind: str) -> bool:
 def of_event(rule: Rule, word: str, event: Event, task: Task | None, batch: str) -> Notice:
     """`batch` is the name of the event's batch."""
     fields = event.data if isinstance(event.data, dict) else {}
-    why = str(fields.get("said") or fields.get("reason") or "")
+    why = str(fields.get("message") or fields.get("reason") or "")
     subject = task.title if task is not None else ""
     text = ": ".join(part for part in (word if subject else "", subject, why) if part) or word
     if word == lifecycle.REVIEW:
@@ -148,7 +149,7 @@ def of_checkpoint(
 def trial(rule: Rule, at: int) -> Notice:
     """A test message."""
     text = f"this is a test of the rule {rule.name}"
-    data = {"what": "test", "said": text, "rule": rule.name, "number": 0, "at": at}
+    data = {"what": "test", "message": text, "rule": rule.name, "number": 0, "at": at}
     return Notice(rule.name, 0, "test", "", at, {**data, "batch": "", "task": ""})
 
 
@@ -175,7 +176,7 @@ def _notice(
 ) -> Notice:
     data = {
         "what": word,
-        "said": text[:MAX_SUMMARY_LENGTH],
+        "message": text[:MAX_SUMMARY_LENGTH],
         "rule": rule.name,
         "number": event.seq,
         "at": event.at,

@@ -14,7 +14,15 @@ from typing import NamedTuple
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
 from hypervisor.notifications.matching import collect
-from hypervisor.notifications.notice import MAX_TRIES, WORDS, Notice, NoticeState, Rule, trial
+from hypervisor.notifications.notice import (
+    MAX_TRIES,
+    OTHER_NAMES,
+    WORDS,
+    Notice,
+    NoticeState,
+    Rule,
+    trial,
+)
 from hypervisor.notifications.sql import notices
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.sql import queries
@@ -213,6 +221,7 @@ def _check_name(name: str) -> None:
 
 
 def _words(on: Sequence[str]) -> tuple[str, ...]:
+    on = [OTHER_NAMES.get(word, word) for word in on]
     wrong = next((word for word in on if word not in WORDS), None)
     if wrong is not None or not on:
         problem = f"unknown event {wrong[:40]!r}" if wrong is not None else "no event given"

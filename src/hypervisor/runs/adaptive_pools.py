@@ -63,7 +63,7 @@ class AdaptivePools:
 
     def _announce(self, now: int, pool: Pool, kind: str, choice: Choice) -> None:
         text = f"{pluralize(choice.workers, 'worker')} for {kind}: {choice.why}"
-        data = {"type": kind, "workers": choice.workers, "settled": choice.settled, "said": text}
+        data = {"type": kind, "workers": choice.workers, "settled": choice.settled, "message": text}
         self._hv.store.write_unsynced(event_log.note, "learner", data, ACTOR, now, batch=pool.batch)
 
 

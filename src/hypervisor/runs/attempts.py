@@ -163,7 +163,7 @@ class LeasedAttempts:
     def _clear(self, lease: Lease) -> None:
         if left := self.ctx.runner.clear(self.ctx.settings.grace):
             noun = "process" if left == 1 else "processes"
-            data = {"processes": left, "said": f"stopped {left} {noun} left running"}
+            data = {"processes": left, "message": f"stopped {left} {noun} left running"}
             with if_possible(self.ctx.hv):  # the result of the attempt comes first
                 self.ctx.note("leftovers", data, lease.task.id)
 
@@ -180,7 +180,7 @@ class LeasedAttempts:
         self.settlement.release_held(reason)
         self.settlement.flush()
         with if_possible(ctx.hv):
-            ctx.note("trouble", {"said": reason}, lease.task.id)
+            ctx.note("trouble", {"message": reason}, lease.task.id)
         has_room = not isinstance(error, StoreFull) and getattr(error, "errno", 0) not in NO_ROOM
         if has_room:  # a full disk: work continues by itself once there is room
             self._host_errors += 1

@@ -68,7 +68,7 @@ class ScratchCopies:
         except (OSError, InvalidInput) as error:
             size, message = 0, f"its changes could not be saved: {error}"
         with if_possible(ctx.hv):
-            data = {"path": path if size else "", "bytes": size, "said": message}
+            data = {"path": path if size else "", "bytes": size, "message": message}
             ctx.note("patch", data, task.id)
 
     def forget(self, task: str) -> None:

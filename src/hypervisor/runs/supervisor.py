@@ -185,7 +185,9 @@ class Supervisor:
         elif self._full_since is not None:
             seconds = (now - self._full_since) // 1000
             message = f"no space left on the disk for {seconds} s; there is room again"
-            self.hv.store.write_unsynced(event_log.note, "trouble", {"said": message}, ACTOR, now)
+            self.hv.store.write_unsynced(
+                event_log.note, "trouble", {"message": message}, ACTOR, now
+            )
             self._full_since = None  # last: the write fails if the disk is still full
 
     def _note_full_disk(self, now: int) -> None:
@@ -196,7 +198,7 @@ class Supervisor:
             logger.warning("%s", message)
             with suppress(StoreError):
                 self.hv.store.write_unsynced(
-                    event_log.note, "trouble", {"said": message}, ACTOR, now
+                    event_log.note, "trouble", {"message": message}, ACTOR, now
                 )
         self._publish(self._status(now, LiveWorkers((), {}), message, 0))
 
@@ -237,7 +239,7 @@ class Supervisor:
             "cpu": round(load.cpu, 3),
             "own": round(load.own, 3),
             "ram": round(load.ram, 3),
-            "said": message,
+            "message": message,
             "target": target,
             "workers": len(live.workers),
             **({} if self._full_since is None else full),

@@ -124,7 +124,7 @@ class OverseerCheck:
             "limit": finding.limit,
             "act": finding.act,
             "evidence": finding.evidence,
-            "said": f"{ACTS[finding.act]} {finding.limit} limit: {finding.evidence}",
+            "message": f"{ACTS[finding.act]} {finding.limit} limit: {finding.evidence}",
         }
         with suppress(StoreError):  # the stop itself needs no store
             self.ctx.note("overseer", data, self._output[0])

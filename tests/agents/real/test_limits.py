@@ -64,7 +64,7 @@ def test_one_limit_stops_the_fleet_until_it_is_over(
     refused = [asked for asked in project.model.asked if asked.move.status == 429]
     by_agent = Counter(asked.key for asked in refused)
     assert max(by_agent.values()) <= 2, by_agent  # the one that hit the limit, and one more
-    said = [event.data["said"] for event in project.events("brake")]
+    said = [event.data["message"] for event in project.events("cooldown")]
     assert [text for text in said if "is rate-limited until" in text] == said[:1], said
     print(f"{len(refused)} refused, {said}")
 

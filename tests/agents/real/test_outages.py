@@ -43,8 +43,8 @@ def test_a_provider_that_is_down_from_the_start_is_waited_for(
     project.model.go_down()
     project.model.script(ITEM, DONE)
     client = project.start("run", *project.words(agent), items=project.items(2))
-    wait_for_events(project, "brake", 1)
-    said = project.events("brake")[0].data["said"]
+    wait_for_events(project, "cooldown", 1)
+    said = project.events("cooldown")[0].data["message"]
     assert said.startswith(f"{PROVIDERS[agent]}: provider unreachable; trying again in "), said
     wait_for(lambda: not project.agents(), "the end of the agents", 300, project.story)
     project.model.come_up()
@@ -61,7 +61,7 @@ def test_an_outage_in_the_middle_costs_no_task_anything(project: AgentProject) -
     client = project.start("run", *words, items=project.items(TASKS))
     wait_for(lambda: project.states().get("done", 0) >= 2, "some done", 300, project.story)
     project.model.go_down()
-    wait_for_events(project, "brake", 2)
+    wait_for_events(project, "cooldown", 2)
     assert "failed" not in project.states(), project.story()
     project.model.come_up()
     ended = project.ended(client, 400)
@@ -69,7 +69,7 @@ def test_an_outage_in_the_middle_costs_no_task_anything(project: AgentProject) -
     project.wait_until_left()
     assert project.states() == {"done": TASKS}
     unpunished(project)
-    rests = [event.data["until"] - event.at for event in project.events("brake")]
+    rests = [event.data["until"] - event.at for event in project.events("cooldown")]
     assert rests == sorted(rests), "the rests do not grow"
 
 
@@ -92,7 +92,7 @@ def test_what_only_a_person_can_change_pauses_the_batch(project: AgentProject, a
         wait_for(lambda: not project.agents(), "the end of the agent", 300, project.story)
         assert project.task(f"item-{status}").state == "active", project.story()
         assert project.ended(project.start("cancel", "--batch", name)).code == 0
-    assert not project.events("brake")
+    assert not project.events("cooldown")
 
 
 @pytest.mark.parametrize("agent", MAIN)
@@ -104,11 +104,11 @@ def test_a_limit_is_waited_for_in_every_form(project: AgentProject, agent: str) 
         # Refused until we have noticed: an agent that retries by itself may be faster than we are.
         moves = [refuse(429, retry_after=retry_after, error="Too many requests")]
         project.model.script(item, moves)
-        before = len(project.events("brake"))
+        before = len(project.events("cooldown"))
         client = project.start("run", *project.words(agent, "--name", item), items=[item])
-        wait_for_events(project, "brake", before + 1)
+        wait_for_events(project, "cooldown", before + 1)
         moves[:] = DONE
-        cooldown = project.events("brake")[before]
+        cooldown = project.events("cooldown")[before]
         rest = cooldown.data["until"] - cooldown.at
         if (agent, item) == ("claude", "item-1"):
             assert 5_000 <= rest <= 8_000, rest

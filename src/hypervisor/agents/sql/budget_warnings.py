@@ -17,4 +17,4 @@ def warned_budget(session: Session, batch: str) -> str:
 
 def warn(session: Session, batch: str, budget: str, message: str, actor: str, *, now: int) -> None:
     if session.rows(SET_WARNED, (budget, batch, budget)):
-        event_log.note(session, "budget", {"said": message}, actor, now, batch=batch)
+        event_log.note(session, "budget", {"message": message}, actor, now, batch=batch)

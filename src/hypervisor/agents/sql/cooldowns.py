@@ -29,14 +29,14 @@ def start_cooldown(session: Session, cooldown: Cooldown, actor: str, now: int) -
         from hypervisor.agents.cooldown import cooldown_text
 
         text = cooldown_text(cooldown, now)
-        _log(session, "brake", {**cooldown._asdict(), "said": text}, actor, now)
+        _log(session, "cooldown", {**cooldown._asdict(), "message": text}, actor, now)
 
 
 def end_cooldown(session: Session, account: str, actor: str, now: int, ended: bool) -> bool:
     """False if there was none. With `ended`, only an expired cooldown is removed."""
     if not (session.rows(LIFT_ENDED, (account, now)) if ended else session.rows(LIFT, (account,))):
         return False
-    _log(session, "lift_brake", {"account": account}, actor, now)
+    _log(session, "cooldown_end", {"account": account}, actor, now)
     return True
 
 

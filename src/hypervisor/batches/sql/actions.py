@@ -90,7 +90,7 @@ def approve(
     ]
     session.run_many(ADD, [(*a[:4], event_log.dump(a.data), *a[5:]) for a in added])
     receipts.append_to_batch(session, batch, actor, [text], now)
-    data = {"said": text, "actions": [last + 1, last + len(added)] if added else []}
+    data = {"message": text, "actions": [last + 1, last + len(added)] if added else []}
     event_log.note(session, "plan", data, actor, now, batch=batch)
     return added
 

@@ -221,5 +221,5 @@ def _log(
     words = "to be retried" if decision == "retry" else decision
     text = f"{chunk.label} {words}: {note}" if note else f"{chunk.label} {words}"
     receipts.append_to_batch(session, chunk.batch, actor, [text], now)
-    data = {"chunk": chunk.number, "decision": decision, "said": text, **more}
+    data = {"chunk": chunk.number, "decision": decision, "message": text, **more}
     event_log.note(session, "checkpoint", data, actor, now, batch=chunk.batch)

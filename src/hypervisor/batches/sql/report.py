@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hypervisor.queue.event import current_data
 from hypervisor.queue.history import AttemptLine, Experience
 from hypervisor.queue.lifecycle import DONE
 from hypervisor.queue.receipt import Receipt
@@ -95,4 +96,5 @@ def _rounded(value: object) -> int | None:
 
 def noted(session: Session, kind: str, batch: str, since: int) -> dict[str, Any]:
     """The tasks of a batch with events of a kind since then, and the data of the last one."""
-    return {task: event_log.load(data) for task, data in session.rows(NOTED, (kind, batch, since))}
+    rows = session.rows(NOTED, (kind, batch, since))
+    return {task: current_data(event_log.load(data)) for task, data in rows}

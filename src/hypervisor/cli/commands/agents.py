@@ -111,7 +111,7 @@ def _probe_text(name: str, probe: ProbeResult) -> str:
         f"cost {cost_text(probe.cost_micros, probe.estimated)}" if probe.cost_micros else "",
     ]
     details = ", ".join(part for part in parts if part)
-    more = f": {probe.said}" if probe.said else ""
+    more = f": {probe.message}" if probe.message else ""
     return one_line(f"{name} {'works' if probe.ok else 'does not work'}: {details}{more}")
 
 

@@ -57,7 +57,7 @@ def _lines(learned: Learned) -> list[str]:
         f"{one_line(learned.name)}: {_basis(learned)}",
         *(f"  {line}" for line in details if line),
     ]
-    if learned.samples or learned.said:
+    if learned.samples or learned.stated:
         lines += [f"  {line}" for line in _plot(learned.gains)]
         lines.append(f"  parallel benefit {_saved(learned.parallel_benefit)}")
     workers = pluralize(learned.next.workers, "worker")
@@ -111,11 +111,11 @@ def _limits(learned: Learned) -> str:
 
 
 def _reported(learned: Learned) -> str:
-    if learned.said is None:
+    if learned.stated is None:
         return ""
-    notes = f": {learned.said['notes']}" if learned.said["notes"] else ""
+    notes = f": {learned.stated['notes']}" if learned.stated["notes"] else ""
     return one_line(
-        f"benefit according to {learned.said['by']}: {learned.said['benefit']:g}{notes}"
+        f"benefit according to {learned.stated['by']}: {learned.stated['benefit']:g}{notes}"
     )
 
 

@@ -151,12 +151,12 @@ def _print_transcript(
         if as_json and not follow:
             whole += entries
         elif as_json:
-            print_json({**_named(log), "said": entries})
+            print_json({**_named(log), "transcript": entries})
         else:
             sys.stdout.write(transcripts.text(entries, columns, wants_colour()))
         sys.stdout.flush()
     if as_json and not follow:
-        print_json({**_named(log), "said": whole})
+        print_json({**_named(log), "transcript": whole})
 
 
 def _named(log: Transcript) -> dict[str, object]:

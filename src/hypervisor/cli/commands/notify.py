@@ -143,9 +143,9 @@ def _send(hv: Context, args: argparse.Namespace) -> int:
 def _failed(hv: Context, args: argparse.Namespace) -> int:
     letters, lines = dead_letters(hv, args.name), []
     for notice in letters:
-        event = one_line(str(notice.data.get("said", notice.what)))
+        event = one_line(str(notice.data.get("message", notice.what)))
         tried = "once" if notice.tries == 1 else f"{notice.tries} times"
-        why = f"tried {tried}; {one_line(notice.said)}"
+        why = f"tried {tried}; {one_line(notice.error)}"
         lines.append(f"{notice.rule}  {notice.number}  {clock(notice.at)}  {event}  ({why})")
     return respond(args, letters, lines or "no dead letters")
 

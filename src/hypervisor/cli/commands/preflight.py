@@ -103,7 +103,7 @@ def show(preflight: Preflight, most: int | None = 3) -> None:
     print(colour(one_line(preflight.headline), "done" if preflight.clear else "failed"))
     for finding in preflight.findings:
         mark = colour("  ✗ ", "failed") if finding.in_the_way else "  · "
-        print(f"{mark}{one_line(finding.said)}")
+        print(f"{mark}{one_line(finding.message)}")
         shown = finding.examples[:most]
         for example in shown:
             print(f"      {one_line(example)}")

@@ -117,4 +117,4 @@ def sentence(event: Event, names: Mapping[str, str]) -> str:
         return f"{where} scaled to {'auto' if workers is None else workers} by {event.actor}"
     if event.kind == "gc":
         return f"{data.get('outputs', 0)} old outputs deleted"
-    return f"{about}{data.get('said', event.kind)}"
+    return f"{about}{data.get('message', event.kind)}"

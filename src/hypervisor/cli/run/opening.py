@@ -43,7 +43,7 @@ def say_opening(
         lines.append(LINKED)
     if preflight and (preflight.findings or preflight.complete or preflight.called_off):
         lines.append(one_line(preflight.headline))
-    lines += [one_line(finding.said) for finding in findings if submitted.to_do]
+    lines += [one_line(finding.message) for finding in findings if submitted.to_do]
     if not submitted.first.environment_kept:
         warn(DISK_ONLY)
     text = "\n  ".join(lines)

@@ -80,12 +80,12 @@ class Advice(TypedDict, total=False):
 
 class SteerAnswer(TypedDict):
     batch: str
-    said: str
+    message: str
 
 
 class Learned(TypedDict):
     task_type: str
-    said: str
+    message: str
 
 
 # The parameters of spawn_parallel_tasks, with their descriptions.
@@ -301,7 +301,7 @@ class BatchTools:
             headline=checked.headline,
             clear=checked.clear,
             advice=f"{checked.strategy}: {checked.advice}",
-            findings=[finding.said for finding in checked.findings],
+            findings=[finding.message for finding in checked.findings],
         )
 
     def steer_batch(
@@ -327,7 +327,7 @@ class BatchTools:
         else:
             control.scale(self.hv, workers, batch)
             outcome = f"at most {pluralize(workers, 'worker')}"
-        return SteerAnswer(batch=batch, said=outcome)
+        return SteerAnswer(batch=batch, message=outcome)
 
     def learn_parallelization(
         self,
@@ -343,7 +343,7 @@ class BatchTools:
         from hypervisor.learning import learn
 
         learn.learn_parallelization(self.hv, task_type, parallel_benefit, notes, resource_cost)
-        return Learned(task_type=task_type, said="saved; the adaptive strategy starts from it")
+        return Learned(task_type=task_type, message="saved; the adaptive strategy starts from it")
 
 
 def _how_to_wait(made: spawn.Spawned) -> str:

@@ -38,7 +38,7 @@ class Checkpoints(TypedDict):
 class Decided(TypedDict):
     batch: str
     chunk: int
-    said: str
+    message: str
 
 
 class Decision(BaseModel):
@@ -107,7 +107,7 @@ def _decide(hv: Context, batch: str, chunk: int | None, answer: Decision) -> Dec
         decision: review.Decision = "approved" if answer.decision == "approve" else "rejected"
         done = review.decide(hv, batch, decision, chunk, answer.note)
         outcome = f"{done.decision}; {pluralize(len(done.opened), 'chunk')} opened"
-    return Decided(batch=done.batch, chunk=done.chunk, said=outcome)
+    return Decided(batch=done.batch, chunk=done.chunk, message=outcome)
 
 
 def _shown(checkpoint: "Checkpoint") -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _branch(report: BranchReport) -> dict[str, Any]:
     from hypervisor.hive.branch_report import headline
 
     return without_empty(
-        said=headline(report),
+        headline=headline(report),
         topics=dict(report.topics),
         findings=[shown(known) for known in report.known],
     )

@@ -12,12 +12,14 @@ from typing import Any
 from hypervisor.core.errors import WrongState
 from hypervisor.notifications.notice import (
     MAX_WAIT,
+    OTHER_NAMES,
     Ending,
     Notice,
     NoticeState,
     Rule,
     wait_after,
 )
+from hypervisor.queue.event import current_data
 from hypervisor.queue.lifecycle import UNFINISHED
 from hypervisor.queue.sql import event_log
 from hypervisor.store.database import Row, Session
@@ -152,7 +154,7 @@ def missed(session: Session, notice: Notice, why: str, now: int) -> NoticeState:
         return NoticeState.PENDING
     session.run(GIVE_UP, _key(notice))
     text = f"{rule.name}: the notice of event {notice.number} was dropped: {why}"
-    data = {"rule": rule.name, "said": text}
+    data = {"rule": rule.name, "message": text}
     event_log.note(session, "dead_letter", data, "", now, batch=rule.batch)
     return NoticeState.FAILED
 
@@ -194,14 +196,14 @@ def open_chunks(session: Session, batch: str) -> list[tuple[int, str]]:
 
 def _rule(row: Row) -> Rule:
     name, words, batch, kind, command, *rest = row
-    return Rule(
-        name, tuple(words.split(",")), batch, kind, tuple(event_log.load(command) or ()), *rest
-    )
+    on = tuple(OTHER_NAMES.get(word, word) for word in words.split(","))
+    return Rule(name, on, batch, kind, tuple(event_log.load(command) or ()), *rest)
 
 
 def _notice(row: Row) -> Notice:
     rule, number, what, mark, at, data, state, *rest = row
-    return Notice(rule, number, what, mark, at, event_log.load(data), NoticeState(state), *rest)
+    data = current_data(event_log.load(data))
+    return Notice(rule, number, what, mark, at, data, NoticeState(state), *rest)
 
 
 def _key(notice: Notice) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from hypervisor.core.errors import AmbiguousId, InvalidInput, NotFound
 from hypervisor.core.ids import LENGTH, MIN_PART_LENGTH, MIN_PREFIX_LENGTH, clean
 from hypervisor.queue import lifecycle
-from hypervisor.queue.event import Event
+from hypervisor.queue.event import OLD_KINDS, Event, current_data
 from hypervisor.queue.lane import Lane
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.sql.counts import ARCHIVED, counts
@@ -269,7 +269,8 @@ def number_before(store: Database, at: int) -> int:
 def _event(row: Row) -> Event:
     if not (isinstance(row[1], int) and isinstance(row[2], str)):
         raise event_log.damaged(f"event {row[0]} has values of the wrong type")
-    return Event._make((*row[:8], event_log.load(row[8])))
+    data = current_data(event_log.load(row[8]))
+    return Event._make((*row[:2], OLD_KINDS.get(row[2], row[2]), *row[3:8], data))
 
 
 def make_task(lane: Lane, row: Row) -> Task:

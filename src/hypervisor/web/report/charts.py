@@ -88,10 +88,10 @@ def _bars(axis: Axis, segment: Segment, single: bool) -> Iterator[Rect]:
     left, width = round(min(x, WIDTH - width), 1), round(width, 1)
     length, start = took(segment.end - segment.start), clock(segment.start)
     if single:
-        title = f"{segment.said} · {segment.outcome} · {length} · {start}"
+        title = f"{segment.label} · {segment.outcome} · {length} · {start}"
         yield Rect(segment.outcome, left, 0, width, LANE_HEIGHT, title)
         return
-    title = f"{segment.said} · {start}, {length}"
+    title = f"{segment.label} · {start}, {length}"
     look = f"cell {segment.outcome} {BUSY[round(4 * segment.busy)]}"
     yield Rect(look, left, 0, width, LANE_HEIGHT, title)
     if segment.bad:  # from the bottom, as high as its share, but never too low to be seen
