@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--share",
         type=duration,
-        metavar="TIME",
+        metavar="DURATION",
         help="also print a link that can only read, for this long (12h, 7d)",
     )
     parser.add_argument(

@@ -13,31 +13,25 @@ from hypervisor.runs.spec import GATES, RESULT_FORMATS, STDINS, STRATEGIES, WRIT
 # What `hv run --help` shows; `--help-all` shows the rest.
 COMMON = (
     "items",
-    "item",
     "null",
     "again",
     "fn",
     "shell",
     "workers",
-    "fail_fast",
     "detach",
     "dry_run",
-    "quiet",
     "print_output",
     "ordered",
     "agent",
     "prompt",
     "budget",
     "merge",
-    "verify",
     "then",
     "reduce",
-    "chunk_size",
     "gate",
     "name",
     "retries",
     "timeout",
-    "memory",
 )
 RENAMED = {"--key": "--exclusive"}
 
@@ -215,7 +209,7 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
 def add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits of an attempt (beyond them, it is stopped)")
     group.add_argument(
-        "--timeout", type=arguments.checked(span), metavar="TIME", help="maximum time, e.g. 90s"
+        "--timeout", type=arguments.checked(span), metavar="DURATION", help="maximum time, e.g. 90s"
     )
     group.add_argument(
         "--memory",
@@ -226,7 +220,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--silence",
         type=arguments.checked(span),
-        metavar="TIME",
+        metavar="DURATION",
         help="maximum time without output, CPU use or a write to disk; for an agent, without a "
         "message or a running tool (default 15m; 0: no limit)",
     )
