@@ -74,6 +74,22 @@ class TestCommand:
         assert f"hv {command.name}" in example
 
 
+def subcommands(command):
+    """The words that a command takes first, such as `hv receipt ls`."""
+    positional = [each for each in make_parser(command)[0]._actions if not each.option_strings]
+    return set(positional[0].choices or ()) if positional else set()
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
+def test_the_pages_use_only_subcommands_that_exist(command):
+    words = subcommands(command)
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    pattern = re.compile(rf"(?:`|^    (?:\$ )?|^\$ )hv {command.name} ([a-z]+)\b", re.MULTILINE)
+    for page in pages if words else ():
+        if page.parent.name != "decisions":
+            assert set(pattern.findall(page.read_text())) <= words, page
+
+
 def test_a_command_offers_only_what_exists():
     assert set(ALSO) <= set(COMMANDS)
     offered = {also for verbs in ALSO.values() for also in verbs}

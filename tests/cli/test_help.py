@@ -164,3 +164,25 @@ def test_a_duration_is_not_called_a_time(bare, command):
     """TIME is a point in time, such as 17:00."""
     text = bare.ok(command, "--help-all" if command == "run" else "--help")
     assert set(re.findall(r"(--[\w-]+) TIME", text)) <= {"--at"}
+
+
+@pytest.mark.parametrize("command", ["batches", "skills", "agents"])
+@pytest.mark.parametrize("word", ["list", "ls"])
+def test_listing_has_a_name_too(hv, command, word):
+    hv.add("x", "--batch", "b")
+    assert hv.ok(command, word, "--names") == hv.ok(command, "--names")
+    assert f"`hv {command} list` takes no" in hv.refused(2, command, word, "b")
+
+
+def test_other_words_for_listing_showing_and_removing(hv):
+    assert hv.ok("config", "show") == hv.ok("config")
+    hv.ok("notify", "add", "x", "--on", "done", "--run", "true")
+    assert hv.ok("notify", "list") == hv.ok("notify", "ls")
+    hv.ok("notify", "remove", "x")
+    task = hv.add("y")
+    hv.ok("receipt", "add", task, "looked")
+    assert hv.ok("receipt", "list", task) == hv.ok("receipt", "ls", task) != ""
+
+
+def test_an_unknown_subcommand_is_named_without_its_place(bare):
+    assert bare.refused(2, "config", "shwo").startswith("hv: invalid choice: 'shwo' (choose from")

@@ -142,17 +142,38 @@ def time_text(text: str) -> str:
     return text
 
 
+class Word(argparse.Action):
+    """A subcommand. The first one is also what happens without any: then `word` is None."""
+
+    def __call__(self, _: object, namespace: Any, value: Any, option: str | None = None) -> None:
+        namespace.word = value if value != next(iter(self.choices or ())) else None
+
+
+def synonym(**names: str) -> Callable[[str], str]:
+    """The type of an argument whose values have other names, such as `ls` for `list`."""
+    return lambda text: names.get(text, text)
+
+
+def add_word(
+    parser: argparse.ArgumentParser, words: Mapping[str, str], default: str = "list"
+) -> None:
+    """Add subcommands, `words` with their descriptions, after the `default` one."""
+    parser.add_argument(
+        "word",
+        nargs="?",
+        action=Word,
+        type=synonym(ls=default, list=default),
+        choices=(default, *words),
+        metavar="|".join((default, *words)),
+        help="; ".join(f"{word}: {does}" for word, does in words.items()),
+    )
+
+
 def add_words(
     parser: argparse.ArgumentParser, words: Mapping[str, str], name: str, what: str
 ) -> None:
     """Add subcommands, `words` with their descriptions; `name`: metavar of the second argument."""
-    parser.add_argument(
-        "word",
-        nargs="?",
-        choices=tuple(words),
-        metavar="|".join(words),
-        help="; ".join(f"{word}: {does}" for word, does in words.items()),
-    )
+    add_word(parser, words)
     parser.add_argument("name", nargs="?", metavar=name, help=what)
     parser.add_argument("--names", action="store_true", help="print only the names")
 

@@ -83,7 +83,8 @@ class Parser(argparse.ArgumentParser):
             return
         choices = list(map(str, action.choices))
         problem = f"invalid choice: {value!r} (choose from {', '.join(choices)})"
-        raise argparse.ArgumentError(action, problem + did_you_mean(str(value), choices))
+        named = action if action.option_strings else None  # an argument's name says nothing
+        raise argparse.ArgumentError(named, problem + did_you_mean(str(value), choices))
 
     def _action(self, option: str) -> argparse.Action | None:
         return self._option_string_actions.get(option.partition("=")[0])

@@ -25,6 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(args: argparse.Namespace) -> None:
+    if args.name and not args.word:
+        raise InvalidInput("`hv agents list` takes no name. See `hv agents --help`.")
     if args.word and not args.name:
         raise InvalidInput(
             f"no name given: hv agents {args.word} {'NAME' if args.word == 'check' else 'ACCOUNT'}."

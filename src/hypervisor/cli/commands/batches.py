@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from hypervisor.batches.archive import archive_batch, unarchive_batch
 from hypervisor.batches.delete import Deleted, delete_batch
+from hypervisor.cli.arguments import add_word
 from hypervisor.cli.commands.apply import confirmed
 from hypervisor.cli.json_form import plain
 from hypervisor.cli.output import confirm, one_line, respond, table
@@ -45,13 +46,7 @@ UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "word",
-        nargs="?",
-        choices=tuple(WORDS),
-        metavar="|".join(WORDS),
-        help="; ".join(f"{word}: {does}" for word, does in WORDS.items()),
-    )
+    add_word(parser, WORDS)
     parser.add_argument("batch", nargs="*", metavar="BATCH", help="batches, by name or id")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="list archived batches, too")
@@ -69,6 +64,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def prepare(args: argparse.Namespace) -> None:
     if args.word and not args.batch:
         raise InvalidInput(f"no batch given: hv batches {args.word} BATCH")
+    if args.batch and not args.word:
+        raise InvalidInput("`hv batches list` takes no batch. `hv status BATCH` shows one.")
     if args.word != "delete":
         if args.yes or args.dry_run:
             raise InvalidInput("--yes and --dry-run work only with `hv batches delete`.")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, Literal, NamedTuple
 
+from hypervisor.cli.arguments import add_word
 from hypervisor.cli.config_sections import SECTIONS, template
 from hypervisor.cli.output import one_line, print_json, respond, table
 from hypervisor.core.config_file import FILE, read_config
@@ -38,13 +39,7 @@ class Setting(NamedTuple):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", metavar="PATH|URL", help="use this store")
-    parser.add_argument(
-        "word",
-        nargs="?",
-        choices=tuple(WORDS),
-        metavar="|".join(WORDS),
-        help="; ".join(f"{word}: {does}" for word, does in WORDS.items()),
-    )
+    add_word(parser, WORDS, "show")
     parser.add_argument(
         "--force", action="store_true", help=f"init: replace the file, keep the old one as {BACKUP}"
     )

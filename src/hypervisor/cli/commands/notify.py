@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from hypervisor.cli.arguments import synonym
 from hypervisor.cli.output import clock, one_line, respond, table
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.core.text import pluralize
@@ -32,6 +33,7 @@ NEEDS_NAME = ("add", "rm", "test")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
+        type=synonym(list="ls", remove="rm", delete="rm"),
         choices=ACTIONS,
         help="add, list (ls), remove (rm) or test a rule; send due notices now; list, retry or "
         "drop notices that failed",

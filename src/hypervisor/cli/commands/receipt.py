@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 
+from hypervisor.cli.arguments import synonym
 from hypervisor.cli.output import clock, confirm, one_line, respond
 from hypervisor.core.errors import EXIT_OK, EXIT_RECEIPTS_BROKEN, EXIT_UNSUCCESSFUL, InvalidInput
 from hypervisor.core.text import pluralize
@@ -19,6 +20,7 @@ EXAMPLE = """hv receipt add 1q12deyb47df.1.z06dk3w8m1x5t7qa 'archived: a@b.org |
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
+        type=synonym(list="ls"),
         choices=("add", "ls", "verify", "sync"),
         help="add receipts, list them (ls), verify that none was tampered with, or sync missing "
         "ones to task files",

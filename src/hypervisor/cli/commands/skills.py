@@ -53,6 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(args: argparse.Namespace) -> None:
+    if args.name and not args.word:
+        raise InvalidInput("`hv skills list` takes no name. See `hv skills --help`.")
     if args.word and not args.name:
         raise InvalidInput(f"no name given: hv skills {args.word} NAME")
     if (args.word == "new") != bool(args.batch):
