@@ -89,7 +89,7 @@ class TestWhatWasDoneBefore:
             finish(hv, event)
         found = preflight(hv, items, batch="b", workers=3)
 
-        assert found.headline == "4 to do, 2 skipped (already complete)"
+        assert found.headline == "4 to do, 2 skipped (already done)"
         counts = (found.items, found.to_do, found.new, found.tried_again, found.still_open)
         assert counts == (6, 4, 1, 1, 2)
         assert found.complete == 2 and found.clear
@@ -110,7 +110,7 @@ class TestWhatWasDoneBefore:
             task_file("t/3.md", status="todo"),
         ]
         survey, found = look(hv, items)
-        assert found.headline == "1 to do, 2 skipped (already complete and cancelled)"
+        assert found.headline == "1 to do, 2 skipped (already done and cancelled)"
         assert [survey.skips(item) for item in items] == ["done", "cancelled", ""]
 
     def test_what_someone_else_has_claimed_is_left_alone_but_our_own_is_taken_up(self, hv):

@@ -29,7 +29,7 @@ def test_the_words_of_a_run_serve_for_both(project):
     done = project("preflight", *words, stdin="a\nb\nc\nd\ne\nf\ng\n")
 
     assert done.code == 0, done
-    assert done.out.splitlines()[0] == "5 to do, 2 skipped (already complete)"
+    assert done.out.splitlines()[0] == "5 to do, 2 skipped (already done)"
     assert "1 to be retried" in done.out and "run them as a batch" in done.out
     assert kept(project) == before
 
@@ -44,7 +44,7 @@ def test_what_stands_in_the_way_is_reported_and_ends_with_9(hv):
     assert done.code == 9
     first, *rest = done.out.splitlines()
     assert first == (
-        "2 to do, 1 skipped (already complete), 1 conflict will run one at a time, 2 problems"
+        "2 to do, 1 skipped (already done), 1 conflict will run one at a time, 2 problems"
     )
     text = "\n".join(rest)
     assert "T-9 (t/2.md)" in text and "t/1.md → t/2.md → t/1.md" in text

@@ -42,6 +42,12 @@ class TestFiles:
             (hv.folder / f"{name}.txt").write_text("longer\n")
         assert "2 changed since they were done, running again" in again(hv)
 
+    def test_rows_that_are_done_are_counted_once(self, hv):
+        (hv.folder / "rows.csv").write_text("a\n1\n2\n")
+        words = ("--name", "rows", "--items", "rows.csv", "--", "echo", "{a}")
+        run(hv, *words)
+        assert run(hv, *words) == "batch rows: 2 items (2 already done, skipped)\n"
+
     def test_everything_or_nothing_is_run_again(self, hv):
         again(hv)
         (hv.folder / "b.txt").write_text("x\n")

@@ -100,11 +100,11 @@ class TestSteering:
     def test_a_run_that_waits_says_for_what(self, hv):
         running = hv.start("run", "--name", "b", "--in", "2h", "--item", "x", "--", "true")
         assert running.stdout.readline() == "batch b: 1 item\n"
-        assert running.stdout.readline().startswith("waiting: 1 task until ")
-        assert "waiting: 1 task until " in hv.ok("status", "b")
+        assert running.stdout.readline().startswith("waiting: 1 task starts at ")
+        assert "waiting: 1 task starts at " in hv.ok("status", "b")
         (task,) = hv.tasks("b")
         waiting = hv.json("status", "b")["waiting"]
-        assert waiting["reason"].startswith("1 task until ")
+        assert waiting["reason"].startswith("1 task starts at ")
         assert waiting["next_at"] == hv.task(task["id"])["start_at"]
         hv.ok("update", task["id"], "--in", "0s")
         out, err = running.communicate(timeout=120)
@@ -172,7 +172,8 @@ class TestSignals:
         out, err = process.communicate(timeout=120)
 
         assert (process.returncode, err) == (130, "")
-        assert "2 done · 2 not finished" in out and "interrupted" in out
+        assert "2 done · 2 not finished" in out and "\n  stopped: interrupted\n" in out
+        assert "run the same command again  to run 2 unfinished tasks" in out
         assert [task["state"] for task in hv.tasks("b")] == ["done", "done", "active", "active"]
 
     def test_a_second_interrupt_stops_the_trees_and_the_next_run_resumes(self, hv):

@@ -45,7 +45,7 @@ def test_task_files_are_worked_on_in_sequence_where_they_must_be(hv):
         "{id}",
     )
     assert done.code == 0, done
-    assert "3 to do, 1 skipped (already complete)" in done.out
+    assert "3 to do, 1 skipped (already done)" in done.out
     lines = (hv.folder / "log").read_text().split("\n")[:-1]
     assert len(lines) == 6 and set(lines) == {f"{w} {n}" for w in ("begin", "end") for n in "ABC"}
     for begin, end in zip(lines[::2], lines[1::2], strict=True):  # never two at once

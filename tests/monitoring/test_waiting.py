@@ -53,9 +53,9 @@ def test_a_start_in_the_near_future_is_counted_down_to(delays, text):
 def test_a_later_start_has_its_time():
     at = NOW + 5 * HOUR
     retry, late = Delay(True, 1, NOW + 9_000, NOW + 9_000), Delay(False, 2, at, at)
-    assert text_of(status(waiting=2), late) == f"waiting: 2 tasks until {clock_text(at, NOW)}"
+    assert text_of(status(waiting=2), late) == f"waiting: 2 tasks start at {clock_text(at, NOW)}"
     assert text_of(status(waiting=3), retry, late) == (
-        f"waiting: 1 task retries in 9 s, 2 tasks until {clock_text(at, NOW)}"
+        f"waiting: 1 task retries in 9 s, 2 tasks start at {clock_text(at, NOW)}"
     )
 
 

@@ -187,7 +187,7 @@ def advice(to_do: int, linked: int, steps: int, conflicts_all: bool) -> tuple[St
 
 def headline(result: Preflight) -> str:
     """The result in one line."""
-    skipped = {"already complete": result.complete, "cancelled": result.called_off}
+    skipped = {"already done": result.complete, "cancelled": result.called_off}
     parts = [f"{result.to_do:,} to do"]
     if any(skipped.values()):
         reasons = " and ".join(reason for reason, count in skipped.items() if count)

@@ -184,8 +184,6 @@ def _next(result: Result) -> list[Line]:
     if status.checkpoint is not None:
         label = one_line(status.checkpoint.label)
         steps.append((f"hv review {result.batch}", f"{label} has finished: review it and decide"))
-    if left and status.pauses:
-        steps.append(("stopped", one_line(status.pauses[0].reason or "paused")))
     if counts["review"]:
         steps.append(_review(result))
     if len(result.bad) == 1:
@@ -193,21 +191,27 @@ def _next(result: Result) -> list[Line]:
     elif result.bad:
         steps.append((f"hv logs {result.batch} --failed", "their output"))
     steps += _in_clones(result)
-    unfinished = left and not result.is_at_checkpoint
+    unfinished = 0 if result.is_at_checkpoint else left
     if counts["failed"] or counts["cancelled"] or counts["blocked"] or unfinished:
-        rest = [
-            pluralize(counts["failed"], "failed task") if counts["failed"] else "",
-            pluralize(left, "unfinished task") if unfinished else "",
-        ]
-        tasks = " and ".join(filter(None, rest)) or "the rest"
-        steps.append(("run the same command again", f"to retry {tasks}"))
+        steps.append(("run the same command again", _purpose(counts["failed"], unfinished)))
     if result.bad:
         steps.append((f"hv summary {result.batch}", "every task with its outcome"))
     widest = max((len(command) for command, _ in steps), default=0)
     lines: list[Line] = [
         [("  ", ""), (f"{command:<{widest}}  ", BOLD), (does, DIM)] for command, does in steps
     ]
+    if left and status.pauses:
+        lines.insert(0, [(f"  stopped: {one_line(status.pauses[0].reason or 'paused')}", "")])
     return [[], *lines] if lines else []
+
+
+def _purpose(failed: int, unfinished: int) -> str:
+    """What running the same command again does."""
+    if failed and unfinished:
+        return f"to retry {pluralize(failed, 'failed task')} and run {unfinished:,} unfinished"
+    if unfinished:
+        return f"to run {pluralize(unfinished, 'unfinished task')}"
+    return f"to retry {pluralize(failed, 'failed task')}" if failed else "to retry the rest"
 
 
 def _review(result: Result) -> tuple[str, str]:

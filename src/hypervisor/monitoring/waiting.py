@@ -55,7 +55,7 @@ def waiting_text(waiting: Waiting, now: int) -> str:
 
 
 def delays_text(delays: Sequence[Delay], now: int) -> str:
-    """`3 tasks retry in 12 s, 2 tasks until 17:00`."""
+    """`3 tasks retry in 12 s, 2 tasks start at 17:00`."""
     return ", ".join(_delay_text(delay, now) for delay in delays)
 
 
@@ -120,8 +120,8 @@ def _delay_text(delay: Delay, now: int) -> str:
     tasks = pluralize(delay.tasks, "task")
     remaining = delay.first_at - now
     first = "" if delay.last_at - delay.first_at < 1000 else ", the first"
-    if remaining >= SOON:
-        return f"{tasks}{first} until {clock_text(delay.first_at, now)}"
     singular, plural = ("retries", "retry") if delay.failed_before else ("starts", "start")
     verb = singular if delay.tasks == 1 else plural
+    if remaining >= SOON:
+        return f"{tasks} {verb}{first} at {clock_text(delay.first_at, now)}"
     return f"{tasks} {verb}{first} in {span_text(-(-max(remaining, 0) // 1000) * 1000)}"

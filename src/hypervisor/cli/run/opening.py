@@ -41,13 +41,19 @@ def say_opening(
     lines += map(one_line, (*run.notes, *verification_note(submitted.first.batch.spec)))
     if preflight and preflight.linked and run.spec.workspace == "clone" and not run.spec.git.merge:
         lines.append(LINKED)
-    if preflight and (preflight.findings or preflight.complete or preflight.called_off):
+    if preflight and _adds_to(preflight, submitted.first):
         lines.append(one_line(preflight.headline))
     lines += [one_line(finding.message) for finding in findings if submitted.to_do]
     if not submitted.first.environment_kept:
         warn(DISK_ONLY)
     text = "\n  ".join(lines)
     (warn if run.request.quiet else say)(text)
+
+
+def _adds_to(preflight: Preflight, submitted: Submitted) -> bool:
+    """Whether the preflight knows more than which tasks of the batch are done."""
+    is_news = preflight.complete > submitted.already_done
+    return bool(preflight.findings or preflight.called_off or is_news)
 
 
 def _opening(submitted: Submitted, run: PreparedRun) -> str:
