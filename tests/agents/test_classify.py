@@ -166,13 +166,13 @@ def test_what_a_blocked_task_tells():
         tools=1,
         result={
             "status": "blocked",
-            "reason": "no licence",
+            "reason": "no license",
             "evidence": "LICENSE is missing",
             "next_step": "add one",
         },
     )
     outcome = classify(state, WELL, None)
-    assert outcome[:5] == ("blocked", Action.BLOCK, "no licence", "LICENSE is missing", "add one")
+    assert outcome[:5] == ("blocked", Action.BLOCK, "no license", "LICENSE is missing", "add one")
     line = classify(said("BLOCKED: no key / 401 from the API / set API_KEY"), WELL, None)
     assert line[2:5] == ("no key", "401 from the API", "set API_KEY")
     summed_up = CLOSED._replace(tools=1, result={"status": "failed", "summary": "no disk"})

@@ -162,7 +162,7 @@ WRONG = [
         {"agents": {"cluade": {"workers": 2}}},
         "unknown agent 'cluade'; did you mean claude? A new one n",
     ),
-    ({"agents": {f"a{n}": {} for n in range(101)}}, "agents: 101 tables, at most 100."),
+    ({"agents": {f"a{n}": {} for n in range(101)}}, "agents: 101 tables (maximum 100)."),
     ({"agents": {"x": {"like": ["claude"]}}}, "agents.x.like must be text"),
     ({"agents": {"x": {"argv": "go"}}}, "agents.x.argv must be a list of words"),
     ({"agents": {"x": {"argv": ["a"] * (MAX_NAMES + 1)}}}, "agents.x.argv must be a list of"),

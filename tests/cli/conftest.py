@@ -260,7 +260,7 @@ class Project(Cli):
             time.sleep(0.05)
 
     def _supervisors(self) -> list[int]:
-        """Recognised by a variable that is set only here, whatever store they serve."""
+        """Recognized by a variable that is set only here, whatever store they serve."""
         mark = f"XDG_RUNTIME_DIR={self.runtime}".encode()
         return [
             process.pid

@@ -230,9 +230,9 @@ def test_a_batch_named_like_an_id(hv):
 
 def test_too_many_names(hv):
     options = [f"--requires=c{n}" for n in range(101)]
-    assert "at most 100" in hv.refused(2, "add", "x", *options)
+    assert "(maximum 100)" in hv.refused(2, "add", "x", *options)
     options = [f"--exclusive=c{n}" for n in range(101)]
-    assert "at most 100" in hv.refused(2, "add", "x", *options)
+    assert "(maximum 100)" in hv.refused(2, "add", "x", *options)
 
 
 @pytest.mark.parametrize("verb", ["ls", "status", "doctor", "add"])

@@ -110,7 +110,7 @@ def test_hostile_text_reaches_no_terminal(hv, command):
 
 def test_ten_megabytes_are_refused_and_leave_nothing(bare):
     err = bare.refused(2, "remember", "@-", stdin=b"x" * 10_000_000)
-    assert "too long: 10,000,000 characters, at most 20,000" in err
+    assert "too long: 10,000,000 characters (maximum 20,000)" in err
     assert not bare.store.exists()
 
 

@@ -1,4 +1,4 @@
-"""Pipes, terminals, colours and closed streams."""
+"""Pipes, terminals, colors and closed streams."""
 
 import json
 import os

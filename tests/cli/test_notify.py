@@ -106,7 +106,7 @@ class TestWithoutSupervisor:
         add_url(hv, receiver.url)
         assert hv.ok("notify", "test", "chat") == "test message delivered\n"
         receiver.answers = [403]
-        assert "did not arrive: the receiver answered HTTP 403" in hv.refused(
+        assert "was not delivered: the receiver answered HTTP 403" in hv.refused(
             5, "notify", "test", "chat"
         )
 

@@ -251,7 +251,7 @@ def test_a_submodule_that_is_not_initialised(with_submodule):
     shutil.rmtree(with_submodule / "libs")
     (with_submodule / "libs" / "lib one").mkdir(parents=True)
     notes = preflight(repository_at(with_submodule)).notes
-    assert any("not initialised stay empty: libs/lib one" in note for note in notes)
+    assert any("not initialized stay empty: libs/lib one" in note for note in notes)
     workspace = workspace_of(with_submodule)
     assert workspace.submodules == ()
     assert take(workspace, "t", 1, "due", now=1).tree == workspace.hub.tree_of(workspace.base)

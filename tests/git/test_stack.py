@@ -1,4 +1,4 @@
-"""Stacking: merge, squash and rebase without a checkout; what is already merged is recognised."""
+"""Stacking: merge, squash and rebase without a checkout; what is already merged is recognized."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_long_line_is_passed_over(short, form, begin, end, length):
 def test_a_row_of_many_lines_is_limited(short):
     rows = 'x,y\n1,"' + "a\n" * 200 + '"\n2,b\n'
     found, bad = read(rows, "csv")
-    assert found[-1] == "2" and bad[0] == ("in.csv, line 2", "too long: at most 100 bytes.")
+    assert found[-1] == "2" and bad[0] == ("in.csv, line 2", "too long (maximum 100 bytes).")
 
 
 ROWS = st.lists(

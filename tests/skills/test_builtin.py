@@ -16,7 +16,7 @@ from tests.git.repositories import Repo
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = Path(built_in_folder())
-AGENTS = ("code-audit", "refactor-module", "review-files", "summarise")
+AGENTS = ("code-audit", "refactor-module", "review-files", "summarize")
 NAMES = (*AGENTS, "mail-classify", "triage")
 PLACES = {"item", "path", "look_for", "topic"}
 
@@ -133,14 +133,17 @@ def test_review_files_looks_at_each_file_and_asks_after_the_first_ten(hv):
     assert not PLACEHOLDER.findall(asked["prompt"])
 
 
-def test_summarise_makes_one_of_all(hv):
+@pytest.mark.parametrize("skill", ["summarize", "summarise"])
+def test_summarize_makes_one_of_all(hv, skill):
     (hv.folder / "act-tells").mkdir()
     for name in ("one", "two"):
         (hv.folder / "act-tells" / f"{name}.md").write_text(f"We decided {name}.\n")
-    batch = run(hv, "summarise", "act-tells", "--agent", "fake-gemini")
+    batch = run(hv, skill, "act-tells", "--agent", "fake-gemini")
+    assert batch.startswith("summarize-act-tells-")
+    assert hv.json("skills", "show", skill)["batches"] == [batch]
     prompts = told(hv)
     assert len(hv.tasks(batch)) == 3 and len(prompts) == 3
-    assert "Summarise the text `act-tells/one.md`" in prompts["act-tells/one.md"]["prompt"]
+    assert "Summarize the text `act-tells/one.md`" in prompts["act-tells/one.md"]["prompt"]
     assert all("--skip-trust" in each["argv"] for each in prompts.values())
     assert sum("Make one summary of them all" in each["prompt"] for each in prompts.values()) == 1
 

@@ -1,6 +1,6 @@
 """A project in which real batches run, and a way to find all its processes.
 
-A process of the project is recognised by what no fork or new session changes: the runtime
+A process of the project is recognized by what no fork or new session changes: the runtime
 folder in its environment, its working directory, its command line. What scrubs
 all of that signs a roster (see `trees`). Everything ends with the project.
 """

@@ -1,4 +1,4 @@
-"""Runaways are stopped on evidence within their limit; healthy neighbours are left alone."""
+"""Runaways are stopped on evidence within their limit; healthy neighbors are left alone."""
 
 from __future__ import annotations
 

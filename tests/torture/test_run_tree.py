@@ -71,7 +71,7 @@ class Run:
 
     def __init__(self, project, ground, name, how):
         self.project, self.ground, self.name, self.how = project, ground, name, how
-        victim, neighbour = f"{name}-victim", f"{name}-neighbour"
+        victim, neighbour = f"{name}-victim", f"{name}-neighbor"
         ground.plant(victim, MIX)
         ground.plant(neighbour, SMALL_MIX)
         self.victim = victim
@@ -130,12 +130,12 @@ class Run:
         return next((e.at / 1000 for e in events if e.data["act"] == "stop"), None)
 
     def check_neighbour(self):
-        here = self.ground.identities(f"{self.name}-neighbour")
+        here = self.ground.identities(f"{self.name}-neighbor")
         assert here == self.neighbours, "another attempt was hit"
         with self.project.open() as hv:
             hv.stop_batch(self.name)
             hv.pause(self.name)
-        self.ground.fell(f"{self.name}-neighbour")
+        self.ground.fell(f"{self.name}-neighbor")
 
     def check_outcome(self):
         """The task ends as requested; the tree was gone before it ran again."""
@@ -161,7 +161,7 @@ class Run:
 
 
 class Ground:
-    """A folder for process trees; each has its own folder, by which it is recognised."""
+    """A folder for process trees; each has its own folder, by which it is recognized."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()

@@ -117,7 +117,7 @@ def equipped_spec(hv: Context, spec: AgentSpec) -> AgentSpec:
 def assign_agents(
     hv: Context, spec: RunSpec, tasks: Iterable[NewTask]
 ) -> tuple[RunSpec, Iterable[NewTask]]:
-    """The spec of a batch with its agents, and its tasks, labelled with their agents if they are
+    """The spec of a batch with its agents, and its tasks, labeled with their agents if they are
     not all the same."""
     agent = agent_of(spec)
     if not agent.agents:
@@ -174,7 +174,7 @@ class Router:
         return lacking(task, self._usable.values(), self._capabilities)
 
     def labelled(self, task: NewTask) -> NewTask:
-        """The task, labelled with its agent if not all tasks have the same."""
+        """The task, labeled with its agent if not all tasks have the same."""
         if self._spec.name != AUTO or any(name.startswith(LABEL) for name in task.requires):
             return task
         chosen = self.agent(task)

@@ -69,7 +69,7 @@ def profiles_from(table: object) -> Mapping[str, AgentProfile]:
     """The built-in profiles, changed and extended by the tables [agents.NAME]."""
     tables = _tables("agents", table)
     if len(tables) > MAX_AGENTS:
-        raise InvalidInput(f"agents: {len(tables)} tables, at most {MAX_AGENTS}.")
+        raise InvalidInput(f"agents: {len(tables)} tables (maximum {MAX_AGENTS}).")
     profiles = dict(BUILTIN)
     waiting = dict(tables)
     while waiting:  # a profile may be `like` a later one

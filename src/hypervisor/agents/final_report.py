@@ -160,7 +160,7 @@ def _summary(lines: list[str]) -> str:
 
 
 def _parts(text: str, lines: list[str]) -> tuple[str, str, str]:
-    """BLOCKED: reason / evidence / next step, on that line or as labelled lines before it."""
+    """BLOCKED: reason / evidence / next step, on that line or as labeled lines before it."""
     parts = [part.strip() for part in text.split(" / ")]
     if len(parts) >= 3:
         return parts[0], " / ".join(parts[1:-1]), parts[-1]

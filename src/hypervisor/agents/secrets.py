@@ -28,7 +28,7 @@ def cleaned(value: Json, clean: Callable[[str], str]) -> Json:
 
 
 def marks_of(secrets: Collection[str], salt: bytes) -> str:
-    """Marks that recognise these secrets without revealing them."""
+    """Marks that recognize these secrets without revealing them."""
     worth = sorted({secret for secret in secrets if len(secret) >= MIN_LENGTH})
     return " ".join([salt.hex(), *(f"{len(secret)}:{_digest(secret, salt)}" for secret in worth)])
 

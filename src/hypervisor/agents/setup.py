@@ -139,7 +139,7 @@ def secrets_of(
     profile: AgentProfile, user_env: Mapping[str, str], mcp: McpAccess | None = None
 ) -> frozenset[str]:
     """Everything the agent can see that must not appear in its output, except for claim tokens,
-    which are recognised by their form."""
+    which are recognized by their form."""
     names = (*profile.keys, "PGPASSWORD")
     secrets = secrets_in([user_env[name] for name in names if user_env.get(name)])
     addresses = [user_env[name] for name in PROXIES if user_env.get(name)]
@@ -174,7 +174,7 @@ def _refuse_long(profile: AgentProfile, argv: tuple[str, ...]) -> None:
     if longest > MAX_WORD_LENGTH:
         raise InvalidInput(
             f"the prompt is too long for {profile.name}, which takes it as an argument: "
-            f"{longest:,} bytes, at most {MAX_WORD_LENGTH:,}."
+            f"{longest:,} bytes (maximum {MAX_WORD_LENGTH:,})."
         )
 
 

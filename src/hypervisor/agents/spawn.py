@@ -140,7 +140,7 @@ def _spec(hv: Context, way: TaskRunner, strategy: Strategy) -> RunSpec | None:
             raise InvalidInput("merge needs a command, a function or an agent.")
         return None
     if sum(map(bool, (way.command, way.function, way.agent))) > 1:
-        raise InvalidInput("give a command, a function or an agent, only one of them.")
+        raise InvalidInput("give only one of: a command, a function, an agent.")
     cwd = os.path.abspath(way.cwd or ".")
     if not os.path.isdir(cwd):
         raise InvalidInput(f"no such folder: {cwd}")
@@ -169,7 +169,7 @@ def _tasks(tasks: Sequence[str | Mapping[str, Any]], branch: str) -> list[NewTas
     if not tasks:
         raise InvalidInput("no tasks were given.")
     if len(tasks) > MAX_TASKS:
-        raise InvalidInput(f"{len(tasks):,} tasks at once, at most {MAX_TASKS:,}: use `hv run`.")
+        raise InvalidInput(f"{len(tasks):,} tasks at once (maximum {MAX_TASKS:,}); use `hv run`.")
     objects = [_object(number, task) for number, task in enumerate(tasks, 1)]
     items = [Item(_item(fields), number) for number, fields in enumerate(objects, 1)]
     pairs = zip(objects, occurrences(items), strict=True)

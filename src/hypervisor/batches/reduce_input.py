@@ -103,8 +103,8 @@ def with_result(hv: Context, task: Task, item: Item, spec: RunSpec) -> Item:
     result, size = _result_of(hv, done, MAX_WORD_LENGTH)
     if size > MAX_WORD_LENGTH and _names(spec, "result"):
         raise InvalidInput(
-            f"{{result}} is too long for one argument: {size:,} bytes, at most "
-            f"{MAX_WORD_LENGTH:,}. Use {{output}}, the file with the output of the previous stage."
+            f"{{result}} is too long for one argument: {size:,} bytes (maximum "
+            f"{MAX_WORD_LENGTH:,}). Use {{output}}, the file with the output of the previous stage."
         )
     columns = {**(item.columns or {"item": item.text}), "result": result}
     if result is None:

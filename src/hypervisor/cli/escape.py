@@ -1,6 +1,6 @@
 """The output of a program, made safe for a terminal.
 
-Lines, tabs and colours stay. Sequences that move the cursor, change the terminal or make it
+Lines, tabs and colors stay. Sequences that move the cursor, change the terminal or make it
 answer are removed, even if they arrive in pieces.
 """
 

@@ -146,7 +146,7 @@ def block(text: str, indent: str = "  ") -> str:
 
 
 def colour(text: str, state: str) -> str:
-    """The text in the colour of a state, where colours are wanted."""
+    """The text in the color of a state, where colors are wanted."""
     return render([(text, STATE_STYLES.get(state, ""))], wants_colour())
 
 
@@ -190,7 +190,7 @@ def glyphs() -> Glyphs:
 
 
 def wants_colour(stream: TextIO | None = None) -> bool:
-    """Colours are for terminals that know them, and for people who want them."""
+    """Colors are for terminals that know them, and for people who want them."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return (stream or sys.stdout).isatty()

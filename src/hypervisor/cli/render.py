@@ -105,7 +105,7 @@ def figures(snapshot: Snapshot, bar: bool = False) -> Line:
 
 
 def _bar(counts: Counts, room: int) -> Line:
-    """A progress bar, with what did not succeed in red; rich's has no second colour."""
+    """A progress bar, with what did not succeed in red; rich's has no second color."""
     if room < MIN_BAR_WIDTH // 2:
         return []
     columns, (full, half, rest, *_) = min(room, MAX_BAR_WIDTH), glyphs()

@@ -13,7 +13,7 @@ class Version(TypedDict):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("task", metavar="TASK", help="id of the task, or a unique part")
+    parser.add_argument("task", metavar="TASK", help="id of the task, or a unique part of it")
     parser.add_argument("--attempt", type=int, metavar="N", help="attempt (default: the last one)")
     version = parser.add_mutually_exclusive_group()
     version.add_argument(

@@ -2,7 +2,7 @@
 
 The new content is written next to the file. Then the two exchange names in one system call, and the
 replaced content is checked: if it is not the expected content, the owner was faster, and their
-version is put back. Leftovers of a killed process are recognised by their names: an unfinished copy
+version is put back. Leftovers of a killed process are recognized by their names: an unfinished copy
 (PART), the file that is exchanged, and, on file systems that cannot exchange, a second name of the
 old file (OLD).
 

@@ -26,7 +26,7 @@ def text(field: str, value: object, limit: int = MAX_TEXT_LENGTH, empty: bool = 
     if not empty and not value.strip():
         raise InvalidInput(f"{field} is empty.")
     if len(value) > limit:
-        raise InvalidInput(f"{field} is too long: {len(value):,} characters, at most {limit:,}.")
+        raise InvalidInput(f"{field} is too long: {len(value):,} characters (maximum {limit:,}).")
     if "\0" in value:
         raise InvalidInput(f"{field} contains a NUL character.")
     if not value.isascii():
@@ -64,7 +64,7 @@ def names(field: str, values: object) -> tuple[str, ...]:
         raise InvalidInput(f"{field} must be a list of names.")
     unique = sorted({name(f"{field}:", value) for value in values})
     if len(unique) > MAX_NAMES:
-        raise InvalidInput(f"{field}: {len(unique)} names, at most {MAX_NAMES}.")
+        raise InvalidInput(f"{field}: {len(unique)} names (maximum {MAX_NAMES}).")
     return tuple(unique)
 
 
@@ -74,7 +74,7 @@ def keys(field: str, values: object, max_count: int = MAX_NAMES) -> tuple[str, .
         raise InvalidInput(f"{field} must be a list.")
     unique = sorted({text(f"{field}:", value, 1_000, empty=False) for value in values})
     if len(unique) > max_count:
-        raise InvalidInput(f"{field}: {len(unique)} entries, at most {max_count}.")
+        raise InvalidInput(f"{field}: {len(unique)} entries (maximum {max_count}).")
     return tuple(unique)
 
 
@@ -96,7 +96,7 @@ def json_value(field: str, value: Any) -> Any:
         raise InvalidInput(f"{field} cannot be kept as JSON: {error}.") from None
     if size > MAX_TEXT_LENGTH:
         raise InvalidInput(
-            f"{field} is too large: {size:,} characters, at most {MAX_TEXT_LENGTH:,}."
+            f"{field} is too large: {size:,} characters (maximum {MAX_TEXT_LENGTH:,})."
         )
     _refuse_deep(field, value)
     return value
@@ -136,4 +136,4 @@ def _refuse_deep(field: str, value: Any) -> None:
             for node in containers
             for inner in (node.values() if isinstance(node, dict) else node)
         ]
-    raise InvalidInput(f"{field} is nested too deeply: at most {MAX_LEVELS} levels.")
+    raise InvalidInput(f"{field} is nested too deeply (maximum {MAX_LEVELS} levels).")

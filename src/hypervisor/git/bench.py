@@ -183,6 +183,6 @@ def _is_file(handle: int, path: str) -> bool:
 
 
 def leader_of(pid: int) -> tuple[int, int] | None:
-    """The process and when it started, to recognise it by."""
+    """The process and when it started, to recognize it by."""
     process = read_process(pid)
     return None if process is None else (pid, process.start)

@@ -78,7 +78,7 @@ class Hub:
         return os.path.join(self.path, "modules", f"{as_file_name(path)}.git")
 
     def submodule(self, path: str) -> Hub | None:
-        """The hub of a submodule, if the user's checkout has it initialised."""
+        """The hub of a submodule, if the user's checkout has it initialized."""
         folder = self.submodule_path(path)
         return Hub(folder) if os.path.isdir(folder) else None
 
@@ -209,7 +209,7 @@ def _open(path: str, repository: Repository) -> Hub:
 
 
 def _submodules(repository: Repository) -> list[Repository]:
-    """Those of the commit that is checked out, as far as they are initialised."""
+    """Those of the commit that is checked out, as far as they are initialized."""
     commit = repository.git().commit_of("HEAD")
     if repository.bare or commit is None:
         return []

@@ -63,7 +63,7 @@ def land(
     dry_run: bool = False,
     now: int | None = None,
 ) -> Landing:
-    """Merge the finished work of a batch now, wherever it was to go until now."""
+    """Merge the finished work of a batch, whatever its run said about merging."""
     stored = hv.store.read(queries.batch, batch)
     spec = _checked(_new_spec(hv, stored, merge, target, tuple(verify)))
     place = open_workplace(hv, stored.id)._replace(spec=spec)

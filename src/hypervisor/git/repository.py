@@ -199,7 +199,7 @@ def _of_the_commit(repository: Repository, git: Git, commit: str, filters: set[s
     missing = [path for path in modules if not _is_initialised(repository, path)]
     if missing:
         notes.append(
-            f"submodules that are not initialised stay empty: {some(sorted(missing))} "
+            f"submodules that are not initialized stay empty: {some(sorted(missing))} "
             f"(git submodule update --init)"
         )
     return notes

@@ -43,7 +43,7 @@ class Resolution(NamedTuple):
 def resolve_conflict(
     hv: Context, task: str, done: bool = False, now: int | None = None
 ) -> Resolution:
-    """Prepare a workspace to resolve a task's conflict; with `done`, merge what is in it."""
+    """Prepare a workspace to resolve a task's conflict in, or merge it when that is done."""
     found = hv.store.read(queries.task, hv.resolve(task))
     if found.state != lifecycle.REVIEW:
         state = lifecycle.state_name(found.state)
@@ -75,7 +75,7 @@ def _workspace(hv: Context, task: Task) -> tuple[Workspace, sql.EntryRow | None]
     if workspace is not None:
         return workspace, entry
     if row is None or entry is None:
-        raise WorkspaceError(f"{task.id} has no workspace; `hv retry {task.id}` does it again.")
+        raise WorkspaceError(f"{task.id} has no workspace; `hv retry {task.id}` runs it again.")
     place = open_workplace(hv, task.batch)
     branch = f"hv/{task.batch}/{task.id}"
     made = create(place.hub, row.folder, branch, entry.base, place.spec.git.sparse)

@@ -341,7 +341,7 @@ def _check_out(folder: str, git_dir: str, commit: str) -> None:
 
 
 def check_out_submodules(hub: Hub, folder: str, branch: str, base: str) -> tuple[str, ...]:
-    """Submodules that the user's checkout has initialised, from hubs of their own."""
+    """Submodules that the user's checkout has initialized, from hubs of their own."""
     present = []
     if os.path.isdir(os.path.join(hub.path, "modules")):
         for path, commit in submodules_at(hub.git, base).items():

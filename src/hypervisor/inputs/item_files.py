@@ -16,7 +16,7 @@ from hypervisor.queue.task import Json
 
 MAX_DIGESTED_SIZE = 1 << 20  # bytes; reading more would slow down every attempt
 UNKNOWN = -1  # the size for tasks that were done before files were recorded
-MAILBOX = "mailbox"  # a column of mails, which are recognised by their headers
+MAILBOX = "mailbox"  # a column of mails, which are recognized by their headers
 
 
 class FileState(NamedTuple):

@@ -90,7 +90,7 @@ def read_items(
     it, the first such row is an error. A broken header always is.
     """
     if form not in FORMATS:
-        raise InvalidInput(f"the format {form!r} is unknown: use one of {', '.join(FORMATS)}.")
+        raise InvalidInput(f"unknown format {form!r}: use one of {', '.join(FORMATS)}.")
     if null and form != "lines":
         raise InvalidInput(f"items that end with NUL are not {form}: use the format lines.")
     if form == "mbox":

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from hypervisor.core import times
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.text import pluralize
 from hypervisor.core.validate import MAX_TEXT_LENGTH
 from hypervisor.inputs.item_names import printable_path
 from hypervisor.queue.add import SimilarTaskChecker
@@ -164,7 +165,8 @@ def _row(lines: CsvLines, header: list[str], cells: list[str]) -> list[str]:
     if not header:
         return _header(lines.first, cells)
     if cells and len(cells) != len(header):
-        raise BadLine(lines.first, "it has a different number of cells than the header.")
+        found, wanted = pluralize(len(cells), "column"), len(header)
+        raise BadLine(lines.first, f"{found} instead of {wanted}, as in the header.")
     return cells
 
 
@@ -242,7 +244,7 @@ class CsvLines:
         number, self.next = self.next, self.next + 1
         if end - self._row > MAX_LINE_LENGTH:
             self._cut = end == len(self._data) and not raw.endswith(b"\n")
-            raise BadLine(self.first, f"too long: at most {MAX_LINE_LENGTH:,} bytes.")
+            raise BadLine(self.first, f"too long (maximum {MAX_LINE_LENGTH:,} bytes).")
         try:
             return raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
@@ -306,7 +308,7 @@ def _nul_ended(file: IO[bytes]) -> Iterator[bytes]:
 
 def _decoded(number: int, raw: bytes, encoding: str, errors: str) -> str:
     if len(raw) > MAX_LINE_LENGTH:
-        raise BadLine(number, f"too long: at most {MAX_LINE_LENGTH:,} bytes.")
+        raise BadLine(number, f"too long (maximum {MAX_LINE_LENGTH:,} bytes).")
     try:
         return raw.decode(encoding, errors)
     except UnicodeDecodeError:

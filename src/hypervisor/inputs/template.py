@@ -117,7 +117,7 @@ def parse(words: Sequence[str], shell: bool = False, append: bool = True) -> Tem
     if not words or not words[0].strip():
         raise InvalidInput("the command is empty.")
     if max(map(_size, words)) > MAX_WORD_LENGTH:
-        raise InvalidInput(f"a word of the command is too long: at most {MAX_WORD_LENGTH:,} bytes.")
+        raise InvalidInput(f"an argument is too long (maximum {MAX_WORD_LENGTH:,} bytes).")
     return _script(words, append) if shell else _command(words, append)
 
 
@@ -279,7 +279,7 @@ def _refuse_invalid(word: str, item: Item) -> None:
     elif not is_name(word):
         problem = "its argument is not valid Unicode text"
     elif _size(word) > MAX_WORD_LENGTH:
-        problem = f"too long for one argument: {_size(word):,} bytes, at most {MAX_WORD_LENGTH:,}"
+        problem = f"too long for one argument: {_size(word):,} bytes (maximum {MAX_WORD_LENGTH:,})"
     else:
         return
     raise InvalidInput(f"item {item.number} ({item.text[:40]!r}): {problem}.")

@@ -112,7 +112,7 @@ def drop_toml(text: str, path: Sequence[str], value: dict[str, Any], also_empty:
     newline = _newline(text)
     head, table, tail = text.partition(_toml_table(path, value, newline))
     if not table:
-        raise InvalidInput("its table was changed since")
+        raise InvalidInput("its table has changed since it was written")
     if head.endswith(newline * 2) and not tail:
         head = head[: -len(newline)]
     return _checked_toml(head + tail, _without(read_toml(text), path, also_empty))

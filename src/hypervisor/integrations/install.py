@@ -109,7 +109,7 @@ def carry_out(planned: Planned, place: Place, removing: bool = False) -> None:
 
 
 def difference(change: Change) -> list[str]:
-    """The changed lines, without their neighbours: those may hold secrets."""
+    """The changed lines, without their neighbors: those may hold secrets."""
     from difflib import unified_diff
 
     old, new = ((side or b"").decode("utf-8", "replace") for side in (change.before, change.after))

@@ -16,7 +16,7 @@ from hypervisor.integrations.clients import Place
 from hypervisor.integrations.install import write_file
 
 SHELLS = ("bash", "zsh", "fish")
-MARK = "# Tab completion for hv (hypervisor-queue)"  # by which our own file is recognised
+MARK = "# Tab completion for hv (hypervisor-queue)"  # by which our own file is recognized
 
 
 class Installed(NamedTuple):

@@ -2,7 +2,7 @@
 
 A ring is a file with a slot per second of ten minutes (in memory, with the supervisor's lock), or
 per minute of thirty days (with the outputs). A slot carries its own time, so what is older than the
-ring is recognised. The supervisor writes while something runs and once more after that: an idle one
+ring is recognized. The supervisor writes while something runs and once more after that: an idle one
 writes nothing. Each host of a shared store has its own.
 """
 
@@ -125,7 +125,7 @@ def metrics(hv: Context, span: int = 10 * MINUTE, now: int | None = None) -> tup
 
 
 def thinned(samples: Sequence[Sample], most: int) -> list[Sample]:
-    """At most that many, each the mean of its neighbours; the worst zone of them counts."""
+    """At most that many, each the mean of its neighbors; the worst zone of them counts."""
     size = -(-len(samples) // most) if samples else 1
     if size == 1:
         return list(samples)

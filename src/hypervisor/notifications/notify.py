@@ -69,7 +69,7 @@ def add_rule(
         raise InvalidInput("a rule needs either a command or an address.")
     words = tuple(validate.text("the command", word) for word in command)
     if len(words) > MAX_WORDS:
-        raise InvalidInput(f"the command has {len(words)} words, at most {MAX_WORDS}.")
+        raise InvalidInput(f"the command has {len(words)} words (maximum {MAX_WORDS}).")
     rule = Rule(
         name,
         _words(on),
@@ -131,7 +131,7 @@ def try_rule(hv: Context, name: str, now: int | None = None) -> None:
     rule = _rule(hv, name)
     why = hv.courier.deliver(rule, trial(rule, hv.now() if now is None else now), show_output=True)
     if why is not None:
-        raise WrongState(f"the test did not arrive: {why}. Nothing was changed.")
+        raise WrongState(f"the test message was not delivered: {why}. Nothing was changed.")
 
 
 def dead_letters(hv: Context, rule: str | None = None, limit: int = 100) -> tuple[Notice, ...]:

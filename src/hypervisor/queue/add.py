@@ -135,7 +135,7 @@ def _partly_added(error: StoreError | InvalidInput, added: int) -> HypervisorErr
 
 
 def check_task(task: NewTask) -> NewTask:
-    """The task with every field checked and normalised."""
+    """The task with every field checked and normalized."""
     if task.key is not None:
         validate.text("the key", task.key, validate.MAX_KEY_LENGTH, empty=False)
     start_at = task.start_at

@@ -78,7 +78,7 @@ def may_claim(lane: Lane, wanted: ClaimFilter, caller: str) -> bool:
 def check_priority(text: object) -> Priority:
     if not isinstance(text, str) or text not in HEAD_START:
         shown = str(text)[:60]
-        raise InvalidInput(f"priority {shown!r} is unknown: use one of {', '.join(PRIORITIES)}.")
+        raise InvalidInput(f"unknown priority {shown!r}: use one of {', '.join(PRIORITIES)}.")
     return cast(Priority, text)
 
 

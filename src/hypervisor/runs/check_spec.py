@@ -66,7 +66,7 @@ def _check_work(work: WorkSpec) -> None:
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise InvalidInput(f"{name} is unknown: use one of {', '.join(allowed)}.")
+        raise InvalidInput(f"unknown {name} {value[:40]!r}: use one of {', '.join(allowed)}.")
 
 
 def _check_workspace(spec: RunSpec) -> None:

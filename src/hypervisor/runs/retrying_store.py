@@ -29,7 +29,7 @@ logger = logging.getLogger("hypervisor.runs")
 
 
 # A failed call may have taken effect; repeating one of these would add a second row. Everything
-# else may be repeated: a result is recognised by its token, and the next claim releases tasks of a
+# else may be repeated: a result is recognized by its token, and the next claim releases tasks of a
 # claim that got no answer.
 NEVER_REPEATED = (event_log.note, receipts.append, receipts.append_under_claim)
 

@@ -23,6 +23,7 @@ USER: Final = "user"
 BUILT_IN: Final = "built-in"
 DATA = store_path.FOLDER
 FOLDER = "skills"
+OLD_NAMES = {"summarise": "summarize"}
 
 
 class Place(NamedTuple):
@@ -90,7 +91,7 @@ def find_skill(name: str, where: tuple[Place, ...] | None = None) -> FoundSkill 
         if os.path.lexists(os.path.join(folder := os.path.join(place.folder, name), FILE))
     ]
     if not folders:
-        return None
+        return find_skill(OLD_NAMES[name], where) if name in OLD_NAMES else None
     (place, folder), *hidden = folders
     skill = read_folder(folder, place.kind)
     return FoundSkill(skill, place.kind, folder, tuple(path for _, path in hidden))

@@ -15,7 +15,7 @@ from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.queue.task import Batch
-from hypervisor.skills.folders import FoundSkill, Place, all_skills, require_skill
+from hypervisor.skills.folders import OLD_NAMES, FoundSkill, Place, all_skills, require_skill
 
 if TYPE_CHECKING:
     from hypervisor.learning.learn import Learned
@@ -81,6 +81,7 @@ def skill(hv: Context, name: str) -> SkillDetails:
     from hypervisor.learning.learn import gain_of_skill
 
     skill = require_skill(name)
+    name = skill.skill.name
     batches = _batches(hv).get(name, [])
     return SkillDetails(
         _view(skill, record_of(hv, batches)),
@@ -131,7 +132,7 @@ def _batches(hv: Context) -> dict[str, list[Batch]]:
     for batch in hv.store.read(queries.batches, MAX_BATCHES) if hv.has_store else ():
         name = batch.spec.get("skill") if isinstance(batch.spec, dict) else None
         if isinstance(name, str) and name and batches_of(hv, batch.id)[0] == batch.id:
-            batches.setdefault(name, []).append(batch)
+            batches.setdefault(OLD_NAMES.get(name, name), []).append(batch)
     return batches
 
 

@@ -153,7 +153,7 @@ SELECT rank, lane FROM (
 WHERE rank IS NOT NULL
 """
 
-# The hive normalises the words, so that both databases find the same.
+# The hive normalizes the words, so that both databases find the same.
 SQLITE_INDEX_WORDS = "INSERT OR REPLACE INTO finding_words (rowid, words) VALUES (?, ?)"
 SQLITE_UNINDEX_WORDS = "DELETE FROM finding_words WHERE rowid = ?"
 SQLITE_MATCHING = """

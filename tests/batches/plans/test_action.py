@@ -79,7 +79,7 @@ def test_what_is_understood_is_taken_as_it_is(proposal):
         ({"do": "edit", "path": "a", "set": {}}, "'set' must be"),
         ({"do": "edit", "path": "a", "set": ["b"]}, "'set' must be"),
         ({"do": "edit", "path": "a", "set": {"b\n": 1}}, "control characters"),
-        ({"do": "edit", "path": "a", "set": {str(n): n for n in range(200)}}, "at most"),
+        ({"do": "edit", "path": "a", "set": {str(n): n for n in range(200)}}, "maximum"),
         ({"do": "write", "path": "a", "text": None}, "must be text"),
         ({"do": "create", "path": "a"}, "'text' is missing"),
         ({"do": "task", "title": " "}, "is empty"),

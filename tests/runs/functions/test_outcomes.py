@@ -96,7 +96,7 @@ class TestResult:
             ("[float('inf')]", "cannot be kept as JSON: ValueError: Out of range float"),
             ("(lambda l: l.append(l) or l)([])", "JSON: ValueError: Circular reference"),
             ("same", "Object of type function"),
-            ("'x' * 1_000_000", "too large: 1,000,002 bytes as JSON, at most 1,000,000"),
+            ("'x' * 1_000_000", "too large: 1,000,002 bytes as JSON (maximum 1,000,000)"),
             ("__import__('json').loads('[' * 200 + ']' * 200)", "nested too deeply"),
             ("__import__('json').loads('[' * 900 + ']' * 900)", "nested too deeply"),
         ],

@@ -69,7 +69,7 @@ def waiting(tmp_path, monkeypatch):
 @pytest.fixture
 def project(tmp_path):
     """A folder where `hv` runs, with its own runtime folder, by which its processes are
-    recognised."""
+    recognized."""
     (tmp_path / "run").mkdir(mode=0o700)
     env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run"), "HYPERVISOR_STORE": ""}
 

@@ -283,7 +283,7 @@ def _fields(value: object) -> dict[str, Any]:
     if not isinstance(value, dict) or not value:
         raise InvalidInput("'set' must be an object of fields and their new values.")
     if len(value) > MAX_FIELDS:
-        raise InvalidInput(f"'set' has {len(value)} fields, at most {MAX_FIELDS}.")
+        raise InvalidInput(f"'set' has {len(value)} fields (maximum {MAX_FIELDS}).")
     for name in value:
         validate.label("the field", name)
     validate.json_value("'set'", value)

@@ -45,7 +45,7 @@ def undo(
     tell: Tell | None = None,
     now: int | None = None,
 ) -> Undone:
-    """Undo the applied actions of a batch, last one first; files changed since are left alone."""
+    """Undo the applied actions of a batch, latest first; files changed since are left alone."""
     work = PlanWork(hv, batch, tell, now)
     if dry_run:
         every = work.actions()

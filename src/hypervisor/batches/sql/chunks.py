@@ -122,7 +122,8 @@ def decide(
     session.lock("keys")  # before any row is locked, as in a claim
     chunk = _find(session, batch, number)
     if chunk.state == HELD or chunk.unfinished:
-        unfinished = f"{chunk.unfinished} of its {chunk.total} tasks are not finished"
+        verb = "is" if chunk.unfinished == 1 else "are"
+        unfinished = f"{chunk.unfinished} of its {chunk.total} tasks {verb} not finished"
         raise WrongState(
             f"chunk {number} cannot be {decision} yet: {unfinished}. Nothing was changed."
         )

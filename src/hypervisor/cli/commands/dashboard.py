@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hypervisor.web.dashboard.server import Options
 
 DESCRIPTION = (
-    "Open a live dashboard in the browser: what needs you, what is running, batches, tasks and "
-    "reviews. It is served on this machine only, until Ctrl-C."
+    "Open a live dashboard in the browser: what needs attention, what is running, batches, tasks "
+    "and reviews. It is served on this machine only, until Ctrl-C."
 )
 EXAMPLE = """hv dashboard
   hv dashboard --detach --read-only

@@ -32,12 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N|TIME",
         help="only events after this number or time: 17:00, 2027-01-31T09:00 or 2h (ago)",
     )
-    start.add_argument("--last", "-n", type=int, metavar="N", help="only the last N events")
+    start.add_argument("-n", "--last", type=int, metavar="N", help="only the last N events")
     parser.add_argument(
         "--limit", type=int, default=None, metavar="N", help="maximum number of events"
     )
     parser.add_argument(
-        "--follow", action="store_true", help="keep printing new events until Ctrl-C"
+        "-f", "--follow", action="store_true", help="keep printing new events until Ctrl-C"
     )
     parser.add_argument("--task", metavar="TASK", help="only events of this task")
     parser.add_argument("--batch", metavar="BATCH", help="only events of this batch and its tasks")

@@ -13,7 +13,7 @@ from hypervisor.resources.limits import size_text
 
 EXAMPLE = """hv learn
   hv learn codebase_search --workers 4
-  hv learn codebase_search --benefit 0.85 --notes 'saves 60 % of the time'"""
+  hv learn codebase_search --benefit 0.6 --notes 'saves 60 % of the time'"""
 BAR = 40
 SHORT_MS = 100  # below this, seconds would be shown as 0.0 or 0.1
 

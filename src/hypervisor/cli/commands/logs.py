@@ -45,8 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--failed", action="store_true", help="only failed tasks of a batch")
     parser.add_argument(
-        "--follow",
         "-f",
+        "--follow",
         action="store_true",
         help="keep printing until the attempt or the batch has ended",
     )

@@ -33,9 +33,7 @@ class Work(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "task", metavar="TASK", help="id of the task, or a unique beginning or end of it"
-    )
+    parser.add_argument("task", metavar="TASK", help="id of the task, or a unique part of it")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ EXAMPLE = "hv snapshots 1q12deyb"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("task", metavar="TASK", help="id of the task, or a unique part")
+    parser.add_argument("task", metavar="TASK", help="id of the task, or a unique part of it")
     parser.add_argument("--attempt", type=int, metavar="N", help="only those of this attempt")
 
 

@@ -16,9 +16,7 @@ EXAMPLE = """hv update 1q12deyb --priority high --after 1q12ddxa
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "task", metavar="TASK", help="id of the task, or a unique beginning or end of it"
-    )
+    parser.add_argument("task", metavar="TASK", help="id of the task, or a unique part of it")
     parser.add_argument("--title", metavar="TEXT", help="title of the task")
     parser.add_argument("--accept", action="store_true", help="take it out of the inbox")
     arguments.add_task_fields(parser, changing=True)

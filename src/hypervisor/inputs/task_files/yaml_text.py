@@ -22,7 +22,7 @@ ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 def normalized(value: Any, levels: int = 0) -> Any:
     """The plain value that will be read back; refuses values that YAML and JSON do not share."""
     if levels > MAX_LEVELS:
-        raise InvalidInput(f"a value is nested too deeply: at most {MAX_LEVELS} levels.")
+        raise InvalidInput(f"a value is nested too deeply (maximum {MAX_LEVELS} levels).")
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):

@@ -45,7 +45,7 @@ class EventTools:
         self,
         ctx: CallContext[Any, Any],
         *,
-        cursor: Annotated[str, Field(description="name of your position in the log; it is kept")],
+        cursor: Annotated[str, Field(description="name of your position in the log")],
         ack: Annotated[int, Field(ge=0, description="`last` of the events you have handled")] = 0,
         until: Literal["event", "finished"] = "event",
         batch: str = "",

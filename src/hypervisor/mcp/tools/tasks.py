@@ -219,7 +219,7 @@ class TaskTools:
         reason: str = "",
         then: Annotated[
             Literal["cancel", "fail", "retry"],
-            Field(description="cancel the task, or stop its attempt and then fail or retry it"),
+            Field(description="cancel the task, or stop its attempt, then fail or retry it"),
         ] = "cancel",
     ) -> Ended:
         """Cancel tasks, or stop their running attempts with all their processes."""

@@ -49,7 +49,7 @@ RETURNING name
 NOTICE = "SELECT rule, number, what, mark, at, data, state, tries, said FROM notices "
 NEXT = NOTICE + ("WHERE rule = ? AND state = 'pending' ORDER BY number, what, mark LIMIT 1")
 ONE = "WHERE rule = ? AND number = ? AND what = ? AND mark = ?"
-# A notice with a mark stays, without its text, to recognise a duplicate.
+# A notice with a mark stays, without its text, to recognize a duplicate.
 SENT_ONE = "UPDATE notices SET state = 'sent', data = '{}', said = '' " + ONE
 DELETE = "DELETE FROM notices " + ONE
 RESET_FAILURES = "UPDATE rules SET failures = 0, due_at = 0 WHERE name = ? AND failures > 0"

@@ -214,7 +214,7 @@ def _returned(result: Any) -> str:
         return _failed(f"the result cannot be kept as JSON: {_one_line(error)}")
     if len(text) > MAX_RESULT_SIZE:
         return _failed(
-            f"the result is too large: {len(text):,} bytes as JSON, at most {MAX_RESULT_SIZE:,}; "
+            f"the result is too large: {len(text):,} bytes as JSON (maximum {MAX_RESULT_SIZE:,}); "
             "write it to a file and return its path"
         )
     return f'"ok": true, "result": {text}'

@@ -128,7 +128,7 @@ def _proposals(
 
 
 def _recognised(mail: Mail) -> str:
-    """Sender and subject, by which people recognise the mail."""
+    """Sender and subject, by which people recognize the mail."""
     subject = f"“{mail.subject}”" if mail.subject else "no subject"
     sender = mail.senders[0] if any(mail.senders) else "no sender"
     return visible(f"{sender}, {subject}"[:MAX_SUMMARY_LENGTH])

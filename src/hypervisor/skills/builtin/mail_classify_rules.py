@@ -208,7 +208,7 @@ def _check(path: str, table: str, given: Table, known: tuple[str, ...]) -> None:
             if not is_name(value):
                 raise wrong(path, table, key, "must be one line")
         elif not (isinstance(value, list) and all(map(is_name, value))):
-            raise wrong(path, table, key, "must be a list of texts")
+            raise wrong(path, table, key, "must be a list of strings")
         elif bad := [word for word in value if not _usable(key, word)]:
             raise wrong(path, table, key, f"has {bad[0]!r}, which cannot be searched for")
 

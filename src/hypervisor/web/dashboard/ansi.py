@@ -1,4 +1,4 @@
-"""Output of programs as lines of styled spans: colours are kept, everything else of a terminal
+"""Output of programs as lines of styled spans: colors are kept, everything else of a terminal
 (moving the cursor, titles, links) is dropped."""
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _apply(codes: str, styles: set[str]) -> None:
             styles.add(STYLES[number])
         elif number in ENDS:
             styles.difference_update(ENDS[number])
-        elif number in (38, 48):  # a colour of 256 or of 16 million: shown without
+        elif number in (38, 48):  # a color of 256 or of 16 million: shown without
             del numbers[: 2 if numbers[:1] == [5] else 4]
         else:
             _colour(number, styles)

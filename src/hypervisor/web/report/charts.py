@@ -100,7 +100,7 @@ def _bars(axis: Axis, segment: Segment, single: bool) -> Iterator[Rect]:
 
 
 def outcomes(timeline: Timeline) -> list[str]:
-    """What the colours of a timeline stand for."""
+    """What the colors of a timeline stand for."""
     segments = [segment for lane in timeline.lanes for segment in lane.segments]
     shown = {segment.outcome for segment in segments}
     return sorted(shown | {"failed" for segment in segments if segment.bad})

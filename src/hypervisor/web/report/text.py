@@ -37,7 +37,7 @@ def by_state(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def printed(line: str) -> str:
-    """A line that a program printed, without its colours."""
+    """A line that a program printed, without its colors."""
     return SEQUENCE.sub("", line).replace("\t", "    ")
 
 
