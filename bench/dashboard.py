@@ -131,7 +131,9 @@ class Tabs:
     def __init__(self, base: str, token: str, count: int) -> None:
         code = f"from bench.dashboard import tabs; tabs({base!r}, {count})"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(token.encode() + b"\n")
@@ -144,7 +146,9 @@ class Tabs:
 
 
 def tabs(base: str, count: int) -> None:
-    """Keep tabs open until killed."""
+    """Keep tabs open until killed. They stand for browsers, mostly on other machines: what they use
+    themselves must not count."""
+    os.nice(19)
     token = sys.stdin.readline().strip()
     get = _getter(base, token)
     opened = threading.Semaphore(0)
