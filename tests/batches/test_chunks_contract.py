@@ -104,9 +104,13 @@ def test_what_has_not_ended_cannot_be_decided(ledger, batch):
         ledger.decide_chunk(batch, 1, "approved", "", "ann", NOW)
     with pytest.raises(WrongState):
         ledger.decide_chunk(batch, 2, "approved", "", "ann", NOW)
+    [lease] = ledger.claim(ClaimRequest(ANN, 1, LEASE), NOW)
+    ledger.settle([AttemptResult(parse_token(lease.token), "complete")], NOW)
+    with pytest.raises(WrongState, match="1 of its 2 tasks is not finished"):
+        ledger.decide_chunk(batch, 1, "approved", "", "ann", NOW)
     with pytest.raises(NotFound, match="no chunk 9"):
         ledger.decide_chunk(batch, 9, "approved", "", "ann", NOW)
-    assert claimable(ledger) == ["jan 1", "jan 2"]
+    assert claimable(ledger) == ["jan 2"]
 
 
 def test_failures_end_a_chunk_as_well(ledger, batch):

@@ -90,6 +90,12 @@ class TestPicture:
         snapshot = Snapshot(merging, count(merging.stats.states, ()), 9_000, 0, idle_since=1_000)
         assert "waiting: 2 tasks being merged (hv queue)" in drawn(snapshot)
 
+    def test_a_finished_batch_needs_no_supervisor(self):
+        for left, line in ((0, "nothing is running"), (2, "no supervisor is running")):
+            found = status(active=left, done=1)
+            found = found._replace(supervisor=None, stats=found.stats._replace(remaining=left))
+            assert line in drawn(Snapshot(found, count(found.stats.states, ()), 9_000, 0))
+
     def test_the_time_until_a_retry_is_counted_down(self):
         retry = Delay(True, 3, 21_000, 21_000)
         found = status(waiting=3)

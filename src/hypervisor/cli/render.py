@@ -198,7 +198,8 @@ def money_lines(status: Status) -> list[Line]:
 
 def host_line(status: Status) -> Line:
     if status.supervisor is None or status.host is None:
-        return [("no supervisor is running" if status.supervisor is None else "…", DIM)]
+        nobody = "no supervisor is running" if status.stats.remaining else "nothing is running"
+        return [(nobody if status.supervisor is None else "…", DIM)]
     host: dict[str, Any] = status.host
     zone = "disk full" if status.trouble else str(host.get("zone", ""))
     is_shown_above = status.trouble or (status.waiting and status.waiting.kind == "load")
