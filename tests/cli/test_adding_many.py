@@ -134,7 +134,7 @@ GOOD = '{"title": "fine"}\n'
         ("jsonl", GOOD + '{"title": ""}', "line 2: the title is empty"),
         ("jsonl", GOOD + '{"title": 5}', "line 2: the title must be text"),
         ("jsonl", GOOD + '{"title": "x", "priority": []}', "line 2: unknown priority '[]'"),
-        ("jsonl", GOOD + '{"title": "x", "priority": "HIGH"}', "line 2: priority 'HIGH'"),
+        ("jsonl", GOOD + '{"title": "x", "priority": "HIGH"}', "line 2: unknown priority 'HIGH'"),
         ("jsonl", GOOD + '{"title": "x", "retries": 1.5}', "line 2: retries must be a whole"),
         ("jsonl", GOOD + '{"title": "x", "retries": true}', "line 2: retries must be a whole"),
         ("jsonl", GOOD + '{"title": "x", "retries": 1e999}', "line 2: retries must be a whole"),
