@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import re
@@ -72,6 +73,27 @@ class TestCommand:
     def test_has_an_example_in_its_help(self, command):
         _, example = make_parser(command)[0].format_help().split("\nexample:\n")
         assert f"hv {command.name}" in example
+
+
+def value_fields():
+    """The fields of all values of the program, by name; a name may be used more than once."""
+    fields = {}
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                own = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+                names = {ast.unparse(each.target) for each in own}
+                fields.setdefault(node.name, []).append(names)
+    return fields
+
+
+def test_the_values_that_the_page_about_python_names_have_these_fields():
+    fields = value_fields()
+    page = " ".join(text("docs/python.md").split())
+    for name, given in re.findall(r"`([A-Z][A-Za-z]+)\(([^`]+)\)`", page):
+        words = {word.partition("=")[0].strip() for word in given.split(",")} - {"…"}
+        words = {word for word in words if word.isidentifier()}
+        assert any(words <= known for known in fields.get(name, ())), f"{name}({given})"
 
 
 def subcommands(command):
