@@ -11,7 +11,24 @@ from hypervisor.core.errors import EXIT_CODES
 def test_an_id_with_a_letter_that_no_id_has(hv):
     result = hv("show", "question")
     assert result.code == EXIT_CODES["invalid_input"]
-    assert result.err == "hv: 'question' is not an id: ids never contain the letter u.\n"
+    assert result.err == "hv: invalid id 'question' (ids look like 1q13f94q6bkk).\n"
+
+
+@pytest.mark.parametrize("command", ["retry", "cancel", "kill"])
+def test_a_word_that_is_neither_task_nor_batch(hv, command):
+    hv.add("x", "--batch", "review")
+    for word in ("reveiw", "queue"):
+        result = hv(command, word)
+        assert result.code == EXIT_CODES["not_found"]
+        assert result.err == f"hv: no task or batch '{word}'; to list them: hv ls, hv batches\n"
+    assert "at least 4 characters" in hv.refused(2, command, "3")
+
+
+def test_ids_and_a_filter_together(hv):
+    task = hv.add("x", "--batch", "b")
+    refused = hv.refused(2, "cancel", task, "--state", "ready")
+    assert "give either ids or --state" in refused and "not both" in refused
+    assert hv.task(task)["state"] == "active"
 
 
 def test_retry_of_what_is_queued_names_commands(hv):

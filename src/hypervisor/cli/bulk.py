@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from hypervisor.cli.latest import exact_batch
+from hypervisor.cli.latest import exact_batch, no_task_or_batch
 from hypervisor.cli.output import confirm, one_line, respond
 from hypervisor.core.errors import (
     EXIT_CODES,
@@ -19,6 +19,7 @@ from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.steer import Moved
 
+SHORT = 4  # characters
 NOTHING = "no tasks match; nothing was changed"
 
 
@@ -86,7 +87,9 @@ def choose(hv: Context, args: argparse.Namespace, states: tuple[str, ...]) -> li
     """The ids of the selected tasks; `states`: the default of a filter without --state."""
     take_batch(hv, args)
     by_filter = args.state or args.batch or args.type or args.all
-    if bool(args.task) == bool(by_filter):
+    if args.task and by_filter:
+        raise InvalidInput("give either ids or --state, --batch, --type and --all, not both.")
+    if not args.task and not by_filter:
         raise InvalidInput(
             "no tasks selected: give ids or a batch, or use --state, --batch, --type or --all."
         )
@@ -102,15 +105,21 @@ def take_batch(hv: Context, args: argparse.Namespace) -> None:
     if len(args.task) != 1 or args.batch is not None:
         return
     (word,) = args.task
-    if exact_batch(hv, word) is None:
-        return
+    is_batch = exact_batch(hv, word) is not None
     try:
         hv.resolve(word)
     except (InvalidInput, NotFound):
+        if not is_batch and len(word) <= SHORT:
+            raise  # it says how much of an id is needed
+        if not is_batch:
+            raise no_task_or_batch(word) from None
         args.task, args.batch = [], word
         return
     except AmbiguousId:
-        pass
+        if not is_batch:
+            raise
+    if not is_batch:
+        return
     raise AmbiguousId(
         f"{word!r} is a batch and also part of the id of a task. "
         "Use --batch for the batch, or type more of the id."

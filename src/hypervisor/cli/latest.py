@@ -42,3 +42,7 @@ def exact_batch(hv: Context, text: str) -> Batch | None:
     except (InvalidInput, NotFound, AmbiguousId):
         return None
     return batch if text in (batch.name, batch.id) else None
+
+
+def no_task_or_batch(text: str) -> NotFound:
+    return NotFound(f"no task or batch {text[:60]!r}; to list them: hv ls, hv batches")

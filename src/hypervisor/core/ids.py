@@ -14,6 +14,7 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 EPOCH = 1_735_689_600_000  # 2025-01-01T00:00:00Z in milliseconds
 ENTROPY_BITS = 20
 LENGTH = 12
+EXAMPLE = "1q13f94q6bkk"
 MIN_PREFIX_LENGTH = 4
 MIN_PART_LENGTH = 5  # not at the beginning: a short word must not match a task by accident
 CODE_LENGTH = 16  # of the secret part of a token: 80 bits
@@ -48,12 +49,8 @@ def clean(text: str, max_length: int = LENGTH) -> str:
     if _VALID.issuperset(text) and 0 < len(text) <= max_length:
         return text
     plain = text.strip().lower().translate(_READ_AS)
-    if not plain or len(plain) > max_length or not _VALID.issuperset(plain.replace("u", "")):
-        raise InvalidInput(
-            f"{text[:60]!r} is not an id: expected up to {max_length} letters and digits."
-        )
-    if "u" in plain:
-        raise InvalidInput(f"{text[:60]!r} is not an id: ids never contain the letter u.")
+    if not plain or len(plain) > max_length or not _VALID.issuperset(plain):
+        raise InvalidInput(f"invalid id {text[:60]!r} (ids look like {EXAMPLE}).")
     return plain
 
 

@@ -15,7 +15,7 @@ from hypervisor.agents.running_status import (
 )
 from hypervisor.agents.transcript import TranscriptLine
 from hypervisor.cli import batch_logs, transcripts
-from hypervisor.cli.latest import exact_batch, named_or_latest
+from hypervisor.cli.latest import exact_batch, named_or_latest, no_task_or_batch
 from hypervisor.cli.output import columns_here, one_line, print_json, respond, wants_colour
 from hypervisor.cli.outputs import write_output
 from hypervisor.core import validate
@@ -100,9 +100,7 @@ def _log_of(hv: Context, target: str, attempt: int | None = None) -> Transcript:
     try:
         return transcript(hv, target, attempt)
     except (NotFound, InvalidInput):
-        raise NotFound(
-            f"no task or batch {target[:60]!r}; to list them: hv ls, hv batches"
-        ) from None
+        raise no_task_or_batch(target) from None
 
 
 def _print_batch(hv: Context, batch: str, args: argparse.Namespace) -> int:
