@@ -36,6 +36,25 @@ def test_the_batch_of_an_outer_run_is_not_passed_on():
     assert environment_for(SPEC, {"HV_BATCH": "outer"}, "inner") == {"HV_BATCH": "inner"}
 
 
+@pytest.mark.parametrize("workspace", ["clone", "scratch"])
+def test_nothing_leads_from_a_workspace_back_to_the_checkout(workspace):
+    leading_back = {
+        "GIT_DIR": "/checkout/.git",
+        "GIT_WORK_TREE": "/checkout",
+        "GIT_INDEX_FILE": "/checkout/.git/index",
+        "GIT_OBJECT_DIRECTORY": "/checkout/.git/objects",
+        "GIT_COMMON_DIR": "/checkout/.git",
+        "GIT_PREFIX": "src/",
+        "PWD": "/checkout",
+        "OLDPWD": "/checkout",
+    }
+    kept = {**PLAIN, "GIT_AUTHOR_NAME": "Ann", "GIT_SSH_COMMAND": "ssh -i key"}
+    spec = SPEC._replace(workspace=workspace)
+    assert environment_for(spec, {**kept, **leading_back}, "b1") == {**kept, "HV_BATCH": "b1"}
+    here = environment_for(SPEC._replace(workspace="project"), {**kept, **leading_back}, "b1")
+    assert here == {**kept, **leading_back, "HV_BATCH": "b1"}, "in the checkout, all of it is right"
+
+
 @pytest.mark.parametrize("spec", [SPEC, CLEAN])
 @pytest.mark.parametrize("url", [URL, "postgres://ann:secret@h/db"])
 def test_the_secrets_of_a_postgres_store_are_never_passed_on(spec, url):

@@ -9,6 +9,17 @@ from hypervisor.runs.spec import AgentSpec, RunSpec
 
 # Programs need these; everything else may be a secret.
 KEPT_WHEN_CLEAN = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ")
+# They lead from a workspace back to the user's checkout. Git sets these in hooks and aliases: those
+# of `git rev-parse --local-env-vars`, without the ones for configuration.
+LEADING_BACK = frozenset(
+    {
+        *("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_PREFIX"),
+        *("GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+        *("GIT_QUARANTINE_PATH", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
+        *("GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_INTERNAL_SUPER_PREFIX"),
+        *("PWD", "OLDPWD"),
+    }
+)
 
 
 def environment_for(
@@ -20,6 +31,8 @@ def environment_for(
     if any("://" in variables.get(STORE, "") for variables in (user_env, os.environ)):
         for name in (STORE, *STORE_SECRETS):
             env.pop(name, None)
+    if spec.workspace not in ("", "project"):
+        env = {name: value for name, value in env.items() if name not in LEADING_BACK}
     if not isinstance(spec.work, AgentSpec) and spec.work.clean_env:
         env = {
             name: value
