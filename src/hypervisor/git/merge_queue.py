@@ -38,6 +38,7 @@ from hypervisor.git.landing import (
 )
 from hypervisor.git.lane_refs import Intent, LaneRefs
 from hypervisor.git.stack import Conflict, Stacked, stack
+from hypervisor.git.starting_point import starting_point
 from hypervisor.git.trial import Trial, try_stack
 from hypervisor.git.verify import UNVERIFIED, Verdict, Verifier
 from hypervisor.git.verify_output import failure_text
@@ -92,7 +93,8 @@ class Lane:
 
 
 class _Pile(NamedTuple):
-    """Entries stacked on a tip. `start` is the commit below, `tip` where the target is."""
+    """Entries stacked on a tip. `start` is the commit below, `tip` where the target is. If they
+    differ, `start` lands with the first entry."""
 
     start: str
     tip: str | None
@@ -149,14 +151,15 @@ class MergeQueue:
     def _stack(self, tip: str | None) -> Generator[Decision, None, _Pile]:
         """Stack the entries that merge. An entry that merges with the target, but not with
         entries before it, waits until these have landed or are returned."""
-        start = tip or self._refs.landed() or self._lane.base
+        start = self._start(tip)
         pile = _Pile(start, tip, [], [])
         for entry in list(self._waiting):
             if len(pile.entries) == self._lane.max_stack:
                 break
             top = pile.commits[-1]
             stacked = self._put(top, entry)
-            if isinstance(stacked, Stacked) and not stacked.unchanged:
+            start_is_new = top == start != tip
+            if isinstance(stacked, Stacked) and (start_is_new or not stacked.unchanged):
                 pile.entries.append(entry)
                 pile.stacked.append(stacked)
                 continue
@@ -168,6 +171,14 @@ class MergeQueue:
                 where = f"{self._destination.target} (it already had the change)"
                 yield self._decided(EntryLanded(entry, start, where, verified, already=True))
         return pile
+
+    def _start(self, tip: str | None) -> str:
+        """On a branch of ours also what the batch started from. Other branches are the user's."""
+        base, destination = self._lane.base, self._destination
+        newest = tip or self._refs.landed()
+        if newest is None or destination.mode != "branch":
+            return newest or base
+        return starting_point(self._hub, newest, base, destination.target)
 
     def _put(self, tip: str, entry: Entry) -> Stacked | Conflict:
         return stack(

@@ -72,11 +72,26 @@ def stack(
         return merged
     if merged == tree_of(hub, tip):
         return Stacked(tip, merged, unchanged=True)
-    parents = (tip, head) if strategy == "merge" else (tip,)
+    if strategy == "merge":
+        return Stacked(merge_commit(hub, merged, tip, head, message), merged)
+    return Stacked(_commit(hub, merged, (tip,), head, message), merged)
+
+
+def merged_tree(hub: Git, ours: str, theirs: str, common: str = "") -> str | Conflict:
+    """The tree of a merge. `common`: the commit that both are compared with; by default their
+    merge base."""
+    return _merge(hub, *(_with_base(hub, common, ours, theirs) if common else (ours, theirs)))
+
+
+def merge_commit(hub: Git, tree: str, tip: str, head: str, message: str) -> str:
+    return _commit(hub, tree, (tip, head), head, message)
+
+
+def _commit(hub: Git, tree: str, parents: tuple[str, ...], head: str, message: str) -> str:
+    """With the author of `head`, and a date that is the same each time."""
     change = _read(hub, head)
-    when = max(change.committed, _read(hub, tip).committed)
-    made = _Commit(change.author, when, parents, message)
-    return Stacked(_write(hub, merged, made), merged)
+    when = max(change.committed, _read(hub, parents[0]).committed)
+    return _write(hub, tree, _Commit(change.author, when, parents, message))
 
 
 def is_merged(hub: Git, head: str, target: str) -> bool:
