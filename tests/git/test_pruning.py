@@ -97,10 +97,11 @@ def test_what_is_merged_goes_and_what_is_not_stays(finished):
         for title, task in tasks.items()
     }
     fresh = plant(hub, "fresh")
-    age(hub)
-    os.utime(_loose(hub, fresh))
     assert saved["1"] and saved["2"]
     assert tidy.tidy(hv, now=now + 10 * DAY).refs > 1
+    age(hub)
+    os.utime(_loose(hub, fresh))
+    tidy.tidy(hv, now=now + 26 * DAY)
     assert not any(map(hub.git.commit_of, saved["1"])), "its work is in the user's branch"
     assert all(map(hub.git.commit_of, saved["2"])) and hv.diff(tasks["2"].id).files
     assert hub.git.commit_of(fresh), "it is too new to be deleted"

@@ -169,3 +169,22 @@ def test_workspaces_and_verdicts_are_kept(ledger, batch):
     assert cache.get("tree", "d") == red
     cache.put("tree", "d", red._replace(passed=True, runs=3))
     assert cache.get("tree", "d") == red._replace(passed=True, runs=3)
+
+
+def test_verdicts_are_dropped_only_as_they_were_seen(ledger):
+    cache = sql.StoredVerdicts(ledger)
+    cache.put("tree", "digest", Verdict(True, output_path="/a.log"))
+    cache.put("other", "digest", Verdict(True, output_path="/b.log"))
+    [(tree, digest, path)] = [
+        each for each in ledger.read(sql.verdict_outputs) if each[0] == "tree"
+    ]
+    ledger.write(sql.drop_verdicts, [(tree, digest, path), ("other", "digest", "/older.log")])
+    assert [each[0] for each in ledger.read(sql.verdict_outputs)] == ["other"]
+
+
+def test_the_batches_of_a_lane(ledger, batch):
+    assert ledger.read(sql.batches_of_lanes) == {}
+    ledger.add([NewTask("a"), NewTask("b")], "b", "me", NOW)
+    submit(ledger, batch)
+    submit(ledger, batch)
+    assert ledger.read(sql.batches_of_lanes) == {"lane": {batch}}

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput
-from hypervisor.git.hub import Hub, open_hub
+from hypervisor.git.hub import Hub, base_ref, open_hub
 from hypervisor.git.preflight import check_clones
 from hypervisor.git.repository import Repository, discover
 
@@ -37,9 +37,11 @@ def base_of(hub: Hub, spec: RunSpec) -> str:
     """The commit that a batch starts from, in the hub; on a host that has not seen it yet, from
     the checkout there."""
     base = spec.git.base
-    if COMMIT.fullmatch(base) and hub.git.commit_of(base) is not None:
+    is_commit = COMMIT.fullmatch(base) is not None
+    if is_commit and hub.refs(base_ref(base)):
         return base
-    commit = hub.resolve(base or "HEAD")  # "": a batch of an earlier version
+    here = is_commit and hub.git.commit_of(base) is not None  # tidying has dropped the ref
+    commit = base if here else hub.resolve(base or "HEAD")  # "": a batch of an earlier version
     hub.keep_base(commit)
     return commit
 

@@ -89,6 +89,9 @@ ON CONFLICT (tree, digest) DO UPDATE SET passed = excluded.passed, exit_code = e
     output_path = excluded.output_path, milliseconds = excluded.milliseconds,
     command = excluded.command, reason = excluded.reason, runs = excluded.runs
 """
+VERDICT_OUTPUTS = "SELECT tree, digest, output_path FROM verdicts"
+DROP_VERDICT = "DELETE FROM verdicts WHERE tree = ? AND digest = ? AND output_path = ?"
+BATCHES_OF_LANES = "SELECT DISTINCT lane, batch FROM merge_entries"
 MAX_ROUNDS = 2
 
 
@@ -217,6 +220,14 @@ def resume_lane(session: Session, held: Held) -> None:
 
 def merge_lanes(session: Session) -> list[LaneRow]:
     return [LaneRow(*row) for row in session.rows(LANES)]
+
+
+def batches_of_lanes(session: Session) -> dict[str, set[str]]:
+    """The batches with work in each lane, landed or not."""
+    lanes: dict[str, set[str]] = {}
+    for lane, batch in session.rows(BATCHES_OF_LANES):
+        lanes.setdefault(lane, set()).add(batch)
+    return lanes
 
 
 # Entries
@@ -349,3 +360,13 @@ class StoredVerdicts:
         passed, code, path, seconds, command, reason, runs, _ = verdict
         row = (int(passed), code, path, round(seconds * 1000), command, reason, runs)
         self._store.write(lambda session: session.run(SAVE_VERDICT, (tree, digest, *row)))
+
+
+def verdict_outputs(session: Session) -> list[tuple[str, str, str]]:
+    """Of all cached verdicts: tree, digest, and the path of the output."""
+    return [(tree, digest, path) for tree, digest, path in session.rows(VERDICT_OUTPUTS)]
+
+
+def drop_verdicts(session: Session, verdicts: Sequence[tuple[str, str, str]]) -> None:
+    for verdict in verdicts:
+        session.run(DROP_VERDICT, verdict)

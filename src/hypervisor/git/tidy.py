@@ -1,6 +1,6 @@
 """Tidying up after tasks: saving what killed attempts left, removing clones of finished tasks,
-emptying the trash, deleting old verification logs and unused benches, and pruning hubs that nobody
-borrows from.
+emptying the trash, deleting verification logs, verdicts, benches and refs that nobody needs, and
+pruning hubs that nobody borrows from.
 
 Nothing is deleted without proof that it is kept elsewhere: see removal.py. What stays has a reason.
 """
@@ -19,10 +19,12 @@ from hypervisor.git.bench import remove_unused
 from hypervisor.git.collect import collect, task_ref
 from hypervisor.git.files import write_file
 from hypervisor.git.hub import Hub
+from hypervisor.git.refresh import refresh_hubs
 from hypervisor.git.removal import empty_trash, size_of, trash
 from hypervisor.git.setting_up import tear_down_later
 from hypervisor.git.snapshot import take
 from hypervisor.git.stack import is_merged
+from hypervisor.git.unused_refs import UnusedRefs
 from hypervisor.git.workspace import STATE, Workspace, open_existing
 from hypervisor.queue import lifecycle
 from hypervisor.queue.sql import queries
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 KEPT_MS = 60_000  # a workspace stays for so long after its task is over
 DAY_MS = 86_400_000
+MAX_BATCHES = 1_000_000
 PRUNE_MS = 15 * DAY_MS
 GRACE = 2.0  # seconds for what a dead worker left running
 ENDED = tuple(sorted(lifecycle.TERMINAL))
@@ -62,6 +65,8 @@ class Tidied(NamedTuple):
     refs: int = 0
     deleted_bytes: int = 0
     benches: int = 0  # checkouts for verification
+    unused_refs: int = 0  # where batches started, and what landed last
+    verdicts: int = 0  # cached results of verification
 
     @property
     def kept(self) -> list[Place]:
@@ -100,9 +105,11 @@ def tidy(hv: Context, *, dry_run: bool = False, now: int | None = None) -> Tidie
     logs, log_bytes = _delete_logs(os.path.join(folder, "verify"), at - keep_ms, dry_run)
     benches = os.path.join(folder, "benches")
     unused = remove_unused(benches, (at - keep_ms) / 1000, dry_run=dry_run)
-    refs = _drop_refs(hv, at - keep_ms, at, dry_run=dry_run)
+    verdicts = _drop_verdicts(hv, dry_run)
+    refs, other_refs = _drop_refs(hv, at - keep_ms, at, dry_run=dry_run)
     freed = log_bytes + sum(unused) + sum(each.bytes for each in places if not each.why_kept)
-    return Tidied(tuple(workspaces), places, logs, refs, freed, len(unused))
+    counts = (logs, refs, freed, len(unused), other_refs, verdicts)
+    return Tidied(tuple(workspaces), places, *counts)
 
 
 def remove_ended(hv: Context, now: int, *, dry_run: bool = False) -> list[Place]:
@@ -215,21 +222,51 @@ def _delete_logs(folder: str, before: int, dry_run: bool) -> tuple[int, int]:
     return count, total
 
 
-def _drop_refs(hv: Context, before: int, now: int, *, dry_run: bool) -> int:
+def _drop_verdicts(hv: Context, dry_run: bool) -> int:
+    """Cached verdicts whose output is gone: they would point people to a file that is not there.
+    Without one, the tree is just verified again."""
+    verdicts = hv.store.read(sql.verdict_outputs)
+    folder = os.path.join(hv.places.data, "git", "verify") + os.sep
+    gone = [each for each in verdicts if each[2].startswith(folder) and not os.path.exists(each[2])]
+    if gone and not dry_run:
+        hv.store.write(sql.drop_verdicts, gone)
+    return len(gone)
+
+
+def _drop_refs(hv: Context, before: int, now: int, *, dry_run: bool) -> tuple[int, int]:
     """Snapshots of tasks that have been over for long, if their work is merged or their batch was
-    deleted; returns how many refs. Then the hub is pruned."""
-    count = 0
+    deleted, and refs that no batch needs; returns how many of each. Then the hub is pruned."""
+    snapshots = others = 0
+    batches = hv.store.read(queries.batches, MAX_BATCHES, None)
+    fresh, unused = refresh_hubs(hv, batches), UnusedRefs(hv, batches, before)
     for path in sorted(glob.glob(os.path.join(glob.escape(hv.places.data), "git", "*.git"))):
         hub = Hub(path)
-        doomed: list[str] = []
-        for name, refs in _refs_by_task(hub).items():
-            if _is_over(hv, hub, name, before):
-                doomed += refs
-        count += len(doomed)
-        if not dry_run:
-            hub.delete_refs(doomed)
-            _prune(hv, hub, bool(doomed), now)
-    return count
+        tasks = _refs_by_task(hub)
+        is_fresh = path in fresh
+        over = {name for name in tasks if _is_over(hv, hub, name, before, is_fresh=is_fresh)}
+        of_batches = unused.of(hub, is_fresh=is_fresh)
+        others += len(of_batches)
+        snapshots += _delete(hv, hub, over, of_batches, now, dry_run=dry_run)
+        for inner in _submodules(hub):
+            snapshots += _delete(hv, inner, over, [], now, dry_run=dry_run)
+    return snapshots, others
+
+
+def _delete(
+    hv: Context, hub: Hub, tasks: set[str], others: list[str], now: int, *, dry_run: bool
+) -> int:
+    """Delete the snapshots of these tasks and other refs; returns how many snapshots."""
+    doomed = [ref for name, refs in _refs_by_task(hub).items() if name in tasks for ref in refs]
+    if not dry_run:
+        hub.delete_refs([*doomed, *others])
+        _prune(hv, hub, bool(doomed or others), now)
+    return len(doomed)
+
+
+def _submodules(hub: Hub) -> list[Hub]:
+    """Their hubs, also those of submodules of submodules."""
+    paths = sorted(glob.glob(os.path.join(glob.escape(hub.path), "modules", "*.git")))
+    return [each for path in paths for each in (Hub(path), *_submodules(Hub(path)))]
 
 
 def _prune(hv: Context, hub: Hub, has_dropped: bool, now: int) -> None:
@@ -255,7 +292,8 @@ def _refs_by_task(hub: Hub) -> dict[str, list[str]]:
     return tasks
 
 
-def _is_over(hv: Context, hub: Hub, name: str, before: int) -> bool:
+def _is_over(hv: Context, hub: Hub, name: str, before: int, *, is_fresh: bool) -> bool:
+    """`is_fresh`: the hub has the user's branches as they are now."""
     if os.path.exists(os.path.join(hv.places.data, "git", "work", name)):
         return False
     if glob.glob(os.path.join(glob.escape(hv.places.data), "git", "trash", f"{name}.*")):
@@ -264,8 +302,10 @@ def _is_over(hv: Context, hub: Hub, name: str, before: int) -> bool:
         task = hv.store.read(queries.task, name)
     except NotFound:
         return True
+    if not is_fresh or task.state != "done" or task.updated_at >= before:
+        return False
     finished = hub.git.commit_of(task_ref(name, max(task.attempts, 1)))
-    if task.state != "done" or task.updated_at >= before or finished is None:
+    if finished is None:
         return False
     targets = hub.refs("refs/heads").values()
     return any(is_merged(hub.git, finished, target) for target in dict.fromkeys(targets))

@@ -37,14 +37,17 @@ def _git_lines(tidied: Tidied, dry_run: bool) -> list[str]:
     if removed:
         size = size_text(sum(place.bytes for place in removed))
         lines.append(f"{pluralize(len(removed), 'clone')} ({size}) {would}moved to the trash")
-    if emptied or tidied.logs or tidied.refs or tidied.benches:
-        counts = (
-            pluralize(len(emptied), "removed clone"),
-            pluralize(tidied.logs, "verification log"),
-            pluralize(tidied.benches, "verification checkout"),
-            pluralize(tidied.refs, "snapshot"),
-        )
-        lines.append(f"{', '.join(counts)} ({size_text(tidied.deleted_bytes)}) {would}deleted")
+    counts = {
+        "removed clone": len(emptied),
+        "verification log": tidied.logs,
+        "verification checkout": tidied.benches,
+        "snapshot": tidied.refs,
+        "unused ref": tidied.unused_refs,
+        "cached verdict": tidied.verdicts,
+    }
+    if any(counts.values()):
+        parts = ", ".join(pluralize(count, what) for what, count in counts.items() if count)
+        lines.append(f"{parts} ({size_text(tidied.deleted_bytes)}) {would}deleted")
     for place in tidied.kept[:SHOWN]:
         name, reasons = near_path(place.path), "; ".join(place.why_kept)
         lines.append(f"kept: {one_line(f'{name} ({size_text(place.bytes)}): {reasons}')}")
