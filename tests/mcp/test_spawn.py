@@ -200,8 +200,12 @@ def test_work_is_verified_and_merged_and_a_person_decides_about_the_rest(place):
             assert shown["files"] == ["elsewhere.txt +1 -0", "new-out.txt +1 -0"]
             assert "+++ b/elsewhere.txt" in shown["diff"]
             assert repo.read("hv/edits", "new-a.txt") == "changed\n"
-            moved = await call(client, "update_task", id=task, move="approve", reason="fine")
-            assert moved["state"] == "merging"
+            for move in ("approve", "reject"):
+                said = await refused(client, "update_task", id=task, move=move, reason="fine")
+                assert f"only a person may {move} a task in review: `hv {move} {task}`" in said
+            assert (await call(client, "get_merges", batch="edits"))["review"] == [waiting]
+            approved = await anyio.to_thread.run_sync(place.run, "approve", task)
+            assert approved.returncode == 0, approved.stderr
             await finished(client, made)
 
     anyio.run(work)

@@ -51,6 +51,7 @@ class Settings(NamedTuple):
     workspace: WorkspaceSettings = WorkspaceSettings()
     merge_verify: tuple[str, ...] = ()
     merge_env: tuple[str, ...] = ()
+    agents_may_approve: bool = False
 
 
 def settings_from(config: Mapping[str, Any]) -> Settings:
@@ -70,6 +71,7 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         limits=defaults.limits._replace(**limits),
         merge_verify=merge.get("verify", ()),
         merge_env=merge.get("env", ()),
+        agents_may_approve=merge.get("agents_may_approve", False),
         **run,
         **outputs,
         workspace=WorkspaceSettings(**workspace),
@@ -365,6 +367,12 @@ TABLES: dict[str, dict[str, Key]] = {
             "variables of yours that verification of an agent's work gets, too",
             "[]",
             '["DATABASE_URL"]',
+        ),
+        "agents_may_approve": Key(
+            _yes_or_no,
+            "true, false",
+            "agents that supervise over MCP may approve and reject tasks in review",
+            "false",
         ),
     },
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
@@ -16,10 +16,6 @@ from hypervisor.queue import queries
 from hypervisor.queue.add import add
 from hypervisor.queue.queries import TaskOverview
 from hypervisor.queue.task import Changes, NewTask
-
-if TYPE_CHECKING:
-    from hypervisor.queue import steer
-    from hypervisor.queue.context import Context
 
 MAX_RECEIPTS = 20
 MAX_CREATED = 5_000
@@ -208,7 +204,9 @@ class TaskTools:
         elif move == "take_back":
             moved = steer.take_back(self.hv, id, reason)
         elif move:
-            moved = _decide(self.hv, id, move, reason)
+            from hypervisor.git.review import decide_as_agent
+
+            moved = decide_as_agent(self.hv, id, move, reason)
         if move == "retry" or after is not None:  # it may be ready to run now
             self.registry.look_after()
         return Moved(id=moved.task, state=moved.state)
@@ -291,10 +289,3 @@ def _new(number: int, fields: Mapping[str, Any]) -> NewTask:
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
-
-
-def _decide(hv: Context, id: str, move: str, reason: str) -> steer.Moved:
-    """What a person decided about work in review."""
-    from hypervisor.git import review
-
-    return (review.approve if move == "approve" else review.reject)(hv, id, reason)
