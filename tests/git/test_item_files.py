@@ -14,7 +14,7 @@ from hypervisor.queue.task import NewTask
 from hypervisor.runs.config import WorkspaceSettings
 from hypervisor.runs.spec import CommandSpec, GitSpec, RunSpec
 from tests.git.repositories import Repo
-from tests.git.whole_runs import runs
+from tests.git.whole_runs import runs, submit, wait
 
 
 @pytest.fixture
@@ -51,6 +51,34 @@ def test_the_count_three_names_and_the_next_step_are_one_line(repo):
         "1 item is not committed, so the clones do not have it: new1.txt; commit it, or use "
         "--include-dirty or --workspace project"
     ]
+
+
+def test_an_item_outside_of_a_sparse_checkout_has_that_reason(repo):
+    repo.commit({f"docs/{n}.txt": "d\n" for n in range(2)} | {"src/deep/c.txt": "c\n"}, "more")
+    os.symlink("src", repo.folder / "link")
+    inside = ["a.txt", "src/b.txt", "src/deep/c.txt", "src/deep", "src", "link/b.txt"]
+    assert said(repo, *inside, sparse=("src",)) == []
+    assert said(repo, "a.txt", "src/b.txt", "src", sparse=("/src/deep/",)) == []
+    assert said(repo, *inside, "docs/0.txt", sparse=("src",)) == [
+        "1 item is outside of --sparse src, so the clones do not have it: docs/0.txt; add --sparse "
+        "with its folder, or leave --sparse out"
+    ]
+    [line] = said(repo, "docs", "docs/1.txt", "src/b.txt", sparse=("src/deep", "other"))
+    assert line.startswith("2 items are outside of --sparse src/deep --sparse other")
+    write(repo, "docs/new.txt")
+    [line] = said(repo, "docs/new.txt", sparse=("src",))
+    assert line.startswith("1 item is not committed")
+
+
+def test_a_task_that_was_added_later_is_told_about_the_sparse_checkout(tmp_path):
+    with runs(tmp_path) as (repo, hv):
+        repo.commit({"docs/a.txt": "a\n", "src/b.txt": "b\n"}, "folders")
+        submit(hv, repo, "cat {}", ["src/b.txt"], sparse=("src",), merge="")
+        late = {"item": "docs/a.txt"}
+        hv.add([NewTask("docs/a.txt", type="run", data=late)], batch="edits")
+        task = wait(hv, 2)["docs/a.txt"]
+        assert task.state == "failed"
+        assert "outside of --sparse src, or not committed" in (task.reason or "")
 
 
 def test_what_is_committed_or_no_file_of_the_repository_is_fine(repo, tmp_path):

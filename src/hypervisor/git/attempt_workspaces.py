@@ -87,6 +87,7 @@ class AttemptWorkspaces:
             _description(workspace, note),
             original=self._repository.root,
             copy=workspace.folder,
+            sparse=workspace.sparse,
         )
 
     def _reserve(self, folder: str, lease: Lease) -> None:

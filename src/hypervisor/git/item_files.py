@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypervisor.batches.preflight_findings import Finding
 from hypervisor.core.errors import WorkspaceError
 from hypervisor.git.repository import Repository, dirty, discover, submodules_at
+from hypervisor.git.workspace import is_in_cone
 from hypervisor.inputs.item_names import printable_path
 from hypervisor.runs.workspaces import path_in
 
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
     from hypervisor.runs.spec import RunSpec
 
 NAMED = 3
+ADVICE_IF_OUTSIDE = "add --sparse with their folder, or leave --sparse out"
 
 
 class Missing(NamedTuple):
-    """Items that clones will not have, because they are not committed or because git ignores
-    them."""
+    """Items that clones will not have, because they are not committed, because git ignores them,
+    or because of --sparse."""
 
     uncommitted: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
 
 class ItemFiles:
@@ -64,6 +67,7 @@ class ItemFiles:
         for paths, why, advice in (
             (missing.uncommitted, self._why(), self._advice()),
             (missing.ignored, "ignored by git", self._advice_if_ignored()),
+            (missing.outside, self._why_outside(), ADVICE_IF_OUTSIDE),
         ):
             if paths:
                 yield _finding(paths, why, advice)
@@ -78,9 +82,12 @@ class ItemFiles:
         there = _with_folders(self._names(repository))
         absent = [path for path in self._paths if not _is_there(repository, path, there)]
         ignored = _ignored(repository, absent)
+        sparse = self._spec.git.sparse
+        outside = (path for path in self._paths if not _is_checked_out(repository, path, sparse))
         return Missing(
             tuple(path for path in absent if path not in ignored),
             tuple(self._not_brought(repository, [path for path in absent if path in ignored])),
+            tuple(path for path in outside if path not in absent),
         )
 
     def _names(self, repository: Repository) -> list[str]:
@@ -110,6 +117,9 @@ class ItemFiles:
         base = self._spec.git.base
         return f"not in {base[:40]}" if base else "not committed"
 
+    def _why_outside(self) -> str:
+        return f"outside of {' '.join(f'--sparse {folder}' for folder in self._spec.git.sparse)}"
+
     def _advice(self) -> str:
         git = self._spec.git
         first = "choose another --base" if git.base else "commit them"
@@ -130,7 +140,8 @@ def _finding(paths: tuple[str, ...], why: str, advice: str) -> Finding:
     count, names = len(paths), [printable_path(path)[:200] for path in paths]
     more = f" and {count - NAMED:,} more" if count > NAMED else ""
     if count == 1:
-        subject, advice = f"1 item is {why}, so the clones", advice.replace("them", "it")
+        subject = f"1 item is {why}, so the clones"
+        advice = advice.replace("them", "it").replace("their", "its")
         message = f"{subject} do not have it: {names[0]}; {advice}"
     else:
         subject = f"{count:,} items are {why}, so the clones"
@@ -157,6 +168,17 @@ def _is_there(repository: Repository, path: str, there: set[str]) -> bool:
     folder, name = os.path.split(path)
     real = os.path.join(os.path.realpath(os.path.join(root, folder)), name)
     return not real.startswith(root + os.sep) or real.removeprefix(root + os.sep) in there
+
+
+def _is_checked_out(repository: Repository, path: str, sparse: tuple[str, ...]) -> bool:
+    """Whether a sparse checkout of these folders has a path; see _is_there about links."""
+    root = os.path.realpath(repository.root)
+    folder, name = os.path.split(path)
+    real = os.path.join(os.path.realpath(os.path.join(root, folder)), name)
+    if not sparse or not real.startswith(root + os.sep):
+        return True
+    below = real.removeprefix(root + os.sep)
+    return is_in_cone(below, sparse, is_folder=os.path.isdir(real))
 
 
 def _ignored(repository: Repository, paths: list[str]) -> set[str]:

@@ -327,6 +327,16 @@ def _cone(folders: tuple[str, ...]) -> str:
     return "\n".join(dict.fromkeys(lines)) + "\n"
 
 
+def is_in_cone(path: str, folders: Sequence[str], *, is_folder: bool) -> bool:
+    """Whether a sparse checkout of these folders has a path: what is in them, and the files beside
+    them and above."""
+    wanted = [folder.strip("/") for folder in folders]
+    if any(f"{path}/".startswith(f"{folder}/") for folder in wanted if folder):
+        return True
+    parent = path if is_folder else os.path.dirname(path)
+    return not parent or any(folder.startswith(f"{parent}/") for folder in wanted)
+
+
 def _copy_of(hub: Hub, name: str) -> str:
     path = os.path.join(hub.path, name)
     if not os.path.exists(path):

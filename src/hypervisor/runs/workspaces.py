@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 class Opened(NamedTuple):
     """The folder of an attempt, variables for its environment, and what an agent is told about
-    it. `copy` is a copy of `original`, in which paths of items may lie."""
+    it. `copy` is a copy of `original`, in which paths of items may lie. `sparse`: the only folders
+    in it; none: all of them."""
 
     folder: str
     env: Mapping[str, str] = {}
     note: str = ""
     original: str = ""
     copy: str = ""
+    sparse: tuple[str, ...] = ()
 
     def item_here(self, item: Item, cwd: str) -> Item:
         """The item with its path in the copy, if it names a file of the original. InvalidInput:
@@ -40,11 +42,17 @@ class Opened(NamedTuple):
             return item
         here = os.path.join(self.copy, path)
         if os.path.lexists(os.path.join(self.original, path)) and not os.path.lexists(here):
-            raise InvalidInput(
-                f"{item.text} is not in the clone, because it is not committed; commit it, or use "
-                "--include-dirty or --workspace project"
-            )
+            raise InvalidInput(f"{item.text} is not in the clone{self._why_not()}")
         return item._replace(text=here) if os.path.isabs(item.text) else item
+
+    def _why_not(self) -> str:
+        if self.sparse:
+            folders = " ".join(f"--sparse {folder}" for folder in self.sparse)
+            return f": it is outside of {folders}, or not committed"
+        return (
+            ", because it is not committed; commit it, or use --include-dirty or "
+            "--workspace project"
+        )
 
 
 def path_in(root: str, cwd: str, text: str) -> str:
