@@ -97,27 +97,11 @@ def test_events_are_filtered_and_newest_first(hv):
     assert only.count("data-row") == 1 and "ann" in only
 
 
-def test_a_run_is_checked_and_started(hv, monkeypatch):
-    started = []
-    monkeypatch.setattr("hypervisor.batches.run.supervise", lambda hv: started.append(1))
-    browser = Browser(hv)
-    text = browser.get("/new?command=echo+%7B%7D&items=a%0Ab&name=try&workers=2").text
-    assert "Pre-flight" in text and "hv run --name try -j 2 --item a --item b -- echo {}" in text
-    assert ">a\nb</textarea>" in text and 'name="items" value="a\nb"' in text
-    assert hv.batches() == ()
-    form = {"command": "echo {}", "items": "a\nb", "name": "try", "workers": "2"}
-    answer = browser.post("/new/start", form)
-    assert answer.status == 200 and "started 2 tasks as try" in answer.text
-    assert [task.title for task in hv.list_tasks(batch="try")] == ["b", "a"] and started
-    for wrong in ({"command": "'"}, {"command": ""}, {"items": " "}, {"workers": "many"}):
-        assert browser.post("/new/start", {**form, **wrong}).status == 400
-
-
 def test_a_reader_cannot_start_or_change_anything(hv):
     browser = Browser(hv, read_only=True)
     for path in ("/new/start", "/notifications/retry", "/agents/end-rate-limit"):
         assert browser.post(path, {"command": "true", "items": "a"}).status == 403
-    assert "/new/start" not in browser.get("/new?command=true&items=a").text
+    assert "Check</button>" not in browser.get("/new").text
 
 
 def test_notifications_are_removed(hv):

@@ -113,6 +113,7 @@ def _options(args: argparse.Namespace) -> "Options":
         key,
         plain_http=args.plain_http,
         read_only=args.read_only,
+        folder=os.getcwd(),
     )
 
 

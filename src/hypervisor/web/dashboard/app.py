@@ -11,7 +11,13 @@ from anyio import CapacityLimiter, sleep, to_thread
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -25,7 +31,7 @@ from hypervisor.web.dashboard.errors import status_of
 from hypervisor.web.dashboard.feed import Feed, missed
 from hypervisor.web.dashboard.filters import FILTERS
 from hypervisor.web.dashboard.guard import ENTER
-from hypervisor.web.dashboard.page import Action, Page, Raw, Request
+from hypervisor.web.dashboard.page import Action, Answer, Page, Raw, Request
 from hypervisor.web.dashboard.shared import Shared
 from hypervisor.web.dashboard.site import ACTIONS, MENU, PAGES, RAW
 from hypervisor.web.rendering import environment
@@ -38,8 +44,9 @@ Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 class Dashboard:
     """Serves one store. It holds no state that a browser depends on."""
 
-    def __init__(self, hv: Context, access: Access, refusals: Refusals) -> None:
-        self.hv, self.access, self.refusals = hv, access, refusals
+    def __init__(self, hv: Context, access: Access, refusals: Refusals, folder: str = "") -> None:
+        """`folder`: where it was started."""
+        self.hv, self.access, self.refusals, self.folder = hv, access, refusals, folder
         self.shared = Shared()
         self.feed = Feed(hv, before=self.shared.forget)
         self.threads = CapacityLimiter(THREADS)
@@ -113,7 +120,7 @@ class Dashboard:
         async def endpoint(request: HttpRequest) -> Response:
             if request.scope["role"] is None:
                 return self._ask_for_token()
-            asked = _asked(request)
+            asked = self._asked(request)
             part = asked.query.get("part", "") if _is_part(request) else ""
             last = 0 if part else await self.feed.last()
             render = partial(self._in_thread, self._render, page, part, asked, last)
@@ -154,23 +161,36 @@ class Dashboard:
 
     def _action(self, action: Action) -> Endpoint:
         async def endpoint(request: HttpRequest) -> Response:
-            asked = _asked(request, await _form(request))
+            asked = self._asked(request, await _form(request))
             try:
-                text = await self._in_thread(action.run, self.hv, asked)
+                answer = await self._in_thread(action.run, self.hv, asked)
             except HypervisorError as error:
                 return await self._failure(request, error)
             finally:
                 self.shared.forget()
-            return self._message(request, text, 200)
+            if isinstance(answer, Answer):
+                return self._show(request, answer)
+            return self._message(request, answer, 200)
 
         return endpoint
+
+    def _show(self, request: HttpRequest, answer: Answer) -> Response:
+        if answer.go and _is_part(request):
+            return Response(status_code=204, headers={**NO_STORE, "hx-redirect": answer.go})
+        if answer.go:
+            return RedirectResponse(answer.go, 303, headers=NO_STORE)
+        inner = self.env.get_template(f"dashboard/{answer.template}.html").render(answer.values)
+        if not _is_part(request):
+            frame = self.env.get_template("dashboard/answer_page.html")
+            inner = frame.render(inner=Markup(inner), **self._frame(request))
+        return HTMLResponse(inner, headers=NO_STORE)
 
     def _raw(self, raw: Raw) -> Endpoint:
         async def endpoint(request: HttpRequest) -> Response:
             if request.scope["role"] is None:
                 return JSONResponse({"error": "not signed in"}, 401)
             try:
-                kind, content = await self._in_thread(raw.read, self.hv, _asked(request))
+                kind, content = await self._in_thread(raw.read, self.hv, self._asked(request))
             except HypervisorError as error:
                 return JSONResponse({"error": str(error)}, status_of(error), NO_STORE)
             if isinstance(content, str | bytes):
@@ -193,23 +213,21 @@ class Dashboard:
         template = self.env.get_template(f"dashboard/{name}.html")
         back = request.url.path.rsplit("/", 1)[0] or "/"
         content = template.render(
-            text=one_line(text),
-            bad=status >= 400,
-            back=back,
-            last=0,
-            page=Page("", "message"),
-            asked=_asked(request),
+            text=one_line(text), bad=status >= 400, back=back, **self._frame(request)
         )
         return HTMLResponse(content, status, headers=NO_STORE)
 
+    def _frame(self, request: HttpRequest) -> dict[str, Any]:
+        """What the frame of a page needs that is none of the pages."""
+        return {"last": 0, "page": Page("", "message"), "asked": self._asked(request)}
+
+    def _asked(self, request: HttpRequest, form: dict[str, str] | None = None) -> Request:
+        query = {k: v for k, v in request.query_params.items() if "\0" not in v}
+        role: Role = request.scope.get("role") or "read"
+        return Request(request.path_params, query, role, _now(), form or {}, self.folder)
+
     async def _in_thread(self, call: Callable[..., Any], *values: Any) -> Any:
         return await to_thread.run_sync(partial(call, *values), limiter=self.threads)
-
-
-def _asked(request: HttpRequest, form: dict[str, str] | None = None) -> Request:
-    query = {k: v for k, v in request.query_params.items() if "\0" not in v}
-    role: Role = request.scope.get("role") or "read"
-    return Request(request.path_params, query, role, _now(), form or {})
 
 
 def _is_part(request: HttpRequest) -> bool:

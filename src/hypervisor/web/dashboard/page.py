@@ -8,6 +8,7 @@ Functions run in a thread, call operations and return values for the template.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hypervisor.core.errors import InvalidInput
@@ -25,6 +26,7 @@ class Request(NamedTuple):
     role: Role
     now: int
     form: Mapping[str, str] = {}
+    folder: str = ""  # where the dashboard was started
 
     def number(self, name: str, default: int = 0) -> int:
         text = self.form.get(name) or self.query.get(name) or self.path.get(name) or ""
@@ -52,11 +54,20 @@ class Page(NamedTuple):
     parts: Mapping[str, Read] = {}
 
 
+class Answer(NamedTuple):
+    """The answer of an action that is not a sentence: a template and its values, or a page to go
+    to."""
+
+    template: str = ""
+    values: Values = MappingProxyType({})
+    go: str = ""
+
+
 class Action(NamedTuple):
-    """A change, by POST. `run` returns the sentence that confirms it."""
+    """A change, by POST. `run` returns the sentence that confirms it, or an answer to show."""
 
     path: str
-    run: Callable[[Context, Request], str]
+    run: Callable[[Context, Request], str | Answer]
 
 
 class Raw(NamedTuple):

@@ -29,6 +29,7 @@ class Options(NamedTuple):
     key: str | None = None
     plain_http: bool = False
     read_only: bool = False
+    folder: str = ""  # where it was started
 
     def check(self) -> None:
         """Away from this machine, everybody on the way could read the token."""
@@ -101,7 +102,7 @@ def make(hv: Context, options: Options) -> tuple[Dashboard, Guard]:
     """The application behind its guard."""
     refusals = Refusals()
     access = access_to(hv, read_only=options.read_only)
-    dashboard = Dashboard(hv, access, refusals)
+    dashboard = Dashboard(hv, access, refusals, options.folder)
     return dashboard, Guard(dashboard.app(), access, refusals, options.hosts)
 
 
