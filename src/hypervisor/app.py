@@ -324,6 +324,7 @@ def make_supervisor(
     from hypervisor.git.upkeep import Upkeep
     from hypervisor.learning.learner import Learner
     from hypervisor.monitoring.metrics import MetricsRecorder
+    from hypervisor.monitoring.telemetry.starter import TelemetryStarter
     from hypervisor.notifications.notifier import Notifier
     from hypervisor.queue.counts import CountKeeper
     from hypervisor.runs.adaptive_pools import AdaptivePools
@@ -343,6 +344,7 @@ def make_supervisor(
         Upkeep(hv),
         CountKeeper(hv),
         MetricsRecorder(hv),
+        TelemetryStarter(hv, os.environ),
     )
     return Supervisor(hv, staffing, parts, idle_ms=idle_ms, after_sweep=_release_reduces)
 

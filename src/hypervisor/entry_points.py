@@ -56,6 +56,8 @@ def serve() -> None:
         notify()
     elif role == "merge":
         merge()
+    elif role == "telemetry":
+        send_traces()
     elif role == "work":
         work(*words)
     elif role == "dashboard":
@@ -136,6 +138,16 @@ def notify() -> None:
     hv = connect(create=False)
     if hv.launcher.acquire_notifier_lock() is not None:
         Deliverer(hv).run()
+    hv.close()
+
+
+def send_traces() -> None:
+    """Send traces of what has ended until there is nothing new, unless another process does."""
+    from hypervisor.monitoring.telemetry.sender import TraceSender
+
+    hv = connect(create=False)
+    if hv.launcher.acquire_telemetry_lock() is not None:
+        TraceSender(hv, os.environ).run()
     hv.close()
 
 

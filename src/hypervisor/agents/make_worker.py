@@ -18,6 +18,7 @@ from hypervisor.core.errors import InvalidInput
 from hypervisor.runs.processes.environment import attempt_variables
 from hypervisor.runs.processes.launcher import mark_of
 from hypervisor.runs.spec import agent_of
+from hypervisor.runs.telemetry_settings import telemetry_of
 
 if TYPE_CHECKING:
     from hypervisor.runs.make_worker import WorkerStart
@@ -41,6 +42,9 @@ def make_agent_worker(start: WorkerStart, name: str, parts_of: PartsOf) -> Worke
         mark=mark_of(start.me),
         group=start.group,
         niceness=hv.settings.nice,
+        tools_path=hv.outputs.tools_path
+        if telemetry_of(hv.settings.telemetry, os.environ)
+        else None,
     )
     names = {name, *spec.agents} & set(settings.profiles)
     agent = AgentContext(

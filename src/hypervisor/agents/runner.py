@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Callable
 
 from hypervisor.agents.homes import AgentHomes, Home
 from hypervisor.agents.mcp_config import ARGUMENTS
@@ -23,6 +24,7 @@ from hypervisor.agents.setup import (
 )
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import parser
+from hypervisor.agents.tool_times import ToolTimes
 from hypervisor.agents.transcript_writer import Channel, Redactor, TranscriptWriter
 from hypervisor.inputs.template import Item
 from hypervisor.queue.attempt import Ended
@@ -47,8 +49,10 @@ class AgentRunner(LocalRunner):
         mark: str,
         group: Group | None,
         niceness: int,
+        tools_path: Callable[[str, int], str] | None = None,
     ) -> None:
-        """`variables` are added to the environment; `own_home` is the home of a pull agent."""
+        """`variables` are added to the environment; `own_home` is the home of a pull agent.
+        `tools_path`: where to note the times of tool calls, for traces."""
         super().__init__(
             setup.cwd, setup.spec, variables, mark=mark, group=group, niceness=niceness
         )
@@ -66,6 +70,8 @@ class AgentRunner(LocalRunner):
         self._home: Home | None = None
         self._secrets: frozenset[str] = frozenset()
         self._speaks = False
+        self._tools_path = tools_path
+        self._tools: ToolTimes | None = None
 
     @property
     def fatal_error(self) -> str | None:
@@ -84,6 +90,9 @@ class AgentRunner(LocalRunner):
         self._begin()
         task, attempt = token.split(".")[:2] if token else ("", "")
         mark = f"{task}.{attempt}" if token else self._mark
+        self._tools = None
+        if self._tools_path and token:
+            self._tools = ToolTimes(self._tools_path(task, int(attempt)))
         self._home = home = self._own_home(task or self._own_home_name)
         prepared = self._prepared(home, token, mark)
         env = {**prepared.env, **self._env, **self._variables, tree.MARK: mark}
@@ -181,6 +190,8 @@ class AgentRunner(LocalRunner):
         self._speaks = self._speaks or line.startswith("{")  # warnings come before that
         update = self._parse(self.stream_state, line)
         self.stream_state = self._cleaned(self.stream_state, update.state)
+        if self._tools and update.events:
+            self._tools.note(update.events, int(time.time() * 1000))
         if self.stream_state.ended and self._last_word is None:
             self._last_word = time.monotonic()
         elif not self.stream_state.ended:

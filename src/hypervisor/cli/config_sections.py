@@ -46,6 +46,7 @@ SECTIONS = (
     Section("[outputs]", "What `hv gc` keeps of the outputs.", TABLES["outputs"]),
     Section("[workspace]", "Clones that attempts work in.", TABLES["workspace"]),
     Section("[merge]", "Verification before finished work is merged.", TABLES["merge"]),
+    Section("[telemetry]", "Traces for OpenTelemetry.", TABLES["telemetry"]),
     Section(
         "[agents.NAME]",
         "Change a built-in agent, whose values are then the defaults, or add one.",

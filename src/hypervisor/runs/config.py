@@ -10,6 +10,7 @@ from hypervisor.core.text import closest
 from hypervisor.resources.limits import Limits
 from hypervisor.resources.zones import DEFAULTS, Thresholds
 from hypervisor.runs.spec import STRATEGIES, Strategy
+from hypervisor.runs.telemetry_settings import TelemetrySettings
 
 SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SPAN_UNITS = {"ms": 1, "": 1000, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -52,12 +53,13 @@ class Settings(NamedTuple):
     merge_verify: tuple[str, ...] = ()
     merge_env: tuple[str, ...] = ()
     agents_may_approve: bool = False
+    telemetry: TelemetrySettings = TelemetrySettings()
 
 
 def settings_from(config: Mapping[str, Any]) -> Settings:
     """The settings in config.toml. InvalidInput names the invalid key."""
     _refuse_unknown("", config, (*TABLES, *AGENT_TABLES))
-    store, run, governor, limits, outputs, workspace, merge = (
+    store, run, governor, limits, outputs, workspace, merge, telemetry = (
         values(name, config.get(name, {}), keys) for name, keys in TABLES.items()
     )
     defaults = Settings()
@@ -75,6 +77,7 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
         **run,
         **outputs,
         workspace=WorkspaceSettings(**workspace),
+        telemetry=TelemetrySettings(**telemetry),
     )
 
 
@@ -254,6 +257,13 @@ def _yes_or_no(key: str, value: Any) -> bool:
     return value if isinstance(value, bool) else _refuse(key, "true or false")
 
 
+def _url(key: str, value: Any) -> str:
+    is_url = isinstance(value, str) and value.startswith(("http://", "https://"))
+    if not is_url or "@" in value.partition("://")[2].partition("/")[0]:
+        _refuse(key, "an http:// or https:// URL without a password")
+    return str(value)
+
+
 def _types(key: str, value: Any) -> Mapping[str, Limits]:
     if not isinstance(value, Mapping):
         _refuse(key, f"tables, as in [{key}.NAME]")
@@ -373,6 +383,23 @@ TABLES: dict[str, dict[str, Key]] = {
             "true, false",
             "agents that supervise over MCP may approve and reject tasks in review",
             "false",
+        ),
+    },
+    "telemetry": {
+        "traces": Key(
+            _yes_or_no,
+            "true, false",
+            "send traces (default: if an endpoint is set, here or in OTEL_EXPORTER_OTLP_ENDPOINT)",
+            example="true",
+        ),
+        "endpoint": Key(
+            _url,
+            "URL",
+            "OTLP/HTTP receiver of traces; the variables OTEL_EXPORTER_OTLP_* set everything else",
+            example='"http://127.0.0.1:4318/v1/traces"',
+        ),
+        "content": Key(
+            _yes_or_no, "true, false", "send names, titles and reasons of failures, too", "false"
         ),
     },
 }

@@ -39,6 +39,10 @@ class Outputs:
         """What setting up the workspace of an attempt prints."""
         return self.path(task, attempt).removesuffix(".log") + ".setup"
 
+    def tools_path(self, task: str, attempt: int) -> str:
+        """When an agent called its tools; its folder is made."""
+        return self.prepare(task, attempt).removesuffix(".log") + ".tools"
+
     def prepare(self, task: str, attempt: int) -> str:
         """The path of an output that is about to be written."""
         self.make_folder(self.folder_of(task))
@@ -193,9 +197,9 @@ class Outputs:
 
 
 def _are_unlinked(path: str) -> bool:
-    """The file of an output, its patch, and the output of its setup."""
+    """The file of an output, its patch, the output of its setup, the times of its tools."""
     stem = path.removesuffix(".log")
-    for name in (f"{stem}.patch", f"{stem}.setup", path):
+    for name in (f"{stem}.patch", f"{stem}.setup", f"{stem}.tools", path):
         try:
             os.unlink(name)
         except FileNotFoundError:

@@ -133,6 +133,9 @@ class LocalLauncher:
     def acquire_notifier_lock(self) -> int | None:
         return self._acquire(self._lock_of("notifier"))
 
+    def acquire_telemetry_lock(self) -> int | None:
+        return self._acquire(self._lock_of("telemetry"))
+
     def acquire_merger_lock(self) -> int | None:
         return self._acquire(self._lock_of("merger"))
 
@@ -183,6 +186,9 @@ class LocalLauncher:
 
     def start_merger(self) -> None:
         self._start_alone("merger", "merge")
+
+    def start_telemetry(self) -> None:
+        self._start_alone("telemetry", "telemetry")
 
     def _start_alone(self, name: str, role: str) -> None:
         """Start one unless one is running. Like a worker, it is not ended as a leftover."""

@@ -1,0 +1,1 @@
+"""Traces for OpenTelemetry: batch, task, attempt, tool call."""
