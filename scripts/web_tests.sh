@@ -2,6 +2,8 @@
 # Runs the tests of the dashboard in a real browser: Playwright (from PyPI) drives a Chromium that is
 # installed on this machine. Without one, it says so in one line and runs nothing.
 #
+# Arguments are pytest's; a path of tests replaces all of them.
+#
 # HV_CHROMIUM: the browser to use.
 set -eu
 CDPATH='' cd -P -- "${0%/*}/.."
@@ -20,4 +22,8 @@ fi
 export HV_CHROMIUM
 sh scripts/venv.sh dev web
 .venv/bin/python scripts/web_assets.py
-exec .venv/bin/python -m pytest --durations=5 tests/web/browser --web "$@"
+case " $*" in
+    *" tests/web/"*) ;;
+    *) set -- tests/web/browser "$@" ;;
+esac
+exec .venv/bin/python -m pytest --durations=5 --web "$@"

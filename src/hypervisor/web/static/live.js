@@ -13,7 +13,7 @@
     connection.title = state === "live" ? "Changes appear at once" : "The server does not answer";
   };
 
-  const due = new WeakMap(); // part -> { at, timer }
+  const due = new WeakMap(); // part -> { at, timer, late }
   const refresh = part => {
     const now = Date.now(), known = due.get(part) ?? { at: 0, timer: 0 };
     due.set(part, known);
@@ -21,8 +21,8 @@
     known.timer = setTimeout(() => {
       known.timer = 0;
       known.at = Date.now() + PAUSE;
-      if (document.hidden || isBusy(part)) return;
-      htmx.trigger(part, "live");
+      known.late = document.hidden || isBusy(part);
+      if (!known.late) htmx.trigger(part, "live");
     }, Math.max(known.at - now, 0));
   };
   // Nobody's text is replaced while it is being typed.
@@ -31,6 +31,20 @@
     return part.contains(field) && field.matches("input:not([type=hidden]), textarea, select")
       || part.querySelector("[popover]:popover-open") !== null;
   };
+  // What could not be shown when it happened is shown as soon as it can be.
+  const catchUp = () => {
+    if (document.hidden) return;
+    for (const part of document.querySelectorAll(".part")) {
+      if (due.get(part)?.late && !isBusy(part)) refresh(part);
+    }
+  };
+  document.addEventListener("visibilitychange", catchUp);
+  document.addEventListener("toggle", catchUp, true);
+  document.addEventListener("focusout", () => setTimeout(catchUp));
+  // A link that has expired: the page that is loaded instead says so.
+  document.addEventListener("htmx:response:error", event => {
+    if (event.detail.ctx.response.status === 401) location.reload();
+  });
   const concerns = (part, topics) => {
     const wanted = part.dataset.live.split(" ");
     return !topics.length || wanted.includes("*") || topics.some(topic => wanted.includes(topic));
@@ -63,6 +77,11 @@
     }
     setTimeout(poll, POLL);
   };
+  let isPolling = false;
+  const startPolling = () => {
+    if (!isPolling) poll();
+    isPolling = true;
+  };
   const share = () => {
     // Only this one address may become a script.
     const policy = window.trustedTypes?.createPolicy("worker", {
@@ -70,7 +89,8 @@
     });
     const worker = new SharedWorker(policy ? policy.createScriptURL("") : "/static/stream.js");
     const report = () => worker.port.postMessage({ visible: !document.hidden, last });
-    worker.port.onmessage = ({ data }) => apply(data);
+    worker.onerror = startPolling;
+    worker.port.onmessage = ({ data }) => data.unavailable ? startPolling() : apply(data);
     worker.port.start();
     document.addEventListener("visibilitychange", report);
     window.addEventListener("pageshow", event => { if (event.persisted) report(); });
@@ -78,5 +98,5 @@
     report();
   };
   if (!document.querySelector("[data-live]") && !document.querySelector("[data-every]")) return show("live");
-  if (window.SharedWorker) share(); else poll();
+  if (window.SharedWorker) share(); else startPolling();
 })();

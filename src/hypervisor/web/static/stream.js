@@ -1,7 +1,7 @@
 // A shared worker: one connection to the server for all tabs of a browser. Hidden tabs hear
 // nothing; when one is shown again it learns once that it has missed something.
 const QUIET = 30000; // milliseconds without a visible tab until the connection is closed
-const tabs = new Map(); // port -> { visible, missed }
+const tabs = new Map(); // port -> { visible, missed, last: the event that it shows }
 let source = null, last = null, closing = null, state = "connecting";
 
 const tell = (port, message) => port.postMessage(message);
@@ -22,6 +22,7 @@ const open = () => {
     const message = JSON.parse(event.data);
     last = message.last;
     for (const [port, tab] of tabs) {
+      if (tab.last >= last) continue;
       if (tab.visible) tell(port, message); else tab.missed = true;
     }
   };
@@ -31,13 +32,19 @@ const rest = () => {
   clearTimeout(closing);
   closing = setTimeout(() => { source?.close(); source = null; }, QUIET);
 };
+const forget = port => {
+  tabs.delete(port);
+  rest();
+};
 onconnect = ({ ports: [port] }) => {
+  port.onclose = () => forget(port); // of a tab that crashed
   port.onmessage = ({ data }) => {
-    if (data.bye) { tabs.delete(port); return rest(); }
+    if (typeof EventSource === "undefined") return tell(port, { unavailable: true });
+    if (data.bye) return forget(port);
     const before = tabs.get(port) ?? { visible: true, missed: false };
     // The page was made while this worker already knew of later events.
     const late = last !== null && data.last < last;
-    tabs.set(port, { visible: data.visible, missed: before.missed || late });
+    tabs.set(port, { visible: data.visible, missed: before.missed || late, last: data.last });
     if (last === null) last = data.last;
     if (!data.visible) return rest();
     open();
