@@ -92,3 +92,22 @@ def test_a_browser_without_shared_workers_asks(hv):
     answer = json.loads(browser.get("/events/after?after=0").text)
     assert "kind:add" in answer["topics"]
     assert browser.get(f"/events/after?after={answer['last']}").text == "null"
+
+
+def test_a_stream_ends_with_the_right_to_read_it(hv):
+    async def scenario():
+        allowed = [True]
+        feed = Feed(hv, interval=0.01)
+        stream = feed.follow(None, lambda: allowed[0])
+        assert (await anext(stream)).startswith("retry:")
+        following = asyncio.create_task(anext(stream))
+        while not feed._queues:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(hv.add, [hypervisor.NewTask("told")])
+        assert "kind:add" in await asyncio.wait_for(following, 60)
+        allowed[0] = False
+        following = asyncio.create_task(anext(stream, "ended"))
+        await asyncio.to_thread(hv.add, [hypervisor.NewTask("not told")])
+        assert await asyncio.wait_for(following, 60) == "ended"
+
+    asyncio.run(scenario())

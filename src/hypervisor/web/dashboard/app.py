@@ -99,9 +99,8 @@ class Dashboard:
             return JSONResponse({"error": "not signed in"}, 401)
         after = request.headers.get("last-event-id") or request.query_params.get("after") or ""
         number = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else None
-        return StreamingResponse(
-            self.feed.follow(number), media_type="text/event-stream", headers=NO_STORE
-        )
+        stream = self.feed.follow(number, lambda: request.scope["role_now"]() is not None)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=NO_STORE)
 
     async def events_after(self, request: HttpRequest) -> Response:
         """The same for a browser that cannot share a stream: it asks every few seconds."""

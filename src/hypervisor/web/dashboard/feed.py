@@ -84,8 +84,11 @@ class Feed:
             return self._last
         return await to_thread.run_sync(end_of_log, self._hv)
 
-    async def follow(self, after: int | None) -> AsyncGenerator[str]:
-        """The stream for one browser, from the event after this one on."""
+    async def follow(
+        self, after: int | None, is_allowed: Callable[[], bool] = lambda: True
+    ) -> AsyncGenerator[str]:
+        """The stream for one browser, from the event after this one on. It ends when the browser
+        is not allowed to read any more: a link expires."""
         yield f"retry: {RETRY_MS}\n\n"
         queue: asyncio.Queue[Message | None] = asyncio.Queue()
         seen = await self._join(queue, after)
@@ -100,7 +103,7 @@ class Feed:
                 except TimeoutError:
                     yield ": ping\n\n"
                     continue
-                if found is None:
+                if found is None or not is_allowed():
                     return
                 if found.last > seen:
                     seen = found.last

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
@@ -71,11 +72,13 @@ class Guard:
             await refuse(send, refusal, *SECURITY)
 
     async def _refusal(self, scope: Scope) -> Refusal | None:
-        """None if the request may pass; `scope["role"]` is then what it may do."""
+        """None if the request may pass; `scope["role"]` is then what it may do, and
+        `scope["role_now"]()` what it may do later."""
         headers, is_safe = Headers(scope), scope["method"] in SAFE
         refusal = self._wrong_host(scope, headers) or _foreign(headers, is_safe) or _large(headers)
         if refusal or (is_safe and scope["path"].startswith(STATIC)) or scope["path"] == ENTER:
             return refusal
+        scope["role_now"] = partial(self._role, headers)
         role = scope["role"] = self._role(headers)
         if role is None:
             if headers.bearer():
