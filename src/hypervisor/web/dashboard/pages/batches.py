@@ -136,14 +136,15 @@ def _id(hv: Context, request: Request) -> str:
 
 
 def pause(hv: Context, request: Request) -> str:
-    control.pause(hv, request.path["batch"], reason=request.form.get("reason", ""))
+    if not control.pause(hv, request.path["batch"], reason=request.form.get("reason", "")):
+        return "already paused; nothing was changed"
     return "paused: running attempts finish, nothing new starts"
 
 
 def resume(hv: Context, request: Request) -> str:
-    control.resume(hv, request.path["batch"])
+    resumed = control.resume(hv, request.path["batch"])
     supervise(hv)
-    return "resumed"
+    return "resumed" if resumed else "not paused any more; nothing was changed"
 
 
 def scale(hv: Context, request: Request) -> str:
@@ -192,6 +193,7 @@ PAGES = (
         "batch",
         batch_values,
         parts={
+            "actions": nothing,
             "progress": nothing,
             "figures": figures,
             "running": running,

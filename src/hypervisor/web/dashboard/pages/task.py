@@ -102,6 +102,8 @@ def retry(hv: Context, request: Request) -> str:
 
 def cancel(hv: Context, request: Request) -> str:
     moved = steer.cancel(hv, request.path["task"], request.form.get("reason", ""))
+    if moved.state == "stopping":
+        return f"stopping {moved.task}; then it is cancelled"
     return f"{moved.task} is cancelled"
 
 
