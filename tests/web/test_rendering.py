@@ -65,3 +65,10 @@ def test_no_template_trusts_a_value_or_carries_code(name):
 
 def test_there_are_templates():
     assert "report/page.html" in TEMPLATES
+
+
+def test_a_long_text_is_shortened_where_pages_are_fetched_often():
+    short = environment(most=10).from_string("{{ text }}|{{ 7 }}|{{ text|e }}")
+    assert short.render(text="\x1b" * 4 + "x" * 2_006) == (
+        r"\x1b\x1b\x1b\x1bxxxxxx … (2,000 more characters)|7|" + "\x1b" * 4 + "x" * 2_006
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -21,12 +22,13 @@ from hypervisor.core.text import one_line
 PACKAGE = "hypervisor.web"
 
 
-def environment() -> Environment:
+def environment(most: int | None = None) -> Environment:
+    """`most`: the number of characters that one expression prints at most."""
     env = Environment(
         loader=PackageLoader(PACKAGE),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_visible,
+        finalize=partial(_visible, most),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -53,6 +55,10 @@ def _static(name: str) -> str:
     return (files(PACKAGE) / "static" / name).read_text(encoding="utf-8")
 
 
-def _visible(value: Any) -> Any:
+def _visible(most: int | None, value: Any) -> Any:
     """What an expression prints, before it is escaped."""
-    return one_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    if most is not None and len(value) > most:
+        return f"{one_line(value[:most])} … ({len(value) - most:,} more characters)"
+    return one_line(value)

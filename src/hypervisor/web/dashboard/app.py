@@ -37,6 +37,7 @@ from hypervisor.web.dashboard.site import ACTIONS, MENU, PAGES, RAW
 from hypervisor.web.rendering import environment
 
 THREADS = 8  # operations at a time
+MAX_TEXT = 4_000  # characters of one text: a page is fetched again and again
 NO_STORE = {"cache-control": "no-store"}
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
@@ -50,7 +51,7 @@ class Dashboard:
         self.shared = Shared()
         self.feed = Feed(hv, before=self.shared.forget)
         self.threads = CapacityLimiter(THREADS)
-        self.env = environment()
+        self.env = environment(MAX_TEXT)
         self.env.filters.update(FILTERS)
         self.env.globals.update(menu=MENU, store=hv.store.where)
 

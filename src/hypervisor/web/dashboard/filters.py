@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from hypervisor.core.text import money_text, pluralize
+from hypervisor.core.text import money_text, one_line, pluralize
 from hypervisor.resources.limits import size_text
 from hypervisor.web.report.text import by_state, moment, number, printed, took, words
 
@@ -38,11 +39,22 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
+def json_text(value: object) -> str:
+    """JSON to read, which is escaped and shortened as other text is."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def whole(text: str) -> Markup:
+    """Text to be copied: as it is shown, but never shortened."""
+    return escape(one_line(text))
+
+
 FILTERS = {
     "age": age,
     "by_state": by_state,
     "date": date,
     "moment": moment,
+    "json_text": json_text,
     "money": money_text,
     "number": number,
     "pluralize": pluralize,
@@ -52,5 +64,6 @@ FILTERS = {
     "size": size_text,
     "took": took,
     "when": when,
+    "whole": whole,
     "words": words,
 }
