@@ -77,7 +77,7 @@ class TestCommand:
 
 def value_fields():
     """The fields of all values of the program, by name; a name may be used more than once."""
-    fields = {}
+    fields: dict[str, list[set[str]]] = {}
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef):
