@@ -53,7 +53,7 @@ def test_an_agents_run_is_one_trace_down_to_its_tools(hv, receiver):
 
 
 def senders(hv):
-    """Recognised by a variable that is set only here."""
+    """Recognized by a variable that is set only here."""
     mark = f"XDG_RUNTIME_DIR={hv.runtime}".encode()
     pids = [process.pid for process in snapshot().values() if process.lives]
     return [

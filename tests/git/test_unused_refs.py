@@ -61,7 +61,7 @@ def test_they_go_when_the_users_branches_have_the_commits(merged):
     gone = tidy.tidy(hv, now=now)  # moves the clone to the trash first
     assert not other_refs(hv) and gone.unused_refs == 2
     assert gone.verdicts == 1 and not hv.store.read(sql.verdict_outputs)
-    # all of it can be had again
+    # all of it can be made again
     submit(hv, repo, SCRIPT, [2], include_dirty=True, verify=("true",))
     assert wait(hv, 2)["2"].state == "done"
     assert repo.read("hv/edits", "f2.txt") == "line 2\nchanged\n"

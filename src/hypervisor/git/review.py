@@ -35,7 +35,7 @@ def decide_as_agent(
     hv: Context, task: str, decision: Literal["approve", "reject"], reason: str = ""
 ) -> Moved:
     """Approve or reject a task for an agent. A task is in review because a person must look at it,
-    so this needs the word of whoever runs this store, in config.toml."""
+    so this must be allowed in config.toml."""
     if not hv.settings.agents_may_approve:
         name = hv.resolve(task)
         raise InvalidInput(
