@@ -62,3 +62,14 @@ def test_a_claim_from_outside_that_is_killed(hv):
     assert f"`hv cancel {task}`" in result.err
     assert f"`hv release --force {task}`" in result.err
     hv.ok("release", "--force", task)
+
+
+def test_show_says_how_many_retries_are_left(hv):
+    task = hv.add("x", "--retries", "1")
+    hv.ok("fail", hv.claim(), "no luck", "--retry-in", "0s")
+    assert "  tries       1, 1 failed, 1 retry left\n" in hv.ok("show", task)
+    hv.ok("fail", hv.claim(), "no luck")
+    assert "  tries       2, 2 failed, no retries left\n" in hv.ok("show", task)
+    task = hv.add("y")
+    hv.ok("fail", hv.claim(), "no luck")
+    assert "  tries       1, 1 failed\n" in hv.ok("show", task)

@@ -139,8 +139,16 @@ def _session(session: AgentSession) -> str:
 def _tries(task: Task) -> str:
     if not task.attempts:
         return ""
-    bad = f", {task.failures} failed of {task.retries + 1}" if task.failures else ""
-    return f"{task.attempts}{bad}" + (f", {task.crashes} crashed" if task.crashes else "")
+    left = max(task.retries + 1 - task.failures, 0)
+    parts = [
+        str(task.attempts),
+        f"{task.failures} failed" if task.failures else "",
+        f"{task.crashes} crashed" if task.crashes else "",
+        f"{left or 'no'} {'retry' if left == 1 else 'retries'} left"
+        if task.failures and task.retries
+        else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _attempt(attempt: Attempt) -> str:
