@@ -24,7 +24,7 @@ DESCRIPTION = (
 GENERAL_OPTIONS = (
     ("--store PATH|URL", "use this store: a file, a folder, or a postgresql:// URL"),
     ("--json", "print the answer as JSON"),
-    ("-h, --help", "show the options and an example"),
+    ("-h, --help", "show the options and examples"),
 )
 FILES = (
     (".hypervisor/", "the store of a project, found in this folder or above, like .git"),

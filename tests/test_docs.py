@@ -71,7 +71,7 @@ class TestCommand:
         assert f"\n### hv {command.name}\n" in text("docs/cli.md")
 
     def test_has_an_example_in_its_help(self, command):
-        _, example = make_parser(command)[0].format_help().split("\nexample:\n")
+        _, example = make_parser(command)[0].format_help().split("\nexamples:\n")
         assert f"hv {command.name}" in example
 
 

@@ -319,7 +319,7 @@ def test_help_shows_every_command_with_an_example(bare):
     for command in COMMANDS.values():
         assert re.search(rf"\n  {command.name} +{re.escape(command.about)}\n", overview)
         assert len(command.about) < 60 and not command.about.endswith(".")
-    assert "example:\n  hv claim" in bare.ok("claim", "--help") == bare.ok("help", "claim")
+    assert "examples:\n  hv claim" in bare.ok("claim", "--help") == bare.ok("help", "claim")
     assert re.fullmatch(r"hv \d+\.\d+\.\d+\n", bare.ok("--version"))
 
 
@@ -331,7 +331,7 @@ def test_every_command_has_help_with_an_example():
         parser = make_parser(command)[0]
         text = parser.format_help()
         description = " ".join(str(parser.description).split())
-        assert "example:\n  " in text and description in " ".join(text.split())
+        assert "examples:\n  " in text and description in " ".join(text.split())
         assert [action.dest for action in parser._actions if not action.help] == []
 
 

@@ -20,7 +20,7 @@ print(" ".join(sys.modules), file=sys.stderr)
 def test_examples_fit_on_a_terminal_of_80_columns(bare):
     """They are not wrapped, so that they can be copied."""
     for name in ("run", "add", "logs", "status", "retry", "batches", "review"):
-        examples = bare.ok(name, "--help").partition("\nexample:\n")[2].splitlines()
+        examples = bare.ok(name, "--help").partition("\nexamples:\n")[2].splitlines()
         assert examples and max(map(len, examples)) <= 80, name
 
 

@@ -87,7 +87,7 @@ def test_text_for_people_has_no_raw_control_characters(furnished):
 
 def test_help_fits_a_narrow_terminal(bare):
     for args in (["--help"], ["add", "--help"], ["ls", "--help"]):
-        seen = on_a_terminal(bare, *args, columns=80).split("example:")[0]
+        seen = on_a_terminal(bare, *args, columns=80).split("examples:")[0]
         assert max(map(len, seen.splitlines())) <= 80
 
 

@@ -188,7 +188,7 @@ def _overview(rest: list[str]) -> int:
         print(f"\n{group}:")
         for command in commands:
             print(wrapped(f"  {command.name:<12}{command.about}", terminal_width(), " " * 14))
-    hint = "`hv COMMAND --help` shows the options of a command, with an example."
+    hint = "`hv COMMAND --help` shows the options of a command, with examples."
     print(f"\n{wrapped(hint, terminal_width())}")
     return 0
 

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             prog=prog,
             description=description,
-            epilog=f"example:\n  {example}",
+            epilog=f"examples:\n  {example}",
             formatter_class=Formatter,
             allow_abbrev=False,
             add_help=False,
@@ -138,7 +138,7 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         return f"{', '.join(action.option_strings)} {value}"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith("example:"):
+        if text.startswith("examples:"):
             return super()._fill_text(text, width, indent)
         return wrapped(text, width)
 
