@@ -93,9 +93,9 @@ def test_what_is_short_is_reported_in_milliseconds(hv):
         for sample in some:
             record = add_to_record(record, sample)
         keep(hv, name, record)
-    assert "takes 0.4 ms (9 of 10 below 12 ms)" in hv.ok("learn", "blink")
-    assert "takes 100 ms (9 of 10 below 0.1 s)" in hv.ok("learn", "nap")
-    assert "takes 4.3 s (9 of 10 below 4.3 s)" in hv.ok("learn", "sleep")
+    assert "takes 0.4 ms (90 % within 12 ms)" in hv.ok("learn", "blink")
+    assert "takes 100 ms (90 % within 0.1 s)" in hv.ok("learn", "nap")
+    assert "takes 4.3 s (90 % within 4.3 s)" in hv.ok("learn", "sleep")
 
 
 def test_what_a_skill_gains_is_in_its_record(hv):

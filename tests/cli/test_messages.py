@@ -73,3 +73,13 @@ def test_show_says_how_many_retries_are_left(hv):
     task = hv.add("y")
     hv.ok("fail", hv.claim(), "no luck")
     assert "  tries       1, 1 failed\n" in hv.ok("show", task)
+
+
+@pytest.mark.parametrize(
+    ("words", "purpose"),
+    [("apply b", "approve"), ("undo b", "undo the changes"), ("batches delete b", "delete")],
+)
+def test_without_a_terminal_the_answer_is_an_option(hv, words, purpose):
+    hv.add("x", "--batch", "b")
+    refused = hv.refused(2, *words.split())
+    assert f"use --yes to {purpose}, or --dry-run to look first" in refused

@@ -135,14 +135,14 @@ class _Chooser:
         more = self.near[-1] if self.near else 0
         if len(seen) != 1 or evidence.samples - evidence.changed > EARLY or seen[0] >= more:
             return None
-        return self._to_learn(more, f"only {seen[0]} at once tried so far")
+        return self._to_learn(more, f"only {seen[0]} at a time has been tried so far")
 
     def _look(self) -> Choice | None:
         """Try the seemingly best number first; then where it pays most, more workers first."""
         if self.best in self.near and self.posterior.weight(self.best) < MIN_WEIGHT:
             if favourite(self.posterior, self.limit, self.now) == self.best:
                 return None  # it is chosen anyway
-            return self._to_learn(self.best, f"{self.best} look best but were hardly tried")
+            return self._to_learn(self.best, f"{self.best} look best but have hardly been tried")
         known = max(HALF * self.posterior.weight(self.best), FEW)
         other = [n for n in self.near if n != self.best and self.posterior.weight(n) <= known]
         worth = {n: self._worth(n) for n in other}
@@ -153,8 +153,8 @@ class _Chooser:
         if n < self.best:
             n = min(m for m in other if worth[m] >= LOW_ENOUGH * worth[n])
         chance = self._chance(n, self.best)
-        better = "do notably more than" if n > self.best else "do nearly as much as"
-        return self._to_learn(n, f"{n} may {better} {self.best} ({_percent(chance)} likely)")
+        better = "do much more than" if n > self.best else "do nearly as much as"
+        return self._to_learn(n, f"{n} workers may {better} {self.best}, {_percent(chance)} likely")
 
     def _chance(self, n: int, other: int) -> float:
         """The probability that n costs less than `other`."""
@@ -181,7 +181,7 @@ class _Chooser:
         if self.posterior.chance(lambda p: p.ratio(self.best) > SLOWED_DOWN) <= CONFIDENT:
             return None
         n = next((step for step in self.near if step >= 2), self.best)
-        why = f"{self.best} slow each other down and fewer were hardly tried"
+        why = f"{self.best} slow each other down, and fewer have hardly been tried"
         return self._to_learn(n, why) if n < self.best else None
 
     def _explore_next(self) -> Choice | None:
@@ -190,7 +190,7 @@ class _Chooser:
             return None
         if self._chance(self.best, self.near[-1]) > CONFIDENT:
             return None
-        return self._to_learn(self.near[-1], f"on the way to {self.best}, step by step")
+        return self._to_learn(self.near[-1], f"moving toward {self.best} step by step")
 
     def _again(self) -> Choice | None:
         """Conditions may have changed: after some time, check whether more workers pay now. With
@@ -204,7 +204,7 @@ class _Chooser:
         cheap = [n for n in above if self._price(n, home) <= MAX_RECHECK_COST * evidence.run]
         if not cheap:
             return None
-        return self._to_learn(cheap[-1], f"whether {cheap[-1]} now do more than {home}")
+        return self._to_learn(cheap[-1], f"to see whether {cheap[-1]} now do more than {home}")
 
     def _price(self, n: int, home: int) -> float:
         """The possible cost of a trial of n, in attempts at the usual number."""
@@ -221,7 +221,7 @@ class _Chooser:
         return level == n or (min(level, n) >= MANY and abs(level - n) <= 1)
 
     def _to_learn(self, n: int, why: str) -> Choice:
-        return Choice(n, False, f"to learn: {why}", self.best)
+        return Choice(n, False, f"a trial ({why})", self.best)
 
 
 def _unseen(posterior: Posterior, limit: int, first: int, now: int) -> Choice:

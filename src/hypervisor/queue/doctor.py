@@ -73,7 +73,7 @@ def _counts(hv: Context) -> Check:
     if wrong:
         hv.store.write(counts.change, wrong)
     corrected = f"{pluralize(len(wrong), 'count')} of tasks corrected"
-    return Check("counts", True, corrected if wrong else "as many tasks as counted")
+    return Check("counts", True, corrected if wrong else "match the tasks")
 
 
 def _claims(hv: Context) -> Check:
@@ -82,6 +82,6 @@ def _claims(hv: Context) -> Check:
     return Check(
         "claims",
         not overdue,
-        stuck if overdue else "none is stuck",
+        stuck if overdue else "none stuck",
         "`hv release --force TASK` ends the claim",
     )

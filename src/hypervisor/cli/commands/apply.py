@@ -56,10 +56,14 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 
 def prepare(args: argparse.Namespace) -> None:
+    require_answer(args, "approve")
+
+
+def require_answer(args: argparse.Namespace, purpose: str) -> None:
     """Without a terminal, the answer must be given as an option."""
     watched = sys.stdin.isatty() and sys.stdout.isatty()
     if not (args.yes or args.dry_run) and (args.json or not watched):
-        raise InvalidInput("not a terminal; use --yes to approve, or --dry-run to look first.")
+        raise InvalidInput(f"not a terminal; use --yes to {purpose}, or --dry-run to look first.")
 
 
 def confirmed(question: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypervisor.batches.archive import archive_batch, unarchive_batch
 from hypervisor.batches.delete import Deleted, delete_batch
 from hypervisor.cli.arguments import add_word
-from hypervisor.cli.commands.apply import confirmed
+from hypervisor.cli.commands.apply import confirmed, require_answer
 from hypervisor.cli.json_form import plain
 from hypervisor.cli.output import confirm, one_line, respond, table
 from hypervisor.core.errors import (
@@ -70,9 +70,7 @@ def prepare(args: argparse.Namespace) -> None:
         if args.yes or args.dry_run:
             raise InvalidInput("--yes and --dry-run work only with `hv batches delete`.")
         return
-    watched = sys.stdin.isatty() and sys.stdout.isatty()
-    if not (args.yes or args.dry_run) and (args.json or not watched):
-        raise InvalidInput("not a terminal; use --yes to delete, or --dry-run to look first.")
+    require_answer(args, "delete")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:

@@ -79,7 +79,7 @@ def _usual(learned: Learned) -> str:
     parts = []
     if learned.seconds is not None:
         usual, most = (_time(value) for value in learned.seconds)
-        parts.append(f"takes {usual} (9 of 10 below {most})")
+        parts.append(f"takes {usual} (90 % within {most})")
     if learned.peak_bytes is not None:
         parts.append(f"memory {size_text(int(learned.peak_bytes.most))}")
     if learned.tokens:

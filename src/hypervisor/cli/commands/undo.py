@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from hypervisor.batches.plans.undo import Undone, undo
 from hypervisor.batches.plans.work import Outcome
-from hypervisor.cli.commands.apply import confirmed, print_problem
-from hypervisor.cli.commands.apply import prepare as prepare
+from hypervisor.cli.commands.apply import confirmed, print_problem, require_answer
 from hypervisor.cli.output import one_line, respond
 from hypervisor.core.errors import EXIT_OK, EXIT_UNSUCCESSFUL
 from hypervisor.core.text import pluralize
@@ -22,6 +21,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("batch", metavar="BATCH", help="a batch, by name or id")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("-n", "--dry-run", action="store_true", help="show what would change")
+
+
+def prepare(args: argparse.Namespace) -> None:
+    require_answer(args, "undo the changes")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
