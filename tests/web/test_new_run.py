@@ -191,6 +191,7 @@ def test_the_form_of_a_skill_shows_what_the_skill_says(hv, project):
     text = browser.get("/new?kind=skill&skill=shout").text
     assert 'placeholder="2 (the skill&#39;s)"' in text and "15m (the skill&#39;s)" in text
     assert 'name="budget"' not in text  # it has no agent
+    assert "shout (the skill" not in text
     shutil.rmtree(folder)
     assert "shout" not in browser.get("/new?kind=skill").text
 

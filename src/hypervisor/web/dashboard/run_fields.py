@@ -155,6 +155,7 @@ def _groups_of(skill: FoundSkill) -> tuple[Group, ...]:
 def _of_skill(group: Group, skill: FoundSkill) -> Group:
     """What the skill sets is the default, and opens the group that has it."""
     said = {**skill.skill.fields, **dict(skill.skill.fields.get("limits") or {})}
+    said.pop("name")  # its own, not that of a batch
     fields = tuple(_with_default(field, said) for field in group.fields)
     return group._replace(fields=fields, is_open=group.is_open or fields != group.fields)
 
