@@ -93,9 +93,9 @@ def test_long_plans_are_cut_unless_asked_for(project):
         many = [{"do": "create", "path": f"new/{n}", "text": lines} for n in range(30)]
         propose(hv, "many", project.folder, [result(*many)])
     short, full = project.ok("plan", "many"), project.ok("plan", "many", "--full")
-    assert "… 10 more (--full shows all)" in short and "… 38 more lines" in short
+    assert "… 10 more (--full shows all)" in short and "… 42 more lines" in short
     assert "create new/29" not in short
-    assert "more" not in full and full.count("\n     49") == 30
+    assert "more" not in full and full.count("\n     +49") == 30
 
 
 def test_dry_run_changes_nothing(tidy):

@@ -151,6 +151,9 @@ def test_only_chunks_that_may_have_a_say_are_asked(ledger, chunked):
     asked = ledger.proposing(batch, "", 10)
     assert [each.title for each in asked] == ["a", "e"]
     assert ledger.held_back(batch) == {"open": 1, "rejected": 1}
+    with_open = ledger.proposing(batch, "", 10, chunk=3)
+    assert [(each.title, each.chunk) for each in with_open] == [("a", 1), ("c", 3), ("e", 0)]
+    assert ledger.held_back(batch, chunk=3) == {"rejected": 1}
     # Running it again without its gate decides nothing; approving the rest does.
     ledger.declare("chunked", {"cwd": "/", "gate": "none"}, "me", NOW)
     assert [each.title for each in ledger.proposing(batch, "", 10)] == ["a", "e"]

@@ -80,11 +80,11 @@ class BatchesLedger(LedgerBase):
     def results(self, batch: str, after: str, limit: int) -> list[tuple[str, Json]]:
         return self._db.read(lambda s: summary.results(s, batch, after, limit))
 
-    def proposing(self, batch: str, after: str, limit: int) -> list[Proposals]:
-        return self._db.read(lambda s: actions.proposing(s, batch, after, limit))
+    def proposing(self, batch: str, after: str, limit: int, chunk: int = 0) -> list[Proposals]:
+        return self._db.read(lambda s: actions.proposing(s, batch, after, limit, chunk))
 
-    def held_back(self, batch: str) -> dict[str, int]:
-        return self._db.read(lambda s: actions.held_back(s, batch))
+    def held_back(self, batch: str, chunk: int = 0) -> dict[str, int]:
+        return self._db.read(lambda s: actions.held_back(s, batch, chunk))
 
     def actions(self, batch: str) -> list[Action]:
         return self._db.read(lambda s: actions.every(s, batch))

@@ -96,6 +96,7 @@ class Proposals(NamedTuple):
     task: str
     title: str
     result: Any
+    chunk: int = 0
 
 
 class Step(NamedTuple):

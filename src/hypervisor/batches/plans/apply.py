@@ -94,8 +94,8 @@ def _drop_withdrawn(work: PlanWork, unfinished: list[Action]) -> list[Outcome]:
     if not planned:
         return []
     proposed = {
-        actions.fingerprint(task, index, proposal)
-        for task, _, index, proposal in planning.proposals(work.hv, work.batch)
+        actions.fingerprint(proposed.task, proposed.place, proposed.proposal)
+        for proposed in planning.proposals(work.hv, work.batch)
     }
     withdrawn = [action for action in planned if action.data["print"] not in proposed]
     return [

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypervisor.batches.plans import action as actions
 from hypervisor.batches.plans.action import Step, visible
+from hypervisor.batches.plans.diff import FileDiff, file_diff
 from hypervisor.batches.sql import actions as actions_sql
+from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.add import check_task
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
     from hypervisor.batches.plans.files import ActionFiles
 
 PAGE = 1_000
-MAX_DIFF_SIZE = 200_000  # bytes; no diff is made above that
-MAX_SHOWN = 2_000  # characters shown of a new file
+MAX_SHOWN = 2_000  # characters shown of a new task
 
 
 class PlannedAction(NamedTuple):
-    """A proposal and its effect; `refused` says why it is left out."""
+    """A proposal and its effect; `refused` says why it is left out. `added` and `removed` are the
+    lines of its diff, None if there is none."""
 
     task: str
     kind: str
@@ -39,6 +41,8 @@ class PlannedAction(NamedTuple):
     diff: str
     refused: str
     data: dict[str, Any]
+    added: int | None = None
+    removed: int | None = None
 
 
 class Plan(NamedTuple):
@@ -55,17 +59,42 @@ class Plan(NamedTuple):
     categories: dict[str, int]
     states: dict[str, int]  # of actions approved earlier
     held_back: dict[str, int]  # tasks left out, by the state of their chunk
+    chunk: int | None = None  # the only one whose actions are shown
+    ready: int = 0  # actions of other chunks, which are approved
 
 
-def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
-    """Show the changes that a batch proposes, with diffs, and those that are refused."""
+class Proposed(NamedTuple):
+    """A proposal, with its position in the result of its task."""
+
+    task: str
+    chunk: int
+    category: str
+    place: int
+    proposal: object
+
+
+def plan(
+    hv: Context,
+    batch: str,
+    diffs: bool | range = True,
+    *,
+    chunk: int | None = None,
+    task: str | None = None,
+) -> Plan:
+    """Show the changes that a batch proposes, with diffs, and those that are refused.
+
+    With `chunk`, what this chunk would change if it were approved; with `task`, what this task
+    would. A range makes the diffs of these actions only."""
     planned = hv.store.read(queries.batch, validate.text("the batch", batch))
     rows = hv.store.read(actions_sql.every, planned.id)
     settled = {row.data["print"] for row in rows if row.state in actions.SETTLED}
     root = root_of(planned)
-    draft = _Draft(files_of(hv, planned, root) if root else None, diffs)
-    for task, category, index, proposal in proposals(hv, planned):
-        draft.take(task, category, index, proposal, settled)
+    if chunk is not None:
+        hv.store.read(chunks_sql.find, planned.id, chunk)
+    wanted = _Wanted(chunk, None if task is None else hv.resolve(task), diffs)
+    draft = _Draft(files_of(hv, planned, root) if root else None, wanted)
+    for proposed in proposals(hv, planned, chunk or 0):
+        draft.take(proposed, settled)
     to_do = tuple(draft.to_do)
     return Plan(
         planned.name,
@@ -78,17 +107,19 @@ def plan(hv: Context, batch: str, diffs: bool = True) -> Plan:
         _counts([action.kind for action in to_do]),
         _counts([action.category for action in to_do]),
         _counts([row.state for row in rows]),
-        hv.store.read(actions_sql.held_back, planned.id),
+        hv.store.read(actions_sql.held_back, planned.id, chunk or 0),
+        chunk,
+        draft.others,
     )
 
 
-def proposals(hv: Context, batch: Batch) -> Iterator[tuple[str, str, int, object]]:
-    """All proposals in approved chunks: task, category, position in its result, proposal."""
+def proposals(hv: Context, batch: Batch, chunk: int = 0) -> Iterator[Proposed]:
+    """All proposals in approved chunks, and in this one whatever its state."""
     after = ""
-    while page := hv.store.read(actions_sql.proposing, batch.id, after, PAGE):
-        for task, _, result in page:
-            for index, (category, proposal) in enumerate(actions.proposals_of(result)):
-                yield task, category, index, proposal
+    while page := hv.store.read(actions_sql.proposing, batch.id, after, PAGE, chunk):
+        for task, _, result, own in page:
+            for place, (category, proposal) in enumerate(actions.proposals_of(result)):
+                yield Proposed(task, own, category, place, proposal)
         after = page[-1].task
 
 
@@ -171,26 +202,55 @@ class _Unchanged(Exception):
     """A proposal would change nothing."""
 
 
-class _Draft:
-    """Builds a plan, proposal by proposal."""
+class _Wanted(NamedTuple):
+    """What a plan shows: of a chunk, a task or everything, and which actions with diffs."""
 
-    def __init__(self, files: ActionFiles | None, diffs: bool) -> None:
+    chunk: int | None
+    task: str | None
+    diffs: bool | range
+
+    def shows(self, proposed: Proposed) -> bool:
+        return self.chunk in (None, proposed.chunk) and self.task in (None, proposed.task)
+
+    def wants_diff(self, position: int) -> bool:
+        return self.diffs if isinstance(self.diffs, bool) else position in self.diffs
+
+
+class _Draft:
+    """Builds a plan, proposal by proposal. `others` are to be done, but not shown."""
+
+    def __init__(self, files: ActionFiles | None, wanted: _Wanted) -> None:
         self._files = files
-        self._diffs = diffs
+        self._wanted = wanted
+        self._diffs = False  # whether the current action needs one
         self._seen: dict[str, _File] = {}
         self._keys: set[str] = set()
         self.to_do: list[PlannedAction] = []
         self.refused: list[PlannedAction] = []
         self.unchanged: list[PlannedAction] = []
+        self.others = 0
 
-    def take(
-        self, task: str, category: str, index: int, proposal: object, settled: set[str]
-    ) -> None:
+    def take(self, proposed: Proposed, settled: set[str]) -> None:
         """Add a proposal to `to_do`, `refused` or `unchanged`."""
-        fingerprint = actions.fingerprint(task, index, proposal)
+        task, _, category, place, proposal = proposed
+        fingerprint = actions.fingerprint(task, place, proposal)
         if fingerprint in settled:
             self._remember(task, proposal)
             return
+        is_shown = self._wanted.shows(proposed)
+        self._diffs = is_shown and self._wanted.wants_diff(len(self.to_do))
+        checked, problem = self._check(task, category, fingerprint, proposal)
+        if not is_shown:
+            self.others += problem is None
+        elif problem is None:
+            self.to_do.append(checked)
+        else:
+            (self.refused if problem else self.unchanged).append(checked)
+
+    def _check(
+        self, task: str, category: str, fingerprint: str, proposal: object
+    ) -> tuple[PlannedAction, str | None]:
+        """The action, and None if it is to be done; otherwise why not, "" if nothing changes."""
         kind, what, why = "?", "", ""
         data: dict[str, Any] = {}
         try:
@@ -201,14 +261,14 @@ class _Draft:
         except InvalidInput as error:
             what = what or visible(str(proposal)[:200])
             refused = str(error).rstrip(".")
-            self.refused.append(PlannedAction(task, kind, category, what, why, "", refused, data))
+            return PlannedAction(task, kind, category, what, why, "", refused, data), refused
         except _Unchanged:
-            self.unchanged.append(PlannedAction(task, kind, category, what, why, "", "", data))
-        else:
-            if step is not None and self._files is not None:
-                data |= {"root": self._files.root, "step": actions.step_data(step)}
-            what = actions.wording(kind, data)
-            self.to_do.append(PlannedAction(task, kind, category, what, why, diff, "", data))
+            return PlannedAction(task, kind, category, what, why, "", "", data), ""
+        if step is not None and self._files is not None:
+            data |= {"root": self._files.root, "step": actions.step_data(step)}
+        what = actions.wording(kind, data)
+        action = PlannedAction(task, kind, category, what, why, diff.text, "", data, *diff[1:])
+        return action, None
 
     def _remember(self, task: str, proposal: object) -> None:
         """Remember fields set by an earlier plan: another task may not set them differently."""
@@ -220,11 +280,11 @@ class _Draft:
                 fields = {**here.fields, **checked["set"]}
                 self._seen[path] = here._replace(by=task, fields=fields)
 
-    def _step(self, task: str, data: dict[str, Any]) -> tuple[Step | None, str]:
+    def _step(self, task: str, data: dict[str, Any]) -> tuple[Step | None, FileDiff]:
         proposal = data["proposal"]
         kind = proposal["do"]
         if kind == actions.TASK:
-            return None, self._task(task, data)
+            return None, FileDiff(self._task(task, data))
         if self._files is None:
             raise InvalidInput("the batch was not started in a folder, so it has no files")
         path = self._files.locate(proposal["path"])
@@ -235,10 +295,9 @@ class _Draft:
             reason = f"task {here.by} removes it" if here.by else "no such file"
             raise InvalidInput(f"{visible(path)}: {reason}")
         if kind == actions.MOVE:
-            return self._move(task, path, here, self._files.locate(proposal["to"])), ""
+            return self._move(task, path, here, self._files.locate(proposal["to"])), FileDiff()
         if kind == actions.DELETE:
-            self._seen[path] = _File(by=task)
-            return Step(actions.REMOVE, path, before=here.hash, mode_before=here.mode), ""
+            return self._delete(task, path, here)
         return self._replace(task, path, here, proposal)
 
     def _task(self, task: str, data: dict[str, Any]) -> str:
@@ -249,7 +308,16 @@ class _Draft:
         self._keys.add(new.key or "")
         return _head(new.body) if self._diffs else ""
 
-    def _create(self, task: str, path: str, content: bytes) -> tuple[Step, str]:
+    def _delete(self, task: str, path: str, here: _File) -> tuple[Step, FileDiff]:
+        step = Step(actions.REMOVE, path, before=here.hash, mode_before=here.mode)
+        diff = FileDiff()
+        if self._diffs:
+            with suppress(InvalidInput):  # too large to be read: it can be deleted anyway
+                diff = file_diff(self._content(path, here), None, path)
+        self._seen[path] = _File(by=task)
+        return step, diff
+
+    def _create(self, task: str, path: str, content: bytes) -> tuple[Step, FileDiff]:
         there = self._file(path)
         after = content_hash(content)
         if there.hash == after and not there.by:
@@ -257,7 +325,7 @@ class _Draft:
         self._refuse_existing(path, there)
         self._seen[path] = _File(after, 0, "", content, task)
         step = Step(actions.PLACE, path, after=after)
-        return step, _head(content.decode()) if self._diffs else ""
+        return step, file_diff(None, content, path) if self._diffs else FileDiff()
 
     def _move(self, task: str, path: str, here: _File, to: str) -> Step:
         if path == to:
@@ -269,7 +337,7 @@ class _Draft:
 
     def _replace(
         self, task: str, path: str, here: _File, proposal: dict[str, Any]
-    ) -> tuple[Step, str]:
+    ) -> tuple[Step, FileDiff]:
         before = self._content(path, here)
         fields = here.fields
         if proposal["do"] == actions.EDIT:
@@ -288,7 +356,7 @@ class _Draft:
         self._seen[path] = _File(after, here.mode, "", content, task, fields)
         mode = here.mode or None  # 0: a new file, its mode is not known yet
         step = Step(actions.REPLACE, path, "", here.hash, after, mode, mode)
-        return step, _diff(before, content, path) if self._diffs else ""
+        return step, file_diff(before, content, path) if self._diffs else FileDiff()
 
     def _file(self, path: str) -> _File:
         assert self._files is not None
@@ -314,12 +382,3 @@ class _Draft:
 
 def _head(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n… ({len(text)} characters)"
-
-
-def _diff(before: bytes, after: bytes, path: str) -> str:
-    if max(len(before), len(after)) > MAX_DIFF_SIZE:
-        return f"{len(before)} bytes become {len(after)}"
-    from difflib import unified_diff
-
-    old, new = (content.decode("utf-8", "replace").split("\n") for content in (before, after))
-    return "\n".join(unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm=""))

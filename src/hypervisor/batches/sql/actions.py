@@ -32,17 +32,17 @@ ALL = f"SELECT {COLUMNS} FROM actions WHERE batch = ? ORDER BY number"
 ONE = f"SELECT {COLUMNS} FROM actions WHERE batch = ? AND number = ?"
 SET = "UPDATE actions SET state = ?, data = ?, reason = ?, at = ? WHERE batch = ? AND number = ?"
 PROPOSING = """
-SELECT t.id, d.title, d.result FROM tasks t JOIN details d ON d.task = t.id
+SELECT t.id, d.title, d.result, t.chunk FROM tasks t JOIN details d ON d.task = t.id
 LEFT JOIN chunks c ON c.batch = t.batch AND c.number = t.chunk
 WHERE t.batch = ? AND t.batch <> '' AND t.id > ? AND t.state = 'done' AND d.result LIKE ?
-    AND (c.state IS NULL OR c.state IN ('approved', 'free'))
+    AND (c.state IS NULL OR c.state IN ('approved', 'free') OR t.chunk = ?)
 ORDER BY t.id LIMIT ?
 """
 HELD_BACK = """
 SELECT c.state, count(*) FROM tasks t JOIN details d ON d.task = t.id
 JOIN chunks c ON c.batch = t.batch AND c.number = t.chunk
 WHERE t.batch = ? AND t.batch <> '' AND t.state = 'done' AND d.result LIKE ?
-    AND c.state NOT IN ('approved', 'free') GROUP BY c.state
+    AND c.state NOT IN ('approved', 'free') AND t.chunk <> ? GROUP BY c.state
 """
 PROPOSES = '%"actions":%'
 MADE = """
@@ -50,15 +50,18 @@ SELECT t.state, t.attempt, d.data FROM tasks t JOIN details d ON d.task = t.id W
 """
 
 
-def proposing(session: Session, batch: str, after: str, limit: int) -> list[Proposals]:
-    """Done tasks whose results propose something, in approved or free chunks or in none."""
-    rows = session.rows(PROPOSING, (batch, after, PROPOSES, limit))
-    return [Proposals(row[0], row[1], event_log.load(row[2])) for row in rows]
+def proposing(
+    session: Session, batch: str, after: str, limit: int, chunk: int = 0
+) -> list[Proposals]:
+    """Done tasks whose results propose something, in approved or free chunks or in none, and in
+    this chunk whatever its state."""
+    rows = session.rows(PROPOSING, (batch, after, PROPOSES, chunk, limit))
+    return [Proposals(row[0], row[1], event_log.load(row[2]), row[3]) for row in rows]
 
 
-def held_back(session: Session, batch: str) -> dict[str, int]:
+def held_back(session: Session, batch: str, chunk: int = 0) -> dict[str, int]:
     """How many such tasks are left out, by the state of their chunk."""
-    rows = session.rows(HELD_BACK, (batch, PROPOSES))
+    rows = session.rows(HELD_BACK, (batch, PROPOSES, chunk))
     return {state: count for state, count in rows}  # noqa: C416
 
 

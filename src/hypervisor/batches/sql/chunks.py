@@ -120,7 +120,7 @@ def decide(
     if the chunk is not what the decision is about."""
     readiness.lock_chunks(session, batch)
     session.lock("keys")  # before any row is locked, as in a claim
-    chunk = _find(session, batch, number)
+    chunk = find(session, batch, number)
     if chunk.state == HELD or chunk.unfinished:
         verb = "is" if chunk.unfinished == 1 else "are"
         unfinished = f"{chunk.unfinished} of its {chunk.total} tasks {verb} not finished"
@@ -154,7 +154,7 @@ def retry(
     those that a person has corrected. Returns how many."""
     readiness.lock_chunks(session, batch)
     session.lock("keys")
-    chunk = _find(session, batch, number)
+    chunk = find(session, batch, number)
     if chunk.state == HELD:
         raise WrongState(f"chunk {number} has not run yet. Nothing was changed.")
     own = chunk_tasks(session, batch, number)
@@ -202,7 +202,7 @@ def _open(
     return True
 
 
-def _find(session: Session, batch: str, number: int) -> Chunk:
+def find(session: Session, batch: str, number: int) -> Chunk:
     for chunk in every(session, batch):
         if chunk.number == number:
             return chunk

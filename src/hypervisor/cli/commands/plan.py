@@ -10,7 +10,8 @@ from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv plan review
-  hv plan review --full | less"""
+  hv plan review --full | less
+  hv plan review --chunk 2"""
 
 FEW_ACTIONS, FEW_LINES = 20, 12
 STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -18,11 +19,14 @@ STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("batch", metavar="BATCH", help="a batch, by name or id")
+    parser.add_argument(
+        "--chunk", type=int, metavar="N", help="what this chunk would change if it were approved"
+    )
     parser.add_argument("--full", action="store_true", help="show all actions and full diffs")
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    proposed = plan(hv, args.batch)
+    proposed = plan(hv, args.batch, chunk=args.chunk)
     return respond(args, proposed, describe(proposed, args.full))
 
 
@@ -42,7 +46,8 @@ def describe(proposed: Plan, full: bool) -> Iterator[str]:
 def _counts(proposed: Plan) -> Iterator[str]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in proposed.kinds.items())
     todo = pluralize(len(proposed.to_do), "action")
-    yield f"{one_line(proposed.batch)}: {todo} to do" + (f" ({kinds})" if kinds else "")
+    where = f", chunk {proposed.chunk}" if proposed.chunk is not None else ""
+    yield f"{one_line(proposed.batch)}{where}: {todo} to do" + (f" ({kinds})" if kinds else "")
     if proposed.to_do:
         categories = (f"{one_line(name)} {count}" for name, count in proposed.categories.items())
         yield f"  by category: {', '.join(categories)}"
@@ -52,6 +57,8 @@ def _counts(proposed: Plan) -> Iterator[str]:
     before = ", ".join(f"{n} {state}" for state, n in proposed.states.items() if state in SETTLED)
     if before:
         yield f"  approved earlier: {before}"
+    if proposed.ready:
+        yield f"  on top of {pluralize(proposed.ready, 'action')} of approved chunks"
     for state, count in proposed.held_back.items():
         why = "were rejected" if state == "rejected" else "have no decision yet"
         yield f"  left out: {pluralize(count, 'task')} in chunks that {why}"
