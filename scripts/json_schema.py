@@ -22,6 +22,7 @@ from hypervisor.batches.plans.plan import Plan
 from hypervisor.batches.plans.undo import Undone
 from hypervisor.batches.preflight_findings import Preflight
 from hypervisor.batches.review import Decided, ToDecide
+from hypervisor.batches.review_items import ReviewItem
 from hypervisor.batches.summary import Summary
 from hypervisor.cli.json_form import BATCH_IS_ID, BATCH_IS_NAME, VERSION, converted
 from hypervisor.core.text import CURRENCY
@@ -169,7 +170,13 @@ def _running(definitions: Definitions) -> dict[str, Schema]:
             {"batch": STRING, "batch_id": STRING, "results": definitions.array(TaskResult)}
         ),
         "resume": _object({"changed": BOOLEAN, "supervisor": OPTIONAL_INTEGER}),
-        "review": {"anyOf": [definitions.schema(Checkpoint), definitions.array(ToDecide)]},
+        "review": {
+            "anyOf": [
+                definitions.schema(Checkpoint),
+                definitions.array(ToDecide),
+                definitions.array(ReviewItem),
+            ]
+        },
         "review --list": definitions.array(Chunk),
         "review --approve": definitions.schema(Decided),
         "run": definitions.with_members(Summary, **whole),

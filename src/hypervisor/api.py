@@ -17,6 +17,7 @@ from hypervisor.batches import preflight as _preflight
 from hypervisor.batches import receipts as _batch_receipts
 from hypervisor.batches import report as _report
 from hypervisor.batches import review as _review
+from hypervisor.batches import review_items as _review_items
 from hypervisor.batches import run as _run
 from hypervisor.batches import submit as _submit
 from hypervisor.batches import summary as _summary
@@ -116,6 +117,7 @@ class Hypervisor(Context):
     stop_batch = _control.stop_batch
     chunks = _review.chunks
     awaiting = _review.awaiting
+    review_items = _review_items.review_items
     review = _review.review
     decide = _review.decide
     retry_chunk = _review.retry_chunk

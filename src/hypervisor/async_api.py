@@ -26,6 +26,7 @@ from hypervisor.batches import preflight as _preflight
 from hypervisor.batches import receipts as _batch_receipts
 from hypervisor.batches import report as _report
 from hypervisor.batches import review as _review
+from hypervisor.batches import review_items as _review_items
 from hypervisor.batches import submit as _submit
 from hypervisor.batches import summary as _summary
 from hypervisor.batches import wait as _waiting
@@ -201,6 +202,7 @@ class AsyncHypervisor:
     stop_batch = AsyncMethod(_control.stop_batch)
     chunks = AsyncMethod(_review.chunks)
     awaiting = AsyncMethod(_review.awaiting)
+    review_items = AsyncMethod(_review_items.review_items)
     review = AsyncMethod(_review.review)
     decide = AsyncMethod(_review.decide)
     retry_chunk = AsyncMethod(_review.retry_chunk)

@@ -72,6 +72,7 @@ VERBS = {
     "chunks": "hypervisor.batches.review",
     "awaiting": "hypervisor.batches.review",
     "review": "hypervisor.batches.review",
+    "review_items": "hypervisor.batches.review_items",
     "decide": "hypervisor.batches.review",
     "retry_chunk": "hypervisor.batches.review",
     "amend": "hypervisor.batches.review",

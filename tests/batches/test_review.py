@@ -41,13 +41,13 @@ def hv(tmp_path):
     context.close()
 
 
-def start(hv, gate="each", chunks=("jan", "feb", "mar"), each=3):
+def start(hv, gate="each", chunks=("jan", "feb", "mar"), each=3, folder="/"):
     tasks = [
         NewTask(f"{name} {n}", key=f"{name} {n}", chunk=place, data={"item": f"{name} {n}"})
         for place, name in enumerate(chunks, 1)
         for n in range(each)
     ]
-    spec = run_spec("/", ("true",), gate=gate)
+    spec = run_spec(folder, ("true",), gate=gate)
     return submit.submit(hv, spec, tasks, "b", NOW, chunks=chunks)
 
 

@@ -97,6 +97,12 @@ def test_a_retry_reaches_the_worker_and_an_item_can_be_corrected(hv):
         "prime"
     )
     assert hv.json("review", "b")["categories"]["prime"] == 1
+    actions = [{"do": "create", "path": "x", "text": "y"}]
+    pair = f"actions:={json.dumps(actions)}"
+    assert hv.json("review", "b", "--set", task, pair)["actions"] == actions
+    (item,) = hv.json("review", "b", "--items", "--category", "prime")
+    assert (item["task"], item["corrected"], item["categories"]) == (task, True, ["prime"])
+    assert hv.ok("review", "b", "--items").count("done") == 2
     summary = hv.json("summary", "b")
     assert summary["categories"]["prime"] == 1
     assert [chunk["state"] for chunk in summary["chunks"]] == ["open", "held", "held"]
@@ -197,6 +203,8 @@ def test_one_task_can_stand_for_a_whole_chunk(hv):
         (["review", "b", "--approve", "--chunk", "2"], 5),
         (["review", "b", "--approve", "--task", "x"], 2),
         (["review", "b", "--set", "x", "category"], 2),
+        (["review", "b", "--set", "x", "actions:=["], 2),
+        (["review", "b", "--category", "x"], 2),
         (["run", "--chunk", "month", "--chunk-size", "2", "--", "true"], 2),
         (["run", "--chunk-size", "0", "--", "true"], 2),
         (["run", "--copy", "x", "--", "true"], 2),

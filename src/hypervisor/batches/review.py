@@ -13,7 +13,9 @@ from typing import Any, Literal, NamedTuple, get_args
 from hypervisor.batches.checkpoint import Checkpoint, checkpoint, digest_of
 from hypervisor.batches.chunk import HELD, OPEN, Chunk, ChunkState
 from hypervisor.batches.chunk_files import write_chunk
+from hypervisor.batches.plans.plan import plan
 from hypervisor.batches.reduce import release_reduce
+from hypervisor.batches.review_items import item_digest
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
@@ -87,12 +89,13 @@ def decide(
     *,
     rest: bool = False,
     shown: str = "",
+    planned: str = "",
     now: int | None = None,
 ) -> Decided:
     """Approve or reject a chunk; with `rest`, later chunks need no decision.
 
-    `shown` is the digest of the review that the decision is about; if anything has changed since,
-    it is refused."""
+    `shown` is the digest of the review that the decision is about, and `planned` the hash of the
+    chunk's plan; if anything has changed since, it is refused."""
     if decision not in DECISIONS:
         raise InvalidInput(f"invalid decision {decision[:40]!r} (use {' or '.join(DECISIONS)}).")
     validate.text("the note", note, MAX_NOTE_LENGTH)
@@ -102,6 +105,7 @@ def decide(
         raise WrongState(
             f"no chunk of {reviewed.name} is waiting for a decision. Nothing was changed."
         )
+    _refuse_changed_plan(hv, decided, planned)
     opened = hv.store.write(
         chunks_sql.decide,
         reviewed.id,
@@ -126,11 +130,13 @@ def retry_chunk(
     chunk: int | None = None,
     tasks: Sequence[str] = (),
     *,
+    shown: str = "",
     now: int | None = None,
 ) -> Decided:
     """Retry a chunk, or some of its tasks, with a note for the worker.
 
-    Tasks whose results a person has corrected keep them, unless they are named."""
+    Tasks whose results a person has corrected keep them, unless they are named. `shown` as in
+    `decide`."""
     validate.text("the note", note, MAX_NOTE_LENGTH)
     reviewed = _batch(hv, batch)
     number = _chunk(hv, reviewed, chunk).number
@@ -139,20 +145,39 @@ def retry_chunk(
     if strangers := sorted(set(task_ids) - {task.id for task in own}):
         raise NotFound(f"{strangers[0]} is not in chunk {number}. Nothing was changed.")
     count = hv.store.write(
-        chunks_sql.retry, reviewed.id, number, task_ids, note, actor=hv.actor, now=hv.at(now)
+        chunks_sql.retry,
+        reviewed.id,
+        number,
+        task_ids,
+        note,
+        check=lambda session, current: _refuse_changed(session, current, shown, hv.at(now)),
+        actor=hv.actor,
+        now=hv.at(now),
     )
     _continue_run(hv, reviewed, bool(count))
     corrected = 0 if task_ids else sum(map(chunks_sql.is_corrected, own))
     return Decided(reviewed.name, number, "retry", (), count, corrected)
 
 
-def amend(hv: Context, task: str, changes: dict[str, Any], now: int | None = None) -> Any:
-    """Correct the result of a task, such as its category; returns the new result."""
+def amend(
+    hv: Context, task: str, changes: dict[str, Any], now: int | None = None, *, shown: str = ""
+) -> Any:
+    """Correct the result of a task, such as its category; returns the new result.
+
+    `shown` is the digest of the item that the correction is about; if it has changed since, the
+    correction is refused."""
     task_id = hv.resolve(task)
     if not changes:
         raise InvalidInput("nothing to correct: give a field and its value, such as category=task.")
     validate.json_value("the correction", changes)
-    result = hv.store.write(chunks_sql.amend, task_id, changes, hv.actor, hv.at(now))
+    result = hv.store.write(
+        chunks_sql.amend,
+        task_id,
+        changes,
+        hv.actor,
+        hv.at(now),
+        check=lambda current: _refuse_changed_item(current, shown),
+    )
     hv.tasks_changed([task_id])  # its receipt; the correction is for the review, not for the file
     return result
 
@@ -165,6 +190,22 @@ def _refuse_changed(session: Session, chunk: Chunk, shown: str, now: int) -> Non
         raise WrongState(
             f"chunk {chunk.number} has changed since it was shown. Nothing was decided; look at "
             "it again."
+        )
+
+
+def _refuse_changed_plan(hv: Context, chunk: Chunk, planned: str) -> None:
+    """Not in the transaction: it reads files. `apply` compares them again."""
+    if planned and plan(hv, chunk.batch, diffs=False, chunk=chunk.number).hash != planned:
+        raise WrongState(
+            f"the changes that chunk {chunk.number} proposes, or the files they concern, have "
+            "changed since they were shown. Nothing was decided; look at them again."
+        )
+
+
+def _refuse_changed_item(task: Task, shown: str) -> None:
+    if shown and item_digest(task) != shown:
+        raise WrongState(
+            f"{task.id} has changed since it was shown. Nothing was corrected; look at it again."
         )
 
 

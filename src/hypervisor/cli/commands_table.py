@@ -106,7 +106,7 @@ ALSO = {
     "update": ("accept",),
     "receipt": ("receipts", "verify", "write_receipts"),
     "kill": ("stop_batch",),
-    "review": ("chunks", "awaiting", "decide", "retry_chunk", "amend"),
+    "review": ("chunks", "awaiting", "review_items", "decide", "retry_chunk", "amend"),
     "mcp": ("spawn_parallel_tasks", "propose", "wait_for_events"),
     "learn": ("learn_parallelization",),
     "doctor": ("sweep",),

@@ -7,7 +7,7 @@ import pytest
 import hypervisor
 from hypervisor.batches.plans.diff import MAX_LINES, MAX_SIZE, NO_NEWLINE, file_diff
 from hypervisor.batches.sql import chunks
-from hypervisor.core.errors import NotFound
+from hypervisor.core.errors import NotFound, WrongState
 from hypervisor.queue.sql import queries
 from tests.batches.plans.proposed import BATCH, TEXT, apply, create, delete, edit, move, write
 from tests.support.proposing import propose, result, tree
@@ -71,6 +71,17 @@ def test_the_hash_of_a_chunk_changes_with_its_files(hv, folder, chunked):
     assert hv.plan(BATCH, chunk=1).hash == shown
     (folder / "in" / "a.md").write_text("the owner's")
     assert hv.plan(BATCH, chunk=1).hash != shown
+
+
+def test_an_approval_names_the_files_it_would_change(hv, folder, chunked):
+    chunked([[write("in/a.md", "new")]])
+    shown, planned = hv.review(BATCH, 1).digest, hv.plan(BATCH, chunk=1).hash
+    (folder / "in" / "a.md").write_text("the owner's")
+    with pytest.raises(WrongState, match="files they concern"):
+        hv.decide(BATCH, "approved", 1, shown=shown, planned=planned)
+    assert hv.chunks(BATCH)[0].state == "open"
+    planned = hv.plan(BATCH, chunk=1).hash
+    assert hv.decide(BATCH, "approved", 1, shown=shown, planned=planned).decision == "approved"
 
 
 def test_diffs_of_some_actions_and_of_one_task(hv, chunked):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypervisor.batches.plans.action import visible
 
 MAX_SIZE = 500_000  # bytes of a file; no diff is made above that …
-MAX_LINES = 5_000  # … nor above so many lines
+MAX_LINES = 5_000  # … nor above this many lines
 NO_FILE = "/dev/null"
 NO_NEWLINE = "\\ No newline at end of file"
 
@@ -22,7 +22,7 @@ class FileDiff(NamedTuple):
 
 
 def file_diff(before: bytes | None, after: bytes | None, path: str) -> FileDiff:
-    """What changes in a file. None: there is no file."""
+    """What changes in a file. None: the file does not exist."""
     contents = [content or b"" for content in (before, after)]
     if any(b"\0" in content for content in contents):
         return FileDiff(_sizes("binary file", before, after))

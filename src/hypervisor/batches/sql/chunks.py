@@ -44,6 +44,8 @@ UPDATE chunks SET state = 'open', note = ?, actor = ?, decided_at = NULL
 WHERE batch = ? AND number = ?
 """
 TASKS = "SELECT id FROM tasks WHERE batch = ? AND chunk = ? AND chunk > 0 ORDER BY id"
+PAGE = "SELECT id FROM tasks WHERE batch = ? AND chunk = ? AND id > ? ORDER BY id LIMIT ?"
+ONE = "SELECT 1 FROM tasks WHERE batch = ? AND chunk = ? AND id = ?"
 STATE = "SELECT state, attempt FROM tasks WHERE id = ?"
 OPEN_BATCHES = "SELECT DISTINCT batch FROM chunks WHERE state = 'open' ORDER BY batch"
 RESULT = "SELECT result FROM details WHERE task = ?"
@@ -79,6 +81,18 @@ def chunk_tasks(session: Session, batch: str, number: int) -> list[Task]:
     return queries.tasks(session, _task_ids(session, batch, number))
 
 
+def page_of_chunk(session: Session, batch: str, number: int, after: str, limit: int) -> list[Task]:
+    """Tasks of a chunk in the order of their ids."""
+    rows = session.rows(PAGE, (batch, number, after, limit))
+    return queries.tasks(session, [row[0] for row in rows])
+
+
+def one_of_chunk(session: Session, batch: str, number: int, task: str) -> Task | None:
+    if not session.rows(ONE, (batch, number, task)):
+        return None
+    return queries.task(session, task)
+
+
 def _task_ids(session: Session, batch: str, number: int) -> list[str]:
     return [row[0] for row in session.rows(TASKS, (batch, number))]
 
@@ -87,11 +101,21 @@ def batches_with_open(session: Session) -> list[str]:
     return [row[0] for row in session.rows(OPEN_BATCHES)]
 
 
-def amend(session: Session, task: str, changes: dict[str, Any], actor: str, now: int) -> Json:
-    """Change members of a task's result. Returns the new result."""
+def amend(
+    session: Session,
+    task: str,
+    changes: dict[str, Any],
+    actor: str,
+    now: int,
+    *,
+    check: Callable[[Task], None] = lambda task: None,
+) -> Json:
+    """Change members of a task's result. Returns the new result. `check` raises if the task is not
+    what the correction is about."""
     state, attempt = session.rows(STATE + session.for_update, (task,))[0]
     if state != lifecycle.DONE:
         raise WrongState(f"{task} is {state_name(state)}: no result to correct yet.")
+    check(queries.task(session, task))
     before = event_log.load(session.rows(RESULT, (task,))[0][0])  # once the task is locked
     result, receipt = corrected(before, changes)
     session.run(SET_RESULT, (event_log.dump(result), task))
@@ -149,14 +173,16 @@ def retry(
     *,
     actor: str,
     now: int,
+    check: Callable[[Session, Chunk], None] = lambda session, chunk: None,
 ) -> int:
     """Retry these tasks of a chunk, with the note in their data; if none are named, all except for
-    those that a person has corrected. Returns how many."""
+    those that a person has corrected. Returns how many. `check` raises as in `decide`."""
     readiness.lock_chunks(session, batch)
     session.lock("keys")
     chunk = find(session, batch, number)
     if chunk.state == HELD:
         raise WrongState(f"chunk {number} has not run yet. Nothing was changed.")
+    check(session, chunk)
     own = chunk_tasks(session, batch, number)
     chosen = [
         task.id for task in own if (task.id in task_ids if task_ids else not is_corrected(task))

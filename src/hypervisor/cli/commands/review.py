@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import sys
+from typing import Any
 
 from hypervisor.batches.review import (
     Decided,
@@ -14,13 +15,15 @@ from hypervisor.batches.review import (
     retry_chunk,
     review,
 )
+from hypervisor.batches.review_items import MAX_ITEMS, ReviewItem, review_items
 from hypervisor.cli import checkpoint
 from hypervisor.cli.latest import chosen, named_or_latest
 from hypervisor.cli.output import clock, one_line, print_json, print_lines, respond, table
 from hypervisor.core.errors import EXIT_OK, InvalidInput
 from hypervisor.queue.context import Context
+from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.queries import MAX_LISTED, list_tasks
-from hypervisor.queue.result import actions_in
+from hypervisor.queue.result import actions_in, result_in
 from hypervisor.queue.task import Task
 
 DESCRIPTION = """Show how a chunk went, with samples and failures, and decide how to continue.
@@ -29,6 +32,7 @@ EXAMPLE = """hv review
   hv review inbox
   hv review inbox --approve --note 'looks right'
   hv review inbox --retry --note 'invoices are not spam'
+  hv review inbox --items --category invoice
   hv review inbox --set 1q12deyb category=invoice"""
 
 
@@ -51,6 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--chunk", type=int, metavar="N", help="chunk number (default: the one that is waiting)"
     )
     parser.add_argument("--list", action="store_true", help="list all chunks of the batch")
+    parser.add_argument("--items", action="store_true", help="list all items of the chunk")
+    parser.add_argument("--category", metavar="NAME", help="with --items: only this category")
     decision = parser.add_mutually_exclusive_group()
     decision.add_argument(
         "--approve", action="store_true", help="approve the chunk and continue with the next"
@@ -66,7 +72,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--set",
         nargs="+",
         metavar=("TASK", "FIELD=VALUE"),
-        help="correct fields of a task's result; an empty value removes the field",
+        help="correct fields of a task's result; an empty value removes the field, "
+        "FIELD:=JSON sets any value",
     )
     parser.add_argument("--note", default="", metavar="TEXT", help="note, kept with the decision")
     parser.add_argument(
@@ -79,6 +86,8 @@ def prepare(args: argparse.Namespace) -> None:
         raise InvalidInput("no batch given: hv review BATCH")
     if args.task and not args.retry:
         raise InvalidInput("--task works only with --retry.")
+    if args.category is not None and not args.items:
+        raise InvalidInput("--category works only with --items.")
     if args.note and not _decides(args):
         raise InvalidInput("--note works only with --approve, --reject or --retry.")
 
@@ -94,6 +103,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         return _list_waiting(hv, args)
     if args.list:
         return _list_chunks(hv, args)
+    if args.items:
+        return _list_items(hv, args)
     if args.set:
         return _amend(hv, args.batch, args.set[0], dict(map(_pair, args.set[1:])))
     done = _decide(hv, args)
@@ -108,7 +119,25 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     return respond(args, reviewed, lambda: print_lines(checkpoint.lines(reviewed)), hv=hv)
 
 
-def _amend(hv: Context, batch: str, task: str, changes: dict[str, str | None]) -> int:
+def _list_items(hv: Context, args: argparse.Namespace) -> int:
+    number = args.chunk or review(hv, args.batch).chunk.number
+    items: list[ReviewItem] = []
+    after = ""
+    while True:
+        wanted = {"category": args.category or "", "after": after}
+        page = review_items(hv, args.batch, number, **wanted, limit=MAX_ITEMS)
+        items += page.items
+        if not (after := page.next):
+            break
+    rows = [
+        (item.task, state_name(item.state), ", ".join(item.categories), one_line(item.title))
+        for item in items
+    ]
+    head = ("TASK", "STATE", "CATEGORY", "TITLE")
+    return respond(args, items, lambda: table(head, rows), hv=hv)
+
+
+def _amend(hv: Context, batch: str, task: str, changes: dict[str, Any]) -> int:
     result = amend(hv, task, changes)
     print_json(result)
     if changes.get("category") and actions_in(result):
@@ -183,8 +212,13 @@ def _list_chunks(hv: Context, args: argparse.Namespace) -> int:
     return respond(args, listed, lambda: table(head, rows), hv=hv)
 
 
-def _pair(text: str) -> tuple[str, str | None]:
+def _pair(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise InvalidInput(f"invalid correction {text[:60]!r}: use FIELD=VALUE.")
-    return name, value or None
+    if not name.endswith(":"):
+        return name, value or None
+    try:
+        return name[:-1], result_in(value.encode())
+    except ValueError:
+        raise InvalidInput(f"invalid correction {text[:60]!r}: the value is not JSON.") from None
