@@ -32,6 +32,21 @@ def test_an_agent_works_in_a_clone_unless_told_otherwise(tmp_path, monkeypatch):
         assert base == repo.git.text("rev-parse", "HEAD")
 
 
+def test_a_diff_can_have_only_some_files_and_leaves_out_large_ones(tmp_path):
+    with runs(tmp_path) as (repo, hv):
+        script = "echo x >> f1.txt; echo y > '*.txt'; yes | head -c 600000 > large.txt"
+        spec = RunSpec(str(repo.folder), CommandSpec(("sh", "-c", script)), workspace="clone")
+        hv.submit(spec, [new_task("1")], "edits")
+        hv.supervise()
+        [task] = wait(hv, 1).values()
+        counts = {file.path: file.added for file in hv.diff(task.id, paths=()).files}
+        assert counts == {"f1.txt": 1, "*.txt": 1, "large.txt": 300_000}
+        assert hv.diff(task.id, paths=()).text == ""
+        assert hv.diff(task.id, paths=["*.txt"]).text.count("diff --git") == 1, "not a pattern"
+        both = hv.diff(task.id, paths=["f1.txt", "large.txt"]).text
+        assert "+x" in both and "large" not in both
+
+
 def test_later_commits_and_branches_do_not_change_the_base(tmp_path):
     with runs(tmp_path) as (repo, hv):
         first = repo.git.text("rev-parse", "HEAD")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hypervisor.queue.task import Task
 
 DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--find-renames")
+MAX_DIFF_SIZE = 500_000  # bytes of a file, if its diff is asked for by its path
 
 
 class SavedSnapshot(NamedTuple):
@@ -102,8 +104,11 @@ def diff(
     *,
     snapshot: int | None = None,
     at: int | None = None,
+    paths: Sequence[str] | None = None,
 ) -> TaskDiff:
-    """Show what an attempt changed: its commits, or its files at a snapshot or a time."""
+    """Show what an attempt changed: its commits, or its files at a snapshot or a time.
+
+    With `paths`, the text has only these files, as far as they are not too large for it."""
     version = _version(hv, task, attempt, snapshot, at)
     base = _base(hv, version.hub, version.task, version.attempt)
     return TaskDiff(
@@ -113,7 +118,7 @@ def diff(
         version.commit,
         version.snapshot,
         tuple(_changed(version.hub, base, version.commit)),
-        version.hub.git.text(*DIFF, base, version.commit, "--"),
+        _text(version.hub, base, version.commit, paths),
     )
 
 
@@ -210,6 +215,23 @@ def _base(hv: Context, hub: Hub, task: Task, attempt: int) -> str:
     if last is None or not hub.git.commit_of(last.base or "-"):
         raise NotFound(f"the base of {task.id} is no longer known.")
     return last.base
+
+
+def _text(hub: Hub, base: str, commit: str, paths: Sequence[str] | None) -> str:
+    if paths is None:
+        return hub.git.text(*DIFF, base, commit, "--")
+    large = _large(hub, base, paths) | _large(hub, commit, paths)
+    wanted = [path for path in paths if path not in large]
+    return hub.git.text("--literal-pathspecs", *DIFF, base, commit, "--", *wanted) if wanted else ""
+
+
+def _large(hub: Hub, commit: str, paths: Sequence[str]) -> set[str]:
+    """Those of these files whose diff would be too large."""
+    if not paths:
+        return set()
+    words = ("--literal-pathspecs", "ls-tree", "-r", "-l", "-z", "--full-tree", commit, "--")
+    rows = (line.split("\t", 1) for line in hub.git.names(*words, *paths))
+    return {path for facts, path in rows if (_count(facts.split()[-1]) or 0) > MAX_DIFF_SIZE}
 
 
 def _changed(hub: Hub, base: str, commit: str) -> list[ChangedFile]:
