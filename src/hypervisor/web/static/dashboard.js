@@ -3,7 +3,13 @@
   // htmx parses what our server has rendered; it evaluates nothing.
   const policy = window.trustedTypes?.createPolicy("htmx", { createHTML: text => text });
   const refuse = () => { throw new Error("the dashboard evaluates no scripts"); };
-  htmx.registerExtension("trusted", { init: api => api.initSecurity(policy, refuse, refuse) });
+  htmx.registerExtension("trusted", {
+    init: api => api.initSecurity(policy, refuse, refuse),
+    // What a person has opened or chosen stays so when a part is refreshed.
+    htmx_before_morph_attr: (element, { attrName }) =>
+      !(attrName === "open" && element.matches("details"))
+      && !(attrName === "class" && element.matches("[data-row].current")),
+  });
 
   // Times
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];

@@ -25,6 +25,13 @@
       if (!known.late) htmx.trigger(part, "live");
     }, Math.max(known.at - now, 0));
   };
+  // A refusal means that the page is out of date.
+  document.addEventListener("htmx:after:swap", () => {
+    const message = document.querySelector("#messages .message.bad");
+    if (!message || message.dataset.refreshed) return;
+    message.dataset.refreshed = "1";
+    for (const part of document.querySelectorAll("[data-live]")) refresh(part);
+  });
   // Nobody's text is replaced while it is being typed.
   const isBusy = part => {
     const field = document.activeElement;
