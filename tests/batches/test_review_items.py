@@ -1,4 +1,4 @@
-"""Every item of a chunk, page by page, and decisions that name what was shown, on both databases."""
+"""Every item of a chunk, page by page, and decisions that name what was shown."""
 
 from __future__ import annotations
 

@@ -57,13 +57,70 @@ def test_a_chunk_is_shown_as_text_and_approved(hv):
     assert 'id="do-reject"' in decided and 'id="do-approve"' not in decided, "it can be changed"
 
 
-def test_proposed_changes_are_counted_before_the_decision(hv):
+def test_proposed_changes_are_shown_before_the_decision(hv, tmp_path):
     task = work_of(hv)
-    reviewing.amend(
-        hv, task, {"actions": [{"do": "move", "path": "a", "to": "b"}, {"do": HOSTILE}]}
-    )
+    proposals = [{"do": "task", "title": HOSTILE, "body": HOSTILE}, {"do": HOSTILE}]
+    reviewing.amend(hv, task, {"actions": proposals})
     page = Browser(hv).get(PAGE).text
-    assert "Proposed changes: 1 <bdi>move</bdi>" in page and is_plain(page)
+    assert "Proposed changes (1)" in page and "Refused (1)" in page and is_plain(page)
+    assert 'name="planned"' in page and 'form="form-approve"' in page
+    assert "/apply" not in page, "it is not approved yet"
+
+
+def test_every_item_is_shown_page_by_page(hv, monkeypatch):
+    monkeypatch.setattr("hypervisor.web.dashboard.pages.review.ITEMS_AT_ONCE", 2)
+    browser = Browser(hv)
+    assert "item-" not in browser.get(PAGE).text, "only on demand"
+    first = browser.get(f"{PAGE}?items=1").text
+    assert is_plain(first)
+    (after,) = re.findall(r"after=(\w+)#part-items", first)
+    second = browser.get(f"{PAGE}?items=1&after={after}").text
+    seen = re.findall(r'id="item-(\w+)"', first + second)
+    assert len(seen) == len(set(seen)) == 3 and "More items" not in second
+    assert "None." in browser.get(f"{PAGE}?category=none+of+these").text
+    for query in ("category=%F0%9F%98%80", "after=%27%3B--", "state=nothing", "from=x"):
+        assert browser.get(f"{PAGE}?{query}").status in (200, 400)
+
+
+def corrected(hv, form):
+    browser, task = Browser(hv), work_of(hv)
+    page = browser.get(f"{PAGE}/{task}")
+    assert page.status == 200 and is_plain(page.text), page.text
+    return browser.post(f"{PAGE}/{task}/correct", {"shown": shown(page.text), **form})
+
+
+def result_of(hv):
+    from hypervisor.queue.queries import show
+
+    return show(hv, work_of(hv)).detail.task.result
+
+
+def test_a_result_is_corrected_in_a_form(hv):
+    answer = corrected(hv, {"member.category": '"mine"'})  # its characters are shown as JSON
+    assert answer.status == 200 and "1 field" in answer.text
+    assert result_of(hv) == {"category": "mine", "rationale": HOSTILE}
+    assert corrected(hv, {"member.category": "mine"}).status == 400, "nothing differs"
+    assert corrected(hv, {"member.rationale": ""}).status == 200
+    assert result_of(hv) == {"category": "mine"}
+
+
+def test_a_correction_of_what_has_changed_since_is_refused(hv):
+    browser, task = Browser(hv), work_of(hv)
+    assert browser.post(f"{PAGE}/{task}/correct", {"member.category": "x"}).status == 400
+    digest = shown(browser.get(f"{PAGE}/{task}").text)
+    reviewing.amend(hv, task, {"category": "theirs"})
+    form = {"shown": digest, "member.category": "mine"}
+    refused = browser.post(f"{PAGE}/{task}/correct", form)
+    assert refused.status == 409 and "has changed since it was shown" in refused.text
+    assert result_of(hv)["category"] == "theirs"
+    assert browser.get(f"/review/b/2/{task}").status == 404, "it is in another chunk"
+
+
+def test_one_item_is_retried_with_a_note(hv):
+    task = work_of(hv)
+    answer = Browser(hv).post(f"{PAGE}/{task}/retry", {"note": "look closer"})
+    assert answer.status == 200 and task in answer.text
+    assert reviewing.chunks(hv, "b")[0].unfinished == 1
 
 
 def test_a_decision_about_something_else_is_refused(hv):
@@ -96,7 +153,9 @@ def test_of_two_people_who_decide_at_once_the_second_is_told(hv):
 
 def test_a_chunk_is_retried_with_a_note(hv):
     browser = Browser(hv)
-    answer = browser.post(f"{PAGE}/retry", {"note": "look closer"})
+    assert browser.post(f"{PAGE}/retry", {"note": "look closer"}).status == 400
+    digest = shown(browser.get(PAGE).text)
+    answer = browser.post(f"{PAGE}/retry", {"note": "look closer", "shown": digest})
     assert "3 tasks of chunk 1" in answer.text
     assert "still running" in browser.get(PAGE).text
     assert "/approve" not in browser.get(PAGE).text

@@ -3,7 +3,7 @@ request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 MAX_LINES = 5_000  # of one file
@@ -16,6 +16,10 @@ FOLDED = (
     "Cargo.lock",
     "poetry.lock",
     "uv.lock",
+    "Gemfile.lock",
+    "composer.lock",
+    "npm-shrinkwrap.json",
+    "go.sum",
 )
 MAX_LINE = 1_000  # characters
 NOTED = ("Binary ", "rename ", "similarity ", "new file", "deleted file")
@@ -41,14 +45,36 @@ def files_of(
     """The files of a diff; the lines of `wanted` are included however long it is."""
     files, shown = [], 0
     for path, raw in _split(text):
-        is_lock = path.rpartition("/")[2].lower() in [name.lower() for name in FOLDED]
-        fold = is_lock or len(raw) > MAX_OPEN or shown + len(raw) > MAX_OPEN_TOTAL
+        fold = is_lock_file(path) or len(raw) > MAX_OPEN or shown + len(raw) > MAX_OPEN_TOTAL
         lines = () if fold and path != wanted else tuple(map(_line, raw[:MAX_LINES]))
         shown += len(lines)
         added, removed = counts.get(path) or _count(raw)
         left_out = max(len(raw) - MAX_LINES, 0) if lines else 0
         files.append(DiffFile(path, added, removed, lines, not lines, left_out))
     return files
+
+
+def is_lock_file(path: str) -> bool:
+    return path.rpartition("/")[2].lower() in [name.lower() for name in FOLDED]
+
+
+def lines_of(text: str) -> tuple[tuple[DiffLine, ...], int]:
+    """The lines of the only file of a diff, and how many are left out."""
+    for _, raw in _split(text):
+        return tuple(map(_line, raw[:MAX_LINES])), max(len(raw) - MAX_LINES, 0)
+    return (), 0
+
+
+def shown_at_once(counts: Iterable[tuple[str, int | None, int | None]]) -> list[bool]:
+    """Of these files (path, lines added, lines removed), which are shown without being asked for:
+    short ones, until there are too many lines."""
+    shown, left = [], MAX_OPEN_TOTAL
+    for path, added, removed in counts:
+        lines = (added or 0) + (removed or 0)
+        fits = added is not None and lines <= min(MAX_OPEN, left) and not is_lock_file(path)
+        left -= lines if fits else 0
+        shown.append(fits)
+    return shown
 
 
 def _split(text: str) -> Iterator[tuple[str, list[str]]]:

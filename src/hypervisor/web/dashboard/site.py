@@ -16,6 +16,8 @@ from hypervisor.web.dashboard.pages import (
     new_run,
     notifications,
     review,
+    review_item,
+    reviews,
     task,
     tasks,
 )
@@ -39,7 +41,9 @@ _MODULES = (
     batches,
     tasks,
     task,
+    reviews,  # before the pages of chunks, whose paths are less specific
     review,
+    review_item,
     merge_queue,
     agents,
     hive,

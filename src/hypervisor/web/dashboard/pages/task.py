@@ -35,6 +35,7 @@ def task_values(hv: Context, request: Request) -> Values:
     return {
         "shown": shown,
         "task": task,
+        "digest": git_review.review_digest(task),
         "command_line": shlex.join(command) if command else "",
         "data": json.dumps(task.data, indent=2, ensure_ascii=False) if task.data else "",
         "in_clone": spec.get("workspace") == "clone",
@@ -114,12 +115,14 @@ def stop(hv: Context, request: Request) -> str:
 
 
 def approve(hv: Context, request: Request) -> str:
-    moved = git_review.approve(hv, request.path["task"], request.form.get("reason", ""))
+    reason, shown = request.form.get("reason", ""), request.form.get("shown", "")
+    moved = git_review.approve(hv, request.path["task"], reason, shown=shown)
     return f"{moved.task} is approved"
 
 
 def reject(hv: Context, request: Request) -> str:
-    moved = git_review.reject(hv, request.path["task"], request.form.get("reason", ""))
+    reason, shown = request.form.get("reason", ""), request.form.get("shown", "")
+    moved = git_review.reject(hv, request.path["task"], reason, shown=shown)
     return f"{moved.task} is rejected"
 
 
