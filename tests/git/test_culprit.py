@@ -44,9 +44,10 @@ def test_one_culprit_among_16_is_found_in_5_runs_and_confirmed_by_one(culprit, b
     assert result == Result(culprit - 1, culprit)
     finding = [run for run in runs if not run.again and run.prefix > 0]
     assert len(finding) <= 5
-    assert [run for run in runs if run.again] == [Run(culprit, again=True)]
+    assert [run for run in runs if run.again and run.prefix] == [Run(culprit, again=True)]
     base_runs = [run for run in runs if run.prefix == 0]
-    assert len(base_runs) == (1 if culprit == 1 and not base_passed else 0)
+    assert len(base_runs) == (1 if culprit == 1 else 0)  # nothing else has passed
+    assert len(runs) == 6 + len(base_runs)
 
 
 def test_two_culprits_are_found_one_by_one():
@@ -74,6 +75,23 @@ def test_a_target_that_fails_blames_no_one():
     result, runs = work(Plan(SIZE), lambda prefix: False)
     assert result == Result(0, base_failed=True)
     assert [run for run in runs if run.prefix == 0] == [Run(0), Run(0, again=True)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 16])
+@pytest.mark.parametrize("base_passed", [True, False])
+def test_while_everything_fails_no_one_is_blamed(size, base_passed):
+    """A service is down, although the target passed before."""
+    result, runs = work(Plan(size, base_passed), lambda prefix: False)
+    assert result == Result(0, base_failed=True)
+    assert len([run for run in runs if run.prefix == 0]) == 2
+
+
+@pytest.mark.parametrize("failing", range(1, 8))
+@pytest.mark.parametrize("base_passed", [True, False])
+def test_the_first_runs_fail_and_no_one_is_blamed(failing, base_passed):
+    count = iter(range(100))
+    result, _ = work(Plan(SIZE, base_passed), lambda prefix: next(count) >= failing)
+    assert result.culprit is None
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 16])

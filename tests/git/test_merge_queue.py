@@ -123,6 +123,20 @@ def test_a_target_that_fails_itself_pauses_the_lane_with_one_line(field):
     assert landed(field.run(entries)) == names(4)
 
 
+def test_while_the_verification_itself_is_broken_no_one_is_blamed(field):
+    """The target has passed before, and that is known; then a service is down."""
+    first, second = field.entries(2)
+    field.run([first])
+    check = Path(field.check)
+    working = check.read_text()
+    check.write_text("#!/bin/sh\nexit 1\n")
+    decisions = field.run([second])
+    assert only(decisions, BaseFailed).tip == field.repo.tip(BRANCH)
+    assert not [each for each in decisions if isinstance(each, EntryFailed)]
+    check.write_text(working)
+    assert landed(field.run([second])) == ["t2"]
+
+
 def test_a_base_that_was_red_is_tried_again_later(field):
     entries, gate = field.entries(2), field.folder / "gate"
     commands = [f"test -e '{gate}'"]

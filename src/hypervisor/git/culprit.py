@@ -4,7 +4,8 @@ A stack of n changes has the prefixes 0 (the target as it is) to n (all of them)
 is tried first. If it fails, the change after the longest prefix that passes and up to the shortest
 that fails is searched by halving: 5 runs for 16 changes. No change is the culprit before the
 same prefix has failed twice: if it passes the second time, the verification is flaky. There is
-no culprit either if the target itself fails.
+no culprit either if the target itself fails. That it passed once, some time ago, does not count if
+nothing has passed since: then it may be the surroundings that fail.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Result(NamedTuple):
 
 @dataclass
 class Plan:
-    """Start the `wanted` runs and `record` how they end, until there is a `result`."""
+    """Start the `wanted` runs and `record` how they end, until there is a `result`. `base_passed`:
+    the target passed before, as far as is known."""
 
     size: int
     base_passed: bool = False
@@ -47,6 +49,9 @@ class Plan:
             self._passed.add(0)
 
     def record(self, run: Run, passed: bool) -> None:
+        if run.prefix == 0:
+            self.base_passed = False  # it is known by now
+            self._passed.discard(0)
         if passed:
             self._passed.add(run.prefix)
         elif run.prefix not in self._passed:
@@ -81,9 +86,14 @@ class Plan:
             return None
         if high == 0:
             return Result(0, base_failed=True, flaky=flaky)
-        if high == low + 1 and low in self._passed:
+        if high == low + 1 and low in self._passed and not self._lacks_control:
             return Result(low, culprit=high, flaky=flaky)
         return None
+
+    @property
+    def _lacks_control(self) -> bool:
+        """Nothing has passed since the search began."""
+        return self.base_passed and self._passed == {0}
 
     def _bounds(self) -> tuple[int, int | None]:
         """The longest prefix that passes (0 if none is known to) before the shortest after it
@@ -101,10 +111,12 @@ class Plan:
         if middle is not None or high is None:
             return None if middle is None else Run(middle)
         candidates = []
-        if high in self._failures and high not in self._passed:
+        if self._lacks_control:  # first: what fails twice afterwards does so by itself
+            candidates.append(Run(0, again=True))
+        elif low not in self._passed and low not in self._failures:
+            candidates.append(Run(low))
+        if 0 < self._failures.get(high, 0) < CONFIRMED:
             candidates.append(Run(high, again=True))
-        if low not in self._passed and low not in self._failures:
-            candidates.insert(0, Run(low))
         return next((run for run in candidates if run not in running), None)
 
 
