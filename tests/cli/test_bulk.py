@@ -81,7 +81,7 @@ def test_a_rehearsal_shows_which_and_changes_nothing(mixed):
     assert len(chosen) == 2
     assert mixed.json("cancel", f" {chosen[0].upper()} ", "--dry-run") == [chosen[0]]
     mixed.refused(4, "cancel", "zzzz", "--dry-run")
-    mixed.refused(2, "cancel", "\x1b[31m", "--dry-run")
+    mixed.refused(4, "cancel", "\x1b[31m", "--dry-run")
     assert mixed.content() == before
 
 
