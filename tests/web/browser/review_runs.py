@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from tests.web.browser.conftest import Project
+from tests.web.browser.conftest import Project, wait_for
 
-DEADLINE = 60.0  # seconds
 HOSTILE = "<img src=x onerror=window.owned=1></textarea></pre><script>window.owned=1</script>"
 NOTE = "---\nstatus: open\n---\nnumber {}\n"
 PROPOSE = """
@@ -34,12 +29,11 @@ print(json.dumps({{"category": category, "rationale": rationale, "actions": acti
 """
 
 
-def until(condition: Callable[[], Any], what: str = "it happens") -> Any:
-    deadline = time.monotonic() + DEADLINE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-    return value
+def wait_for_chunk(project: Project) -> str:
+    """The path of the page of the chunk that waits for a decision."""
+    with project.open() as hv:
+        [(_, chunk)] = wait_for(hv.awaiting, "a chunk waits for a decision")
+        return f"/review/{chunk.batch}/{chunk.number}"
 
 
 def categorize(project: Project, items: int) -> str:
@@ -49,11 +43,11 @@ def categorize(project: Project, items: int) -> str:
 
 
 def _run(project: Project, items: int, size: int, *command: str) -> str:
+    project.ungoverned()
     each = [word for n in range(1, items + 1) for word in ("--item", str(n))]
     project.hv("run", "--name", "inbox", *each, "--chunk-size", str(size), "--gate", "each",
                "--result", "json", "--detach", "--", *command)  # fmt: skip
-    (waiting,) = until(lambda: project.json("review"), "the first chunk waits")
-    return f"/review/{waiting['batch_id']}/1"
+    return wait_for_chunk(project)
 
 
 def propose_changes(project: Project, items: int = 4, size: int = 3) -> str:
@@ -72,6 +66,7 @@ def make_conflict(project: Project) -> str:
     """A task in review: each of its attempts insists on a commit that has been overtaken."""
     repository = project.folder / "repository"
     repository.mkdir()
+    project.ungoverned()
     base = commit(repository, "start\n")
     commit(repository, "by the user\n")
     script = f"git reset --quiet --hard {base}; echo by an agent >> shared.txt"
@@ -79,8 +74,9 @@ def make_conflict(project: Project) -> str:
     there.env = project.env  # the same store
     there.hv("run", "--name", "edits", "--item", "a", "--workspace", "clone", "--merge", "local",
              "--verify", "true", "--detach", "--", "sh", "-c", script)  # fmt: skip
-    (task,) = until(lambda: project.json("ls", "--state", "review"), "it conflicts")
-    return str(task["id"])
+    with project.open() as hv:
+        (task,) = wait_for(lambda: hv.list_tasks(("review",)), "it conflicts")
+        return str(task.id)
 
 
 def commit(repository: Path, text: str) -> str:

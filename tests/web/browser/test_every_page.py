@@ -88,7 +88,8 @@ def paths(ids):
         f"/tasks/{ids['long']}?q={hostile}",
         f"/tasks/{ids['agent']}?raw=1",
         f"/review/{batch}/1",
-        f"/review/{batch}/1?all=1",
+        f"/review/{batch}/1?items=1",
+        *(f"/review/tasks/{ids[kind]}" for kind in ("bad", "agent")),
         f"/tasks?text={hostile}&type={hostile}",
         f"/events?text={hostile}&kind={hostile}&batch={hostile}",
         f"/hive?text=img&branch={quote(NAME)}",
@@ -128,7 +129,7 @@ def test_hostile_text_can_be_read(stocked, someone):
     page = someone()()
     for path in ("/", "/tasks", "/batches", "/hive", "/agents", "/review", "/notifications",
                  f"/batches/{ids['batch']}", f"/tasks/{ids['bad']}", f"/tasks/{ids['agent']}",
-                 f"/review/{ids['batch']}/1?all=1"):  # fmt: skip
+                 f"/review/{ids['batch']}/1?items=1"):  # fmt: skip
         page.goto(project.address + path)
         assert "onerror=window.owned=1>" in page.inner_text("main"), path
     page.goto(f"{project.address}/tasks/{ids['long']}?raw=1&from=5000000")

@@ -4,24 +4,34 @@ Runs, merges and retries are made by a real supervisor."""
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 
+from hypervisor.cli.commands_table import COMMANDS
+from hypervisor.cli.main import make_parser
 from tests.web.browser.review_runs import (
     HOSTILE,
     categorize,
     make_conflict,
     propose_changes,
-    until,
+    wait_for_chunk,
 )
+from tests.web.browser.test_every_page import commands
 
 pytestmark = pytest.mark.web
 
 PHONE = {"width": 360, "height": 740}
 
 
-def state_of(project, chunk=1):
-    return project.json("review", "inbox", "--list")[chunk - 1]["state"]
+def state_of(project):
+    with project.open() as hv:
+        return hv.chunks("inbox")[0].state
+
+
+def items_of(project):
+    with project.open() as hv:
+        return hv.review_items("inbox", 1).items
 
 
 def message(page, text, bad=False):
@@ -61,7 +71,7 @@ def test_a_chunk_is_approved_by_keyboard_after_its_diffs_were_shown(project, chu
     page.wait_for_selector("#part-proposed h2 >> text=Approved changes of the batch (7)")
     assert long.locator(".lines").count() == 1, "what was opened stays open"
     assert (project.folder / "in" / "1.md").read_text().startswith("---\nstatus: open")
-    until(lambda: project.json("review", "inbox", "--list")[1]["tasks"].get("done") == 1)
+    assert wait_for_chunk(project).endswith("/2"), "the next chunk has run"
 
 
 def test_what_is_approved_and_applied_is_what_was_shown(project, chunk, tab):
@@ -90,7 +100,7 @@ def test_what_is_approved_and_applied_is_what_was_shown(project, chunk, tab):
 
 
 def test_two_people_correct_and_decide_at_once(project, chunk, tab):
-    task = project.json("review", "inbox", "--items", "--chunk", "1")[0]["task"]
+    task = items_of(project)[0].task
     ann, bob = tab(f"{chunk}/{task}"), tab(f"{chunk}/{task}")
     deciding = tab(chunk)
     deciding.click("text=Approve")  # the dialog is open while others correct
@@ -113,6 +123,14 @@ def test_two_people_correct_and_decide_at_once(project, chunk, tab):
     message(deciding, "is rejected")
 
 
+def save(page):
+    """Save a correction; the form is then about the new result."""
+    shown = page.input_value("#part-edit [name=shown]")
+    page.click("#part-edit >> text=Save")
+    changed = "shown => document.querySelector('#part-edit [name=shown]').value !== shown"
+    page.wait_for_function(changed, arg=shown)
+
+
 def test_a_result_and_its_proposed_edit_are_edited(project, chunk, tab):
     page = tab(f"{chunk}?items=1")
     page.wait_for_selector("#part-items details")
@@ -123,20 +141,19 @@ def test_a_result_and_its_proposed_edit_are_edited(project, chunk, tab):
     page.wait_for_url(re.compile(r".*/review/\w+/1/\w+#edit"))
     page.fill("[name='action.0.set']", '{"status": "paid", "by": "ann"}')
     page.check("[name='drop.1']")
-    page.click("#part-edit >> text=Save")
-    message(page, "1 field")
+    save(page)
     page.wait_for_selector("#part-changes >> text=+status: paid")
     page.wait_for_selector("#part-changes h2 >> text=Would change (2)")
-    page.wait_for_function("!document.querySelector(\"[name='drop.1']\").checked")
-    page.fill("[name='member.category']", "rent")  # the form is about the new result now
-    page.click("#part-edit >> text=Save")
+    assert not page.is_checked("[name='drop.1']"), "the form is about the new result now"
+    page.fill("[name='member.category']", "rent")
+    save(page)
     page.wait_for_selector("#part-head >> text=corrected")
     page.fill("[name='action.0.set']", "{")
     page.click("#part-edit >> text=Save")
     message(page, "is not valid JSON", bad=True)
-    item = project.json("review", "inbox", "--items")[0]
-    assert item["result"]["category"] == "rent" and item["corrected"]
-    assert [a["path"] for a in item["result"]["actions"]] == ["in/1.md", "package-lock.json"]
+    item = items_of(project)[0]
+    assert item.result["category"] == "rent" and item.corrected
+    assert [a["path"] for a in item.result["actions"]] == ["in/1.md", "package-lock.json"]
     page.keyboard.press("Escape")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("n")
@@ -144,7 +161,7 @@ def test_a_result_and_its_proposed_edit_are_edited(project, chunk, tab):
 
 
 def test_one_item_and_the_chunk_are_retried_with_a_note(project, chunk, tab):
-    first, second, _ = (item["task"] for item in project.json("review", "inbox", "--items"))
+    first, second, _ = (item.task for item in items_of(project))
     project.hv("review", "inbox", "--set", first, "category=rent")
     page = tab(f"{chunk}/{second}")
     page.keyboard.press("t")
@@ -153,7 +170,7 @@ def test_one_item_and_the_chunk_are_retried_with_a_note(project, chunk, tab):
     message(page, "back in the queue")
     page.wait_for_selector("#part-edit >> text=Correct", state="attached")
     again = tab(f"{chunk}/{second}")
-    until(lambda: project.json("review"), "it has run again")
+    wait_for_chunk(project)
     again.reload()
     again.locator("#result summary").click()
     again.wait_for_selector("#result >> text=this one is from the bank")
@@ -162,8 +179,8 @@ def test_one_item_and_the_chunk_are_retried_with_a_note(project, chunk, tab):
     page.keyboard.type("all of them")
     page.click("#do-retry [type=submit]")
     message(page, "2 tasks of chunk 1 put back into the queue; 1 corrected result kept")
-    until(lambda: project.json("review"), "it has run again")
-    results = [item["result"] for item in project.json("review", "inbox", "--items")]
+    wait_for_chunk(project)
+    results = [item.result for item in items_of(project)]
     assert [result["rationale"] for result in results[1:]] == ["all of them"] * 2
     assert results[0]["category"] == "rent"
     page.wait_for_selector("#part-summary >> text=waits for your decision")
@@ -232,7 +249,7 @@ def test_a_blocked_task_says_what_unblocks_it_and_runs_again(project, tab):
 def test_review_fits_a_thumb_can_be_read_aloud_and_only_read(project, chunk, tab):
     from axe_playwright_python.sync_playwright import Axe
 
-    task = project.json("review", "inbox", "--items")[1]["task"]
+    task = items_of(project)[1].task
     page = tab()
     page.set_viewport_size(PHONE)
     found = []
@@ -241,6 +258,10 @@ def test_review_fits_a_thumb_can_be_read_aloud_and_only_read(project, chunk, tab
         page.wait_for_selector("main .part")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
         assert page.evaluate("window.owned") is None, path
+        for action, copied, _ in commands(page):
+            assert copied, f"{action} shows no command"
+            words = shlex.split(copied)
+            make_parser(COMMANDS[words[1]])[0].parse_args(words[2:])
         found += [
             (path, problem["id"], problem["nodes"][0]["html"])
             for problem in Axe().run(page).response["violations"]
@@ -258,9 +279,8 @@ def test_review_fits_a_thumb_can_be_read_aloud_and_only_read(project, chunk, tab
     page.click("#do-approve [type=submit]")
     message(page, "is approved")
     page.close()
-    port = int(project.address.rpartition(":")[2])
     project.kill()
-    project.serve("--read-only", port=port)
+    project.serve("--read-only", port=project.port)
     page = tab(chunk)
     page.wait_for_selector("text=read-only")
     page.wait_for_selector("#part-proposed >> text=+status: done")

@@ -21,6 +21,8 @@ from hypervisor.web.dashboard.pages.review import (
     what_was_shown,
 )
 
+MAX_RESULT = 20_000  # characters
+
 
 def item_values(hv: Context, request: Request) -> Values:
     return {**chunk_values(hv, request), "item": _item(hv, request)}
@@ -31,7 +33,7 @@ def head(hv: Context, request: Request) -> Values:
     batch, chunk = request.path["batch"], request.number("chunk")
     following = review_items(hv, batch, chunk, after=item.task, limit=1).items
     return {
-        "text": result_text(item.result),
+        "text": result_text(item.result)[:MAX_RESULT],
         "following": following[0].task if following else "",
     }
 
