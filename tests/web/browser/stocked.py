@@ -54,9 +54,8 @@ def stock(project: Project) -> dict[str, str]:
     with project.open() as hv:
         _others(hv)
         ids = {"waiting": _states(hv), **_agent(hv)}
-        hv.send_notices()
-        assert hv.dead_letters()
         wait_for(lambda: hv.awaiting() and len(hv.attempts()) == 1, "the runs did not get going")
+        wait_for(hv.dead_letters, "no notification was tried")
         for task in hv.list_tasks(batch=LABEL):
             for kind in ("bad", "long"):
                 if task.title.startswith(kind):

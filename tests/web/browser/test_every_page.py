@@ -99,7 +99,7 @@ def paths(ids):
     ]
 
 
-def look(page, project, path):
+def look(page, project, path, rules):
     """What is wrong with a page."""
     from axe_playwright_python.sync_playwright import Axe
 
@@ -108,19 +108,25 @@ def look(page, project, path):
     found = page.evaluate(LOOK)
     if answer.status not in expected:
         found.append(f"answered {answer.status}")
-    options = {"resultTypes": ["violations"], "runOnly": ["wcag2a", "wcag2aa", "best-practice"]}
+    options = {"resultTypes": ["violations"], "runOnly": rules}
     for problem in Axe().run(page, options=options).response["violations"]:
         if problem["impact"] in ("serious", "critical"):
             found.append(f"{problem['id']}: {problem['nodes'][0]['html'][:200]}")
     return [f"{path[:60]}: {each}" for each in found]
 
 
-@pytest.mark.parametrize("scheme, width", [("light", 360), ("dark", 1280)])
-def test_every_page_is_quiet_fits_and_shows_only_text(stocked, someone, scheme, width):
+@pytest.mark.parametrize(
+    "scheme, width, rules",
+    [
+        ("light", 360, ["wcag2a", "wcag2aa", "best-practice"]),
+        ("dark", 1280, ["color-contrast"]),  # all else is the same
+    ],
+)
+def test_every_page_is_quiet_fits_and_shows_only_text(stocked, someone, scheme, width, rules):
     project, ids = stocked
     tab = someone(color_scheme=scheme, viewport={"width": width, "height": 800})
     page = tab()
-    found = [problem for path in paths(ids) for problem in look(page, project, path)]
+    found = [problem for path in paths(ids) for problem in look(page, project, path, rules)]
     assert not found, "\n".join(found)
 
 
@@ -173,8 +179,9 @@ def commands(page):
     return page.eval_on_selector_all(
         "form[method=post]",
         """forms => forms.map(form => [
-            new URL(form.action).pathname, form.querySelector("[data-copy]")?.dataset.copy,
-            form.querySelector(".command code")?.textContent])""",
+            new URL(form.action).pathname,
+            (form.querySelector("[data-copy]") ?? form.parentElement.querySelector("[data-copy]"))
+                ?.dataset.copy])""",
     )
 
 
@@ -183,10 +190,16 @@ def test_every_button_shows_a_command_that_the_terminal_understands(stocked, som
     page, seen = someone()(), set()
     for path in paths(ids):
         page.goto(project.address + path)
-        for action, copied, shown in commands(page):
+        if path == "/new":
+            page.fill("[name=command]", "echo {}")
+            page.fill("[name=items]", "a")
+            page.click("#new-run [type=submit]")
+            page.wait_for_selector("form[action='/new/start']")
+        for action, copied in commands(page):
+            if action == "/new/check":  # it changes nothing, and its answer has the command
+                continue
             assert copied and copied.startswith("hv "), (path, action)
             words = shlex.split(copied)
-            assert shown == copied or "\\" in shown
             make_parser(COMMANDS[words[1]])[0].parse_args(words[2:])
             seen.add(action.rpartition("/")[2])
     assert {"pause", "resume", "scale", "retry", "cancel", "stop", "approve", "reject", "remove",
