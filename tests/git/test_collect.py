@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import random
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from hypervisor.core.errors import NotCollected
 from hypervisor.git.collect import Collected, collect
 from hypervisor.git.hub import open_hub
+from hypervisor.git.scope import problem_of
 from hypervisor.git.snapshot import latest, take
 from hypervisor.git.work_tree import Limits
 from hypervisor.git.workspace import create
+from hypervisor.queue.task import Task
 from tests.git.support import agent, commit_files, files_at, init, repository_at
 
 REF = "refs/hv/tasks/task1/1"
@@ -261,3 +265,24 @@ def test_a_broken_configuration_does_no_harm(workspace, hub):
     agent(workspace.folder, "echo 1 > one; git add .; git commit -qm one")
     collected = gather_after(workspace, "echo 2 > two; echo '[broken' > .git/config")
     assert subjects(hub, collected) == ["Add a feature", "one"] and not collected.notes
+
+
+def test_a_large_file_is_named_however_small_its_commit_is(workspace):
+    script = "head -c 300000 /dev/zero > big; echo 1 > 'a file'; rm a.txt; git add -A"
+    limits = Limits(total=200_000)
+    agent(workspace.folder, f"{script}; git commit -qm big")
+    collected = gather(workspace, limits)
+    assert set(collected.changed_paths) == {"a file", "a.txt", "big"}
+    assert collected.large == ("big (293 kB)",)
+    assert (
+        problem_of(cast(Task, SimpleNamespace(data={})), collected)
+        == "very large files: big (293 kB)"
+    )
+
+
+def test_a_stash_beside_other_work_is_mentioned(workspace):
+    script = "echo 1 > one; git add .; git commit -qm one; echo 2 > two; git stash -qu"
+    collected = gather_after(workspace, script)
+    assert collected.changed_paths == ("one",) and not collected.left_out
+    [note] = collected.notes
+    assert note == "not in its commits: work that was put away with git stash; it is kept"

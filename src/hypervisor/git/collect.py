@@ -18,9 +18,10 @@ from hypervisor.git.anchors import bring, head_of, read, tips
 from hypervisor.git.hub import Hub
 from hypervisor.git.repository import some, submodules_at
 from hypervisor.git.snapshot import latest, take, tree_of_files
-from hypervisor.git.work_tree import LeftOut, Limits, is_kept_out
+from hypervisor.git.work_tree import LeftOut, Limits, in_words, is_kept_out
 from hypervisor.git.workspace import Workspace
 
+STASHED = "work that was put away with git stash; it is kept"
 CONFLICT_MARKERS = (b"<<<<<<< ", b">>>>>>> ")
 
 
@@ -31,7 +32,8 @@ class ConflictsLeft(NotCollected):
 @dataclass(frozen=True)
 class Collected:
     """`base` is the newest commit of the user's that `head` is built on. `no_change`: the files
-    are as they were there. `notes` are decisions worth showing; `left_out` is not in `head`."""
+    are as they were there. `notes` are decisions worth showing; `left_out` is not in `head`.
+    `large` are files that are larger than all of a snapshot may be."""
 
     head: str
     base: str
@@ -39,6 +41,7 @@ class Collected:
     no_change: bool
     notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    large: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,28 @@ def collect(
     paths = hub.git.names("diff", "--name-only", "-z", "--no-renames", base, head)
     _check_kept_out(workspace, f"{base}..{head}")
     unchanged = hub.tree_of(head) == hub.tree_of(base)
-    if unchanged and _has_stash(workspace):
-        left_out.append(LeftOut("the stash", "work that was put away with git stash; it is kept"))
-    return Collected(head, base, tuple(paths), unchanged, (*tip.notes, *notes), tuple(left_out))
+    notes = [*tip.notes, *notes]
+    if _has_stash(workspace) and unchanged:
+        left_out.append(LeftOut("the stash", STASHED))
+    elif _has_stash(workspace):
+        notes.append(f"not in its commits: {STASHED}")
+    large = large_files(hub, base, head, limits)
+    return Collected(head, base, tuple(paths), unchanged, tuple(notes), tuple(left_out), large)
+
+
+def large_files(hub: Hub, base: str, head: str, limits: Limits) -> tuple[str, ...]:
+    """Changed files above the limit, with their sizes. Their commits may be small, compressed."""
+    words = ("diff", "--raw", "-z", "--no-renames", "--no-abbrev", "--diff-filter=d", base, head)
+    fields = hub.git.names(*words)
+    blobs = dict(zip(fields[1::2], (facts.split(" ")[3] for facts in fields[::2]), strict=True))
+    stdin = "".join(f"{blob}\n" for blob in blobs.values()).encode()
+    lines = hub.git.text("cat-file", "--batch-check=%(objectsize)", stdin=stdin).splitlines()
+    sizes = [int(line) if line.isdigit() else 0 for line in lines]  # not those of submodules
+    return tuple(
+        f"{path} ({in_words(size)})"
+        for path, size in zip(blobs, sizes, strict=True)
+        if size > limits.total
+    )
 
 
 def _check_kept_out(workspace: Workspace, commits: str) -> None:

@@ -22,6 +22,8 @@ def problem_of(task: Task, collected: Collected) -> str:
     problems = [f"changed files outside its scope: {_some(outside)}"] if outside else []
     if left_out:
         problems.append(f"not in its commits: {_some(left_out)}")
+    if collected.large:
+        problems.append(f"very large files: {_some(list(collected.large))}")
     return clean_text("; ".join(problems))
 
 
