@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only tasks of this priority",
     )
     parser.add_argument("--assignee", help="only tasks assigned to this name")
-    parser.add_argument("--text", help="only tasks with these words in title or key")
+    parser.add_argument("--text", help="only tasks with this text in title, key or id")
     parser.add_argument(
         "--limit", type=int, default=50, metavar="N", help="maximum number of tasks (default 50)"
     )
