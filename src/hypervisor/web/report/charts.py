@@ -1,14 +1,14 @@
-"""The layout of a report's drawings. The templates draw them, as SVG that stretches with
-the page; labels are HTML."""
+"""The layout of drawings. The templates draw them, as SVG that stretches with the page; labels are
+HTML. The canvas of the dashboard uses the same axis."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from hypervisor.batches.timeline import Bin, Segment, Timeline
-from hypervisor.web.report.text import clock, day, milliseconds, minute, step, took, words
+from hypervisor.web.report.text import clock, day, milliseconds, minute, step, took
 
 WIDTH = 1000.0
 GAP = 10.0
@@ -120,15 +120,6 @@ def ticks(timeline: Timeline) -> list[str]:
         if len(set(labels)) == TICKS:
             break
     return [label if label not in labels[:place] else "" for place, label in enumerate(labels)]
-
-
-def shares(counts: Mapping[str, int], total: int) -> Iterator[Rect]:
-    """One bar for all tasks, each part as wide as its share."""
-    x = 0.0
-    for name, count in counts.items():
-        width = WIDTH * count / max(total, 1)
-        yield Rect(name, round(x, 2), 0, round(width, 2), 10, f"{count:,} {words(name)}")
-        x += width
 
 
 class Column(NamedTuple):

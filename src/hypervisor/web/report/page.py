@@ -25,6 +25,7 @@ FILTERS = {
     "printed": printed,
     "size": size_text,
     "took": took,
+    "when": moment,
     "words": words,
 }
 
@@ -37,15 +38,12 @@ class Figure(NamedTuple):
 
 def page(report: BatchReport, data: Any = None) -> str:
     """The whole page; `data`, if any, is kept in it as JSON for programs."""
-    states = by_state(report.states)
     return _template().render(
         report=report,
         data=data,
         version=__version__,
         verdict=_verdict(report),
-        figures=list(_figures(report)),
-        states=states,
-        shares=charts.shares(states, report.total),
+        facts=list(_figures(report)),
         answer=stages.answer(report.pattern.reduce) if report.pattern else [],
         stages=stages.rows(report.pattern) if report.pattern else [],
         timeline=report.timeline,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
+from urllib.parse import quote
 
 from hypervisor.batches.pipeline_status import Overview, Reduced, Stage
 from hypervisor.queue.result import text_of
@@ -18,15 +20,25 @@ def unfinished(overview: Overview) -> str:
     return text[:1].upper() + text[1:]
 
 
-def rows(overview: Overview) -> list[tuple[str, str, str]]:
-    """Each part, what it runs, and how far it is."""
+class StageRow(NamedTuple):
+    """A part of a pipeline, what it runs, and how far it is."""
+
+    part: str
+    what: str
+    states: str
+    path: str  # of its page in the dashboard
+
+
+def rows(overview: Overview) -> list[StageRow]:
     table = [
-        (f"stage {n}", stage.what, _states(stage)) for n, stage in enumerate(overview.stages, 1)
+        StageRow(f"stage {n}", stage.what, _states(stage), f"batches/{quote(stage.batch, '')}")
+        for n, stage in enumerate(overview.stages, 1)
     ]
     last = overview.reduce
     if last is not None:
         reason = f" ({last.reason})" if last.reason else ""
-        table.append(("reduce", last.what, words(last.state) + reason))
+        path = f"tasks/{quote(last.id, '')}"
+        table.append(StageRow("reduce", last.what, words(last.state) + reason, path))
     return table
 
 
