@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from hypervisor.batches.chunk import Chunk
 
 
+MAX_COUNTED = 5_000  # results whose categories are counted while a batch runs
+MAX_CATEGORIES = 40
+
+
 class Summary(NamedTuple):
     """The totals of a batch."""
 
@@ -86,16 +90,42 @@ def _spent(hv: Context, batch: Batch) -> Spent | None:
 
 def _categories(hv: Context, batch: str, done: int) -> dict[str, int]:
     """The number of done tasks per category; empty without categories."""
-    counts: Counter[str] = Counter()
-    after, tasks = "", 0
-    while page := hv.store.read(summary_sql.results, batch, after, PAGE):
-        for _, result in page:
-            counts.update(map(category_of, list(items_in(result)) or [result]))
-        after, tasks = page[-1][0], tasks + len(page)
+    counts, tasks = _counted(hv, batch)
     if set(counts) <= {NO_CATEGORY}:
         return {}
     counts[NO_CATEGORY] += max(done - tasks, 0)
     return {name: count for name, count in counts.most_common() if count}
+
+
+class Categories(NamedTuple):
+    """`counts`: the largest first; of the first results only, unless `is_complete`."""
+
+    counts: dict[str, int]
+    is_complete: bool
+
+
+def categories(hv: Context, batch: str) -> Categories:
+    """Count the results of a batch by category, quickly: of a large batch, only the first."""
+    id = hv.store.read(queries.batch, validate.text("the batch", batch)).id
+    counts, tasks = _counted(hv, id, MAX_COUNTED)
+    if set(counts) <= {NO_CATEGORY}:
+        return Categories({}, True)
+    return Categories(dict(counts.most_common(MAX_CATEGORIES)), tasks < MAX_COUNTED)
+
+
+def _counted(hv: Context, batch: str, most: int | None = None) -> tuple[Counter[str], int]:
+    """Results by category, and how many tasks have them."""
+    counts: Counter[str] = Counter()
+    after, tasks = "", 0
+    while most is None or tasks < most:
+        page = hv.store.read(summary_sql.results, batch, after, PAGE)
+        for _, result in page:
+            counts.update(map(category_of, list(items_in(result)) or [result]))
+        tasks += len(page)
+        if not page:
+            break
+        after = page[-1][0]
+    return counts, tasks
 
 
 def whole_summary(hv: Context, batch: str, now: int | None = None, tasks: bool = True) -> Summary:

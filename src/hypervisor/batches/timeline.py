@@ -7,6 +7,7 @@ ended, not when it was claimed.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import nlargest
@@ -153,9 +154,9 @@ class Attempts:
         )
 
     def timeline(self, titles: Mapping[str, str]) -> Timeline:
-        stretches = self._stretches()
+        stretches = self.stretches()
         single = len(self) <= MAX_BARS
-        lanes = self._bars(titles) if single else self._cells(stretches)
+        lanes = self.bars(titles) if single else self.cells(stretches, CELLS)
         span = sum(end - start for start, end in stretches)
         worked = sum(self._length(index) for index in range(len(self)))
         packed = packed_lanes(lanes)
@@ -172,7 +173,8 @@ class Attempts:
     def _task(self, index: int) -> str:
         return self.ids[index * LENGTH : (index + 1) * LENGTH].decode().rstrip()
 
-    def _stretches(self) -> tuple[tuple[int, int], ...]:
+    def stretches(self) -> tuple[tuple[int, int], ...]:
+        """The times in which anything ran; short pauses belong to them."""
         order = sorted(range(len(self)), key=self.starts.__getitem__)
         merged: list[list[int]] = []
         for index in order:
@@ -190,7 +192,29 @@ class Attempts:
                 joined.append([start, end])
         return tuple((start, max(end, start + 1)) for start, end in joined)
 
-    def _bars(self, titles: Mapping[str, str]) -> list[Lane]:
+    def within(self, start: int, end: int) -> Attempts:
+        """The attempts that ran in this time, of the same workers."""
+        part = Attempts(self.now)
+        part.names = self.names
+        for index in range(len(self)):
+            if self.starts[index] <= end and self.ends[index] >= start:
+                part.starts.append(self.starts[index])
+                part.ends.append(self.ends[index])
+                part.workers.append(self.workers[index])
+                part.outcomes.append(self.outcomes[index])
+                part.ids += self.ids[index * LENGTH : (index + 1) * LENGTH]
+        return part
+
+    def spans(self) -> list[tuple[int, int]]:
+        """When each worker began and ended."""
+        spans = [(sys.maxsize, 0)] * len(self.names)
+        for start, end, worker in zip(self.starts, self.ends, self.workers, strict=True):
+            first, last = spans[worker]
+            spans[worker] = min(first, start), max(last, end)
+        return spans
+
+    def bars(self, titles: Mapping[str, str]) -> list[Lane]:
+        """A lane for each worker, with a segment for each of its attempts."""
         lanes: list[list[Segment]] = [[] for _ in self.names]
         for index in sorted(range(len(self)), key=self.starts.__getitem__):
             task, outcome = self._task(index), OUTCOMES[self.outcomes[index]]
@@ -202,12 +226,13 @@ class Attempts:
             Lane(name, tuple(segments)) for name, segments in zip(self.names, lanes, strict=True)
         ]
 
-    def _cells(self, stretches: tuple[tuple[int, int], ...]) -> list[Lane]:
-        """Each lane divided into cells of equal time."""
-        cell = max(sum(end - start for start, end in stretches) // CELLS, 1)
+    def cells(self, stretches: tuple[tuple[int, int], ...], count: int) -> list[Lane]:
+        """A lane for each worker, divided into cells of equal time."""
+        cell = max(sum(end - start for start, end in stretches) // count, 1)
+        first, last = stretches[0][0], stretches[-1][1]
         lanes: list[dict[int, _Cell]] = [{} for _ in self.names]
         for index in range(len(self)):
-            start, end = self.starts[index], self.ends[index]
+            start, end = max(self.starts[index], first), min(self.ends[index], last)
             is_bad = OUTCOMES[self.outcomes[index]] not in (DONE, *UNDECIDED)
             cells = lanes[self.workers[index]]
             for place in range(start // cell, end // cell + 1):

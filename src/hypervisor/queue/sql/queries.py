@@ -31,6 +31,7 @@ LANE, ATTEMPT, RANK, YOUNGEST_LANE = 3, 9, 19, 20  # positions in such a row
 TEXT = "lower(d.title) LIKE ? ESCAPE '!' OR lower(d.key) LIKE ? ESCAPE '!'"
 BY_PREFIX = "SELECT id FROM tasks WHERE id >= ? AND id <= ? ORDER BY id LIMIT 2"
 BY_PART = "SELECT id FROM tasks WHERE id LIKE ? ORDER BY id LIMIT 2"
+TITLES = "SELECT task, title FROM details WHERE task IN ({})"
 BATCH = "SELECT id, name, created_at, spec, archived_at, deleting FROM batches "
 BATCH_BY_NAME = BATCH + "WHERE name = ?"
 BATCH_BY_PREFIX = BATCH + "WHERE id >= ? AND id <= ? LIMIT 2"
@@ -86,6 +87,15 @@ def task(session: Session, task_id: str) -> Task:
     if found := tasks(session, [task_id]):
         return found[0]
     raise NotFound(f"no such task: {task_id}")
+
+
+def titles(session: Session, ids: Sequence[str]) -> dict[str, str]:
+    """The titles of tasks by their ids."""
+    return {
+        row[0]: row[1]
+        for part in slices(ids)
+        for row in session.rows(TITLES.format(marks(len(part))), pad(part))
+    }
 
 
 def detail(session: Session, task_id: str) -> TaskDetail:

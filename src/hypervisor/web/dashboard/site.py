@@ -20,6 +20,7 @@ from hypervisor.web.dashboard.pages import (
     reviews,
     task,
     tasks,
+    timeline,
 )
 
 MENU = (
@@ -39,6 +40,7 @@ MENU = (
 _MODULES = (
     home,
     batches,
+    timeline,
     tasks,
     task,
     reviews,  # before the pages of chunks, whose paths are less specific

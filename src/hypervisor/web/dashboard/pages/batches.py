@@ -10,9 +10,11 @@ from itertools import islice
 
 from hypervisor.batches.pipeline_status import pattern, what_of
 from hypervisor.batches.review import chunks
-from hypervisor.batches.timeline import MAX_BARS, read_attempts
+from hypervisor.batches.summary import MAX_COUNTED, categories
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import pluralize
+from hypervisor.learning.learn import learned_about
+from hypervisor.learning.record import Work
 from hypervisor.monitoring.failures import failures as grouped_failures
 from hypervisor.monitoring.figures import figures as batch_figures
 from hypervisor.monitoring.status import attempts, quick_status
@@ -28,11 +30,13 @@ from hypervisor.runs.result_rows import result_rows
 from hypervisor.runs.results import results
 from hypervisor.runs.supervise import continue_runs, supervise
 from hypervisor.web.dashboard.page import Action, Page, Raw, Request, Values, nothing
-from hypervisor.web.report import charts
+from hypervisor.web.report.gains import curves
+from hypervisor.web.report.stages import answer as answer_lines
+from hypervisor.web.report.stages import rows as pipeline_rows
 
 MAX_LISTED = 100
-MAX_DRAWN = 10_000  # tasks
 LINES_AT_ONCE = 500
+AGAIN = ("done", "failed", "blocked", "cancelled")
 FINISHED = ("done", "failed", "cancelled", "blocked")
 
 
@@ -55,6 +59,7 @@ def batch_values(hv: Context, request: Request) -> Values:
         "status": current,
         "what": what_of(current.batch),
         "paused": next((p for p in current.pauses if p.scope == BATCH), None),
+        "again": " ".join(f"--state {state}" for state in AGAIN),
         "left": sum(n for s, n in current.stats.states.items() if s not in FINISHED),
     }
 
@@ -71,30 +76,30 @@ def failed(hv: Context, request: Request) -> Values:
     return {"failures": grouped_failures(hv, request.path["batch"])}
 
 
-def timeline(hv: Context, request: Request) -> Values:
-    """The workers of a batch over time; the report draws those of a large one."""
-    id = _id(hv, request)
-    if batch_counts(hv, [id])[id].total > MAX_DRAWN:
-        return {"timeline": None, "is_large": True}
-    made = read_attempts(hv, id, request.now)
-    if not made:
-        return {"timeline": None, "is_large": False}
-    tasks = list_tasks(hv, (), id, limit=MAX_DRAWN) if len(made) <= MAX_BARS else ()
-    found = made.timeline({task.id: task.title for task in tasks})
-    return {
-        "timeline": found,
-        "lanes": charts.lanes(found),
-        "ticks": charts.ticks(found),
-        "outcomes": charts.outcomes(found),
-    }
-
-
 def chunk_list(hv: Context, request: Request) -> Values:
     return {"chunks": chunks(hv, request.path["batch"])[:MAX_LISTED]}
 
 
 def stages(hv: Context, request: Request) -> Values:
-    return {"pattern": pattern(hv, request.path["batch"])}
+    found = pattern(hv, request.path["batch"])
+    if found is None:
+        return {"pattern": None}
+    rows, answer = pipeline_rows(found), answer_lines(found.reduce)
+    return {"pattern": found, "rows": rows, "answer": answer}
+
+
+def category_counts(hv: Context, request: Request) -> Values:
+    return {"categories": categories(hv, request.path["batch"]), "most": MAX_COUNTED}
+
+
+def learned(hv: Context, request: Request) -> Values:
+    """What is known about running its types of task in parallel."""
+    current = quick_status(hv, request.path["batch"], request.now)
+    spec = current.batch.spec if current.batch else None
+    if not isinstance(spec, dict):
+        return {"curves": []}
+    known = learned_about(hv, Work.of_batch(spec), current.stats.types)
+    return {"curves": list(curves(known))}
 
 
 def recent(hv: Context, request: Request) -> Values:
@@ -162,6 +167,17 @@ def retry(hv: Context, request: Request) -> str:
     return text
 
 
+def again(hv: Context, request: Request) -> str:
+    moved, text = _change(hv, request, AGAIN, steer.retry)
+    continue_runs(hv, [task.task for task in moved])
+    return text
+
+
+def start(hv: Context, request: Request) -> str:
+    supervise(hv)
+    return "a supervisor is running: tasks that are ready start"
+
+
 def cancel(hv: Context, request: Request) -> str:
     _, text = _change(hv, request, bulk.CANCELLED, steer.cancel)
     return text
@@ -198,9 +214,10 @@ PAGES = (
             "figures": figures,
             "running": running,
             "failed": failed,
-            "timeline": timeline,
             "chunks": chunk_list,
             "stages": stages,
+            "categories": category_counts,
+            "learned": learned,
             "recent": recent,
         },
     ),
@@ -210,6 +227,8 @@ ACTIONS = (
     Action("/batches/{batch}/resume", resume),
     Action("/batches/{batch}/scale", scale),
     Action("/batches/{batch}/retry", retry),
+    Action("/batches/{batch}/again", again),
+    Action("/batches/{batch}/start", start),
     Action("/batches/{batch}/cancel", cancel),
 )
 RAW = (
