@@ -6,6 +6,7 @@ Pure: lines of a stream go in, lines for people come out; no input makes it rais
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hypervisor.agents import stream_events as ev
@@ -54,8 +55,11 @@ class TranscriptLine(NamedTuple):
 class TranscriptRenderer:
     """Renders one stream, line by line. A message in pieces becomes one line."""
 
-    def __init__(self, stream: str) -> None:
-        self._parse = parser(stream)
+    def __init__(
+        self, stream: str, note: Callable[[TranscriptLine, ev.Event], None] | None = None
+    ) -> None:
+        """`note` is called with each line and the event that it shows."""
+        self._parse, self._note = parser(stream), note
         self._state = StreamState()
         self._pieces: list[str] = []
         self._last = ""
@@ -84,6 +88,8 @@ class TranscriptRenderer:
             self._pieces.append(event.text)
             return None
         shown = render_event(event)
+        if self._note:
+            self._note(shown, event)
         return shown if shown.text or shown.name else None
 
     def _is_new(self, shown: TranscriptLine) -> bool:
@@ -134,7 +140,7 @@ def _tool_call(call: ev.ToolCall) -> TranscriptLine:
 
 def _tool_result(result: ev.ToolResult) -> TranscriptLine:
     """The first line of a tool's result, and how many more there are."""
-    lines = [line for line in _text(result.content).splitlines() if line.strip()]
+    lines = [line for line in text_of(result.content).splitlines() if line.strip()]
     more = f" (and {_count(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
     text = _short(lines[0]) if lines else "(nothing)"
     return TranscriptLine(ERROR if result.failed else ANSWER, text + more)
@@ -155,11 +161,11 @@ def _count(number: int, noun: str) -> str:
 
 
 def _short(value: object) -> str:
-    text = " ".join(_text(value).split())
+    text = " ".join(text_of(value).split())
     return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1] + "…"
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     """The text of a string, of text blocks, or of any other value."""
     if value is None:
         return ""
@@ -168,9 +174,9 @@ def _text(value: object) -> str:
     if isinstance(value, dict):
         for key in ("text", "content", "message", "output"):
             if isinstance(value.get(key), (str, list)):
-                return _text(value[key])
+                return text_of(value[key])
     if isinstance(value, list):
-        texts = [_text(item) for item in value if isinstance(item, (str, dict))]
+        texts = [text_of(item) for item in value if isinstance(item, (str, dict))]
         if any(texts):
             return "\n".join(texts)
     return json.dumps(value, ensure_ascii=False, default=str)

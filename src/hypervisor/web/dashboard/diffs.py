@@ -77,6 +77,12 @@ def shown_at_once(counts: Iterable[tuple[str, int | None, int | None]]) -> list[
     return shown
 
 
+def short_diff_lines(text: str) -> tuple[DiffLine, ...]:
+    """The lines of a short diff of one file, without its head."""
+    lines = text.split("\n") if text else []
+    return tuple(_line(line) for line in lines if not line.startswith(("--- ", "+++ ")))
+
+
 def _split(text: str) -> Iterator[tuple[str, list[str]]]:
     path, lines, in_hunk = "", list[str](), False
     for line in text.split("\n"):
