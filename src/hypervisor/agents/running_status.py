@@ -107,6 +107,18 @@ def money_of(hv: Context, batch: Batch | None, now: int | None = None) -> Money 
     return Money(spent, tuple(map(_used, limits)))
 
 
+def used_up_today(hv: Context, now: int) -> tuple[str, ...]:
+    """The daily budgets that are used up, each as a sentence with what to do."""
+    from hypervisor.agents.budget import day_limits, over
+
+    settings = hv.agent_settings
+    if settings.day_budget is None and settings.day_tokens is None:
+        return ()
+    today = hv.store.read(agent_sessions.spent, since=now - now % DAY)
+    limits = day_limits(today, settings.day_budget, settings.day_tokens)
+    return tuple(filter(None, (over([limit]) for limit in limits)))
+
+
 def spent_by_day(hv: Context, days: int = 14, now: int | None = None) -> tuple[DaySpent, ...]:
     """What each agent has cost on each of the last days (of UTC), the last day first."""
     at = hv.now() if now is None else now

@@ -42,9 +42,9 @@ def why_waiting(status: Status, delays: Sequence[Delay], now: int) -> Waiting | 
         return None
     return (
         _by_pause_or_limit(status, now)
-        or (_by_load(status) if ready else None)
+        or (by_load(status) if ready else None)
         or (None if ready else _by_time_or_dependencies(delays, waiting, now))
-        or _by_requirements(status, ready)
+        or by_requirements(status, ready)
     )
 
 
@@ -73,7 +73,7 @@ def _by_pause_or_limit(status: Status, now: int) -> Waiting | None:
     if status.trouble:
         return Waiting("disk", status.trouble)
     if status.pauses:
-        return Waiting("pause", _pause_text(status.pauses[0]))
+        return Waiting("pause", pause_text(status.pauses[0]))
     if status.cooldowns and not status.stats.claimed:
         from hypervisor.agents.cooldown import cooldown_text
 
@@ -84,7 +84,8 @@ def _by_pause_or_limit(status: Status, now: int) -> Waiting | None:
     return None
 
 
-def _by_load(status: Status) -> Waiting | None:
+def by_load(status: Status) -> Waiting | None:
+    """The load of this host."""
     message = str((status.host or {}).get("message", ""))
     if status.supervisor is None or not message.startswith(HELD_BACK):
         return None
@@ -100,7 +101,7 @@ def _by_time_or_dependencies(delays: Sequence[Delay], waiting: int, now: int) ->
     return Waiting("dependencies", f"{pluralize(waiting, 'task')} {verb} on unfinished tasks")
 
 
-def _by_requirements(status: Status, ready: int) -> Waiting | None:
+def by_requirements(status: Status, ready: int) -> Waiting | None:
     """Tasks are ready, but the supervisor starts no worker for them."""
     is_supervised = status.supervisor is not None and status.host is not None
     if status.stats.claimed or not is_supervised or (status.host or {}).get("target"):
@@ -111,7 +112,8 @@ def _by_requirements(status: Status, ready: int) -> Waiting | None:
     )
 
 
-def _pause_text(pause: Pause) -> str:
+def pause_text(pause: Pause) -> str:
+    """`paused by ann: lunch`."""
     by = f"paused by {pause.actor}" if pause.actor else "paused"
     return f"{by}: {pause.reason}" if pause.reason else by
 

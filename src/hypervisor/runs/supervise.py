@@ -11,6 +11,7 @@ from hypervisor.queue.context import Context
 MAX_STARTS = 3
 PATIENCE = 10.0  # seconds for the supervisor to start
 STEP = 0.005
+NO_SUPERVISOR = "no supervisor is running on this host"
 
 
 def supervise(hv: Context, wait: bool = True) -> int:

@@ -47,20 +47,31 @@
   addEventListener("resize", reach);
   document.addEventListener("htmx:after:swap", reach);
 
-  // What has finished since this browser last showed the page
-  const visited = Number(localStorage.getItem("hv-visited") ?? Date.now());
+  // What has finished since this browser last showed the page: it was left, or hidden for a while.
+  const AWAY = 60000; // milliseconds
+  const finished = document.getElementById("part-finished");
+  let visited = Number(localStorage.getItem("hv-visited") ?? Date.now());
   const markNew = () => {
-    const count = document.querySelector("[data-new-count]");
-    if (!count) return;
-    const rows = [...document.querySelectorAll("[data-at]")].filter(row => Number(row.dataset.at) > visited);
-    for (const row of rows) row.classList.add("new");
-    count.hidden = !rows.length;
-    count.textContent = `${rows.length} since your last visit`;
+    for (const row of document.querySelectorAll("[data-at]")) {
+      row.classList.toggle("new", Number(row.dataset.at) > visited);
+    }
   };
-  markNew();
-  document.addEventListener("htmx:after:swap", markNew);
-  if (document.querySelector("[data-new-count]")) {
+  const askSince = () => {
+    finished.setAttribute("hx-get", `/?part=finished&since=${visited}`);
+    htmx.trigger(finished, "live");
+  };
+  if (finished) {
+    document.addEventListener("htmx:after:swap", markNew);
     addEventListener("pagehide", () => localStorage.setItem("hv-visited", Date.now()));
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) return localStorage.setItem("hv-visited", Date.now());
+      const left = Number(localStorage.getItem("hv-visited"));
+      if (Date.now() - left > AWAY) { visited = left; askSince(); }
+    });
+    finished.addEventListener("htmx:after:init", event => {
+      if (event.target === finished && localStorage.getItem("hv-visited")) askSince();
+    });
+    markNew();
   }
 
   // Copying a command

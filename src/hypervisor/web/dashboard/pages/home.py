@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypervisor.agents.cooldown import cooldown_text
+from hypervisor.agents.running_status import used_up_today
 from hypervisor.batches.review import awaiting
-from hypervisor.monitoring.finished import finished as finished_tasks
+from hypervisor.monitoring.finished import finished as lately
+from hypervisor.monitoring.held_back import held_back
 from hypervisor.monitoring.status import attempts, quick_status
 from hypervisor.queue.context import Context
 from hypervisor.queue.queries import batch_names, list_tasks
@@ -17,7 +18,13 @@ MAX_RUNNING = 64
 def needs(hv: Context, request: Request) -> Values:
     tasks = list_tasks(hv, ("review", "blocked"), limit=MAX_SHOWN + 1)
     names = batch_names(hv, (task.batch for task in tasks))
-    return {"checkpoints": awaiting(hv), "tasks": tasks, "most": MAX_SHOWN, "names": names}
+    return {
+        "checkpoints": awaiting(hv),
+        "budgets": used_up_today(hv, request.now),
+        "tasks": tasks,
+        "most": MAX_SHOWN,
+        "names": names,
+    }
 
 
 def running(hv: Context, request: Request) -> Values:
@@ -31,16 +38,19 @@ def running(hv: Context, request: Request) -> Values:
 
 def waiting(hv: Context, request: Request) -> Values:
     status = quick_status(hv, now=request.now)
+    reasons = held_back(hv, status, request.now)
     return {
         "status": status,
-        "names": batch_names(hv, (pause.name for pause in status.pauses)),
-        "cooldowns": [cooldown_text(c, request.now, None) for c in status.cooldowns],
+        "reasons": reasons,
+        "names": batch_names(hv, (reason.batch for reason in reasons)),
     }
 
 
 def finished(hv: Context, request: Request) -> Values:
-    found = finished_tasks(hv)
-    return {"finished": found, "names": batch_names(hv, (row.task.batch for row in found))}
+    """With `since`, the time of the last visit, they are counted."""
+    found = lately(hv, request.number("since") or None)
+    names = batch_names(hv, (row.task.batch for row in found.tasks))
+    return {"lately": found, "names": names}
 
 
 PAGES = (
