@@ -13,14 +13,18 @@
     connection.title = state === "live" ? "Changes appear at once" : "The server does not answer";
   };
 
-  const due = new WeakMap(); // part -> { at, timer, late }
+  const due = new WeakMap(); // part -> { at: not before, last: the last fetch, timer, late }
+  const stateOf = part => {
+    if (!due.has(part)) due.set(part, { at: 0, last: Date.now(), timer: 0 });
+    return due.get(part);
+  };
   const refresh = part => {
-    const now = Date.now(), known = due.get(part) ?? { at: 0, timer: 0 };
-    due.set(part, known);
+    const now = Date.now(), known = stateOf(part);
     if (known.timer) return;
     known.timer = setTimeout(() => {
       known.timer = 0;
-      known.at = Date.now() + PAUSE;
+      known.last = Date.now();
+      known.at = known.last + PAUSE;
       known.late = document.hidden || isBusy(part);
       if (!known.late) htmx.trigger(part, "live");
     }, Math.max(known.at - now, 0));
@@ -67,9 +71,7 @@
   setInterval(() => {
     if (document.hidden) return;
     for (const part of document.querySelectorAll("[data-every]")) {
-      const known = due.get(part) ?? { at: Date.now() + 1000 * part.dataset.every - PAUSE, timer: 0 };
-      due.set(part, known);
-      if (Date.now() >= known.at + 1000 * part.dataset.every - PAUSE) refresh(part);
+      if (Date.now() >= stateOf(part).last + 1000 * part.dataset.every) refresh(part);
     }
   }, 1000);
 
