@@ -49,12 +49,20 @@ class Project:
         self.server: subprocess.Popen[str] | None = None
 
     def hv(self, *args: str) -> str:
-        done = subprocess.run(
+        done = self._run(*args)
+        assert done.returncode == 0, (args, done.stdout, done.stderr)
+        return done.stdout
+
+    def try_hv(self, *args: str) -> str:
+        """What it printed, whether it succeeded or not."""
+        done = self._run(*args)
+        return done.stdout + done.stderr
+
+    def _run(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             self._command(*args), cwd=self.folder, env=self.env, capture_output=True, text=True,
             timeout=DEADLINE,
         )  # fmt: skip
-        assert done.returncode == 0, (args, done.stdout, done.stderr)
-        return done.stdout
 
     def json(self, *args: str) -> Any:
         return json.loads(self.hv(*args, "--json"))
