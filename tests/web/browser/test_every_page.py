@@ -203,7 +203,7 @@ def test_every_button_shows_a_command_that_the_terminal_understands(stocked, som
             make_parser(COMMANDS[words[1]])[0].parse_args(words[2:])
             seen.add(action.rpartition("/")[2])
     assert {"pause", "resume", "scale", "retry", "cancel", "stop", "approve", "reject", "remove",
-            "end-rate-limit", "start"} <= seen  # fmt: skip
+            "end-rate-limit", "check"} <= seen  # fmt: skip
 
 
 def test_a_command_is_copied(stocked, someone):
