@@ -165,6 +165,17 @@ def test_a_check_says_what_hv_run_says(hv):
         assert "verdict bad" in text and message in text, text
 
 
+def test_a_prompt_is_shown_line_by_line_and_only_as_text(hv, monkeypatch):
+    found = {"headline": "1 to do", "clear": True, "items": 1, "to_do": 1, "new": 1, "complete": 0}
+    found |= {"findings": [], "order": [], "advice": "", "estimate": {"cost": None}}
+    first = {"batch": "b", "prompt": "one <b>\n\u202eowt\x1b[31m\n"}
+    asked = found, first, ()
+    monkeypatch.setattr("hypervisor.web.dashboard.pages.new_run._asked", lambda *given: asked)
+    text = Browser(hv).post("/new/check", {"command": "true", "items": "a"}).text
+    assert "<bdi>one &lt;b&gt;</bdi>\n<bdi>" in text
+    assert "\u202e" not in text and "\x1b" not in text and "owt" in text
+
+
 def test_starting_is_hv_run_and_leads_to_the_batch(hv, project, monkeypatch):
     asked = []
 
