@@ -207,6 +207,7 @@ def _queue(definitions: Definitions) -> dict[str, Schema]:
     """Tasks, claims and receipts."""
     return {
         "add": definitions.schema(Added),
+        "answer": definitions.schema(Moved),
         "approve": definitions.array(Moved),
         "block": definitions.schema(SettledResult),
         "cancel": definitions.array(Moved),
@@ -235,6 +236,7 @@ def _queue(definitions: Definitions) -> dict[str, Schema]:
             TaskOverview,
             command=STRINGS,
             exit_code={},
+            question=STRING,
             merged=definitions.schema(LandedTask | None),
             verification=STRINGS,
             unchanged=definitions.schema(bool),

@@ -7,6 +7,7 @@ from types import TracebackType
 
 from hypervisor import app
 from hypervisor.agents import agents as _agents
+from hypervisor.agents import answer as _answer
 from hypervisor.agents import rate_limits as _rate_limits
 from hypervisor.agents import spawn as _spawn
 from hypervisor.batches import archive as _archive
@@ -68,6 +69,7 @@ class Hypervisor(Context):
     fail = _claim.fail
     release = _claim.release
     retry = _steer.retry
+    answer = _answer.answer
     cancel = _steer.cancel
     accept = _steer.accept
     approve = _git_review.approve

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
 
 from hypervisor import api
 from hypervisor.agents import agents as _agents
+from hypervisor.agents import answer as _answer
 from hypervisor.agents import rate_limits as _rate_limits
 from hypervisor.agents import spawn as _spawn
 from hypervisor.batches import archive as _archive
@@ -156,6 +157,7 @@ class AsyncHypervisor:
     fail = AsyncMethod(_claim.fail)
     release = AsyncMethod(_claim.release)
     retry = AsyncMethod(_steer.retry)
+    answer = AsyncMethod(_answer.answer)
     cancel = AsyncMethod(_steer.cancel)
     accept = AsyncMethod(_steer.accept)
     approve = AsyncMethod(_git_review.approve)

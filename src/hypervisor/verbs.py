@@ -22,6 +22,7 @@ VERBS = {
     "fail": "hypervisor.queue.claim",
     "release": "hypervisor.queue.claim",
     "retry": "hypervisor.queue.steer",
+    "answer": "hypervisor.agents.answer",
     "cancel": "hypervisor.queue.steer",
     "accept": "hypervisor.queue.steer",
     "approve": "hypervisor.git.review",

@@ -54,11 +54,14 @@ class Agent(Script):
 class Prompts:
     """Names the prompt in one word."""
 
-    def write(self, task, item, context=""):
-        return f"do {item.text}"
+    def write(self, task, item, context="", messages=""):
+        return f"do {item.text}{messages and f': {messages}'}"
 
-    def go_on(self, task, item, context=""):
-        return "go on"
+    def go_on(self, task, item, context="", messages=""):
+        return f"go on{messages and f': {messages}'}"
+
+    def answered(self, task, item, context, messages):
+        return f"answered: {messages}"
 
     def correct(self, task, mismatch):
         return f"correct {mismatch}"

@@ -91,7 +91,7 @@ class TestAfterItsOwnVerdict:
         task = bench.item("a", self.ends(bench, "block"), None, *working, None, None)
         bench.work()
         assert "stop" in bench.log and bench.task(task).state == "blocked"
-        assert [run.outcome for run in bench.runs()] == ["settled"]
+        assert [run.outcome for run in bench.runs()] == ["blocked"]
         (attempt,) = bench.store.detail(task).attempts
         assert attempt.cpu_ms == 500
 

@@ -82,8 +82,12 @@ def test_the_queue_and_its_receipts(hv):
     check("done", "done", token)
     check("receipt ls", "receipt", "ls", "b")
     check("receipt verify", "receipt", "verify")
-    for verb in ("retry", "cancel"):
-        check(verb, verb, task)
+    check("retry", "retry", task)
+    hv.ok("block", hv.claim("--batch", "b"), "no port", "--unblock", "Which port?")
+    check("status", "status", "b")
+    check("answer", "answer", task, "use port 8080")
+    check("show", "show", task)
+    check("cancel", "cancel", task)
     check("update", "update", task, "--title", "y")
     for verb in ("pause", "resume", "kill"):
         check(verb, verb, "b")

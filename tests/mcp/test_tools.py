@@ -31,6 +31,7 @@ TOOLS = {
     "fail": "fail_task",
     "release": "release_task",
     "retry": "update_task",
+    "answer": "update_task",
     "cancel": "cancel_task",
     "accept": "update_task",
     "take_back": "update_task",

@@ -377,3 +377,29 @@ def test_a_server_that_is_only_started_leaves_no_store_behind(place):
     anyio.run(work)
     with place.open() as hv:
         assert hv.stats().states["active"] == 1
+
+
+def test_a_question_is_answered_and_the_next_claim_has_the_answer(place):
+    with place.open() as hv:
+        hv.add([NewTask("Look")])
+
+    async def work():
+        async with place.client("all") as client:
+            first = (await call(client, "claim_next_task"))["tasks"][0]
+            asks = {"reason": "no port", "next_step": "Name one.", "question": "Which port"}
+            await call(client, "block_task", **asks, token=first["token"])
+            (listed,) = (await call(client, "list_tasks", states=["blocked"]))["tasks"]
+            assert listed["question"] == "Name one. Which port?"
+            answer = {"id": first["id"], "move": "answer", "reason": "use 8080"}
+            moved = await call(client, "update_task", **answer)
+            assert moved == {"id": first["id"], "state": "active"}
+            again = await refused(client, "update_task", **answer)
+            assert "asks nothing" in again
+            second = await call(client, "claim_next_task")
+            asked = "(asked: no port Name one. Which port?)"
+            assert second["note"] == f"A person answered {first['id']}: use 8080 {asked}"
+            assert second["tasks"][0]["attempt"] == 2
+            shown = await call(client, "get_task", id=first["id"])
+            assert shown["messages"] == [second["note"]] and "question" not in shown
+
+    anyio.run(work)

@@ -69,3 +69,12 @@ def test_waits_grow_to_an_end():
 def test_when_it_is_tried_again(due, is_it):
     """A time later than any possible wait was written before a clock was set back."""
     assert is_due(due, 100) == is_it
+
+
+def test_a_question_comes_with_the_command_that_answers():
+    data = {"reason": "no port", "unblock": "Which port?"}
+    blocked = event(kind="block", state="blocked", data=data)
+    asked = of_event(RULE, "blocked", blocked, None, "b").data["said"]
+    assert asked == "needs input: t: Which port? (hv answer t 'TEXT')"
+    data["unblock"] = "a login"
+    assert of_event(RULE, "blocked", blocked, None, "b").data["said"] == "no port"

@@ -72,6 +72,7 @@ def undo_columns_for_settings(old):
     for column in ("merges", "archived_at", "deleting"):
         old.run(f"ALTER TABLE batches DROP COLUMN {column}")
     for table in (
+        "messages",
         "landings",
         "submissions",
         "workspaces",

@@ -57,7 +57,7 @@ def test_one_that_works_on_after_its_verdict_is_stopped(project):
     agents = Agents(project)
     agents.start("claude", acts=["goeson"])
     wait_for(lambda: project.states() == {"blocked": 1}, "its verdict", story=project.story)
-    over = lambda: [run.outcome for run in agents.sessions()] == ["settled"]  # noqa: E731
+    over = lambda: [run.outcome for run in agents.sessions()] == ["blocked"]  # noqa: E731
     wait_for(over, "the end of the agent", 45, project.story)
     (task,) = agents.tasks().values()
     wait_for(lambda: agents.attempts(task.id)[0].cpu_ms, "what it cost", 45, project.story)

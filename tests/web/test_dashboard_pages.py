@@ -199,3 +199,21 @@ def test_a_diff_is_folded_where_it_is_long_or_a_lock_file():
     ]  # fmt: skip
     assert [line.kind for line in files[0].lines] == ["hunk", "removed", "added"]
     assert not files_of(text, "b.py")[2].folded
+
+
+def test_home_shows_what_a_task_asks_and_answers_it(hv, browser):
+    hv.add([hypervisor.NewTask("server.py")])
+    (lease,) = hv.claim("w")
+    hv.block(lease.token, "no port", f"Which port, {HOSTILE}?")
+    home = browser.get("/")
+    assert is_plain(home.text) and "needs input" in home.text and "It asks:" in home.text
+    assert f'action="/tasks/{lease.task.id}/answer"' in home.text
+    assert Browser(hv, read_only=True).get("/").text.count("/answer") == 0
+
+    refused = browser.post(f"/tasks/{lease.task.id}/answer", {"text": " "})
+    assert refused.status == 400 and "the answer is empty" in refused.text
+    done = browser.post(f"/tasks/{lease.task.id}/answer", {"text": HOSTILE})
+    assert done.status == 200 and f"answered; {lease.task.id} continues" in done.text
+    assert hv.show(lease.task.id).detail.task.state == "active"
+    assert is_plain(browser.get(f"/tasks/{lease.task.id}").text)
+    assert "not read yet" in browser.get(f"/tasks/{lease.task.id}").text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.classify import classify
+from hypervisor.agents.messages import messages_text, unheard
 from hypervisor.agents.outcome import OutcomeName
 from hypervisor.agents.prompts import context_of
 from hypervisor.agents.session import releases_in_a_row, resumed, to_resume
@@ -16,6 +17,7 @@ from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.items import item_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.agent_session import NewSession
+from hypervisor.queue.give_messages import give_messages
 from hypervisor.queue.lease import Lease, parse_token
 from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.resources.overseer import Overseer
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from hypervisor.queue.agent_session import AgentSession
     from hypervisor.queue.attempt import Ended
     from hypervisor.queue.stop import Stop
-    from hypervisor.queue.task import Task
+    from hypervisor.queue.task import Message, Task
     from hypervisor.resources.limits import Limits
     from hypervisor.runs.settlement import UsageMeter
     from hypervisor.runs.workspaces import Opened, Returned, Workspaces
@@ -64,7 +66,12 @@ class AgentAttempts:
         opened = self._open_workspace(lease, resumes, returned)
         item = opened.item_here(item, worker.spec.cwd) if opened else item
         notes = _notes(opened, returned)
-        text = self._prompt(task, lease, item, resumes, notes)
+        messages = give_messages(store, lease)
+        if resumes:
+            text = self._prompt_to_resume(lease, item, notes, unheard(messages, runs, resumes))
+        else:
+            known = "\n\n".join([context_of(store, task), *notes]).strip()
+            text = agent.prompts.write(task, item, known, messages_text(messages))
         budget = agent.budget.left_for(task.id)
         new = NewSession(
             agent.name,
@@ -104,16 +111,20 @@ class AgentAttempts:
     def _can_resume(self, task: str) -> bool:
         return bool(self._agent.profile.resume) and self._agent.homes.exists(task)
 
-    def _prompt(self, task: Task, lease: Lease, item: Item, resumes: str, notes: list[str]) -> str:
-        prompts, hv = self._agent.prompts, self._agent.worker.hv
-        if resumes and self._agent.spec.schema:
+    def _prompt_to_resume(
+        self, lease: Lease, item: Item, notes: list[str], messages: list[Message]
+    ) -> str:
+        """Its session knows the task."""
+        prompts, hv, task = self._agent.prompts, self._agent.worker.hv, lease.task
+        context, text = "\n\n".join(notes), messages_text(messages, asked=False)
+        if any(message.kind == "answer" for message in messages):
+            return prompts.answered(task, item, context, text)
+        if self._agent.spec.schema:
             from hypervisor.queue.result_schema import refused_before
 
             if mismatch := refused_before(hv, parse_token(lease.token)):
                 return prompts.correct(task, mismatch)
-        if resumes:  # its session knows the rest
-            return prompts.go_on(task, item, "\n\n".join(notes))
-        return prompts.write(task, item, "\n\n".join([context_of(hv.store, task), *notes]).strip())
+        return prompts.go_on(task, item, context, text)
 
     def watch(self, lease: Lease, limits: Limits, started: float) -> Watch:
         worker = self._agent.worker
@@ -135,15 +146,18 @@ class AgentAttempts:
         agent = self._agent
         self._note_if_hung(lease)
         usage = self._meter.usage_of(lease, ended, peak)
+        ledger = agent.ended_claim(parse_token(lease.token))
         outcome = classify(
             agent.runner.stream_state,
             ended,
-            agent.ended_claim(parse_token(lease.token)),
+            ledger,
             hung=agent.runner.hung,
             codes=agent.profile.codes,
         )
         mismatch = self._outcomes.mismatch_of(outcome)
-        self._close("misfit" if mismatch else outcome.name)
+        # A session that blocked its task over MCP is continued, too, once a person has answered.
+        name = "blocked" if ledger == "blocked" else outcome.name
+        self._close("misfit" if mismatch else name)
         if mismatch:
             self._outcomes.refuse(lease, mismatch, usage)
         else:

@@ -24,6 +24,7 @@ from hypervisor.agents.final_report import (
 from hypervisor.agents.outcome import OUTCOMES, Action, Outcome, OutcomeName
 from hypervisor.agents.stream_state import ErrorKind, StreamError, StreamState
 from hypervisor.queue.attempt import Ended
+from hypervisor.queue.message import unblock_text
 
 BY_ERROR: Mapping[ErrorKind, OutcomeName] = {
     kinds.QUOTA: "quota",
@@ -91,7 +92,7 @@ def _from_report(report: dict[str, Any], state: StreamState) -> Outcome:
         name,
         report.get("reason") or report.get("summary") or f"it reported {status} without a reason",
         report.get("evidence", ""),
-        report.get("next_step", ""),
+        unblock_text(report.get("next_step", ""), report.get("question", "")),
         result,
     )
 

@@ -18,7 +18,7 @@ STATUSES = (COMPLETED, BLOCKED, FAILED)
 MAX_SIZE = 1 << 20  # characters of a message that are searched
 MAX_TRIES = 2_000  # positions at which an object may begin
 MAX_TEXT_LENGTH = 4_000
-TEXTS = ("summary", "reason", "evidence", "next_step")
+TEXTS = ("summary", "reason", "evidence", "next_step", "question")
 
 REPORT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -33,6 +33,10 @@ REPORT_SCHEMA: dict[str, Any] = {
         "reason": {"type": "string", "description": "blocked or failed: why"},
         "evidence": {"type": "string", "description": "what shows it: an error, a file, a line"},
         "next_step": {"type": "string", "description": "what would unblock it"},
+        "question": {
+            "type": "string",
+            "description": "blocked: what a person has to answer, if that would unblock it",
+        },
         "receipts": {
             "type": "array",
             "items": {"type": "string"},

@@ -6,7 +6,7 @@
 | `{title}` | the task's title |
 | `{body}` | the task's text |
 | `{task}` | the task's id |
-| `{note}` | the reviewer's note, if it is being redone |
+| `{note}` | the reviewer's note, if it is being redone, and what people answered |
 | `{context}` | context from other work, such as results that it builds on |
 | `{scope}` | where the agent may work |
 | `{permissions}` | its permissions, in words |
@@ -79,6 +79,7 @@ class Surroundings(NamedTuple):
     folder: str = "."  # the working directory, as the agent sees it
     permissions: Permissions = "edit"
     context: str = ""
+    messages: str = ""  # of people about the task
     propose: bool = False
     caller: str = ""  # pull: the name it claims under
     pull: int = 1  # pull: maximum number of tasks per session
@@ -95,6 +96,7 @@ def render(
     """The prompt for a task. Without a task (pull), only placeholders about the batch are filled
     in."""
     values = {**_of_task(task, item), **_of_run(around, item)}
+    values["note"] = "\n\n".join(filter(None, (values["note"], around.messages)))
     instructions = fill(template, values, _columns(item)).strip() if template.strip() else ""
     if not frame:
         return instructions

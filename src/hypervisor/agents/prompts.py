@@ -18,7 +18,8 @@ from hypervisor.runs.spec import RunSpec, agent_of
 if TYPE_CHECKING:
     from hypervisor.store.database import Database
 
-WORKER, GO_ON, CORRECT, PULL = "worker", "go-on", "correct", "pull"
+WORKER, GO_ON, ANSWERED = "worker", "go-on", "answered"
+CORRECT, PULL = "correct", "pull"
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prompts")  # built-in
 MAX_RESULTS = 20
 MAX_RESULT_LENGTH = 4_000
@@ -28,12 +29,17 @@ class Prompts:
     def __init__(self, spec: RunSpec, folder: str) -> None:
         self._spec, self._agent, self._folder = spec, agent_of(spec), folder
 
-    def write(self, task: Task, item: Item, context: str = "") -> str:
-        return render(self._agent.prompt, task, item, self._around(context), self._frame(WORKER))
+    def write(self, task: Task, item: Item, context: str = "", messages: str = "") -> str:
+        around = self._around(context, messages)
+        return render(self._agent.prompt, task, item, around, self._frame(WORKER))
 
-    def go_on(self, task: Task, item: Item, context: str = "") -> str:
+    def go_on(self, task: Task, item: Item, context: str = "", messages: str = "") -> str:
         """The prompt of a resumed session, which knows the task."""
-        return render(self._frame(GO_ON), task, item, self._around(context))
+        return render(self._frame(GO_ON), task, item, self._around(context, messages))
+
+    def answered(self, task: Task, item: Item, context: str, messages: str) -> str:
+        """The prompt of a session that had blocked its task, which a person answered."""
+        return render(self._frame(ANSWERED), task, item, self._around(context, messages))
 
     def correct(self, task: Task, mismatch: str) -> str:
         """The prompt of a session whose data did not match the schema."""
@@ -43,10 +49,17 @@ class Prompts:
         around = self._around("")._replace(caller=caller, pull=self._agent.pull)
         return render(self._agent.prompt, None, None, around, self._frame(PULL))
 
-    def _around(self, context: str) -> Surroundings:
+    def _around(self, context: str, messages: str = "") -> Surroundings:
         spec, agent = self._spec, self._agent
         folder = spec.cwd if spec.workspace == "project" else "."
-        return Surroundings(folder, agent.permissions, context, spec.propose, schema=agent.schema)
+        return Surroundings(
+            folder,
+            agent.permissions,
+            context,
+            messages,
+            propose=spec.propose,
+            schema=agent.schema,
+        )
 
     def _frame(self, name: str) -> str:
         with open(os.path.join(self._folder, f"{name}.md"), encoding="utf-8") as file:

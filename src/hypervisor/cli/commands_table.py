@@ -70,6 +70,7 @@ GROUPS = {
         Command("land", "Merge the finished work of a batch", "land"),
     ),
     "Agents": (
+        Command("answer", "Answer a blocked agent; it continues", "answer"),
         Command("agents", "List agents and show whether they are ready", "agents", "bare"),
         Command("mcp", "Run an MCP server on stdin and stdout", store="none"),
         Command("serve", "Run an MCP server over HTTP on this machine", store="make"),

@@ -38,6 +38,7 @@ CONFIRMING = (  # commands that confirm what they did
     "scale",
     "update",
     "retry",
+    "answer",
     "cancel",
     "approve",
     "reject",

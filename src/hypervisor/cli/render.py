@@ -7,7 +7,7 @@ becomes part of a line.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hypervisor.batches.pipeline import reduce_name
@@ -29,10 +29,11 @@ from hypervisor.cli.output import (
 from hypervisor.core.text import money_text, pluralize
 from hypervisor.monitoring.monitor import Snapshot
 from hypervisor.monitoring.progress import Counts, count
-from hypervisor.monitoring.status import CurrentAttempt, Status
+from hypervisor.monitoring.status import CurrentAttempt, Question, Status
 from hypervisor.monitoring.waiting import waiting_text
 from hypervisor.queue.agent_session import Spent
 from hypervisor.queue.lifecycle import MERGING
+from hypervisor.queue.message import NEEDS_INPUT
 from hypervisor.queue.pause import BATCH, TYPE, Pause
 from hypervisor.resources.limits import UNITS
 
@@ -44,6 +45,7 @@ WIDE = 110
 MAX_BAR_WIDTH = 60
 MIN_BAR_WIDTH = 20
 IDLE_MS = 3_000
+MAX_QUESTIONS = 5
 
 
 def progress(snapshot: Snapshot, columns: int) -> list[Line]:
@@ -139,6 +141,19 @@ def hints(snapshot: Snapshot) -> list[Line]:
         return [[(f"{label} is waiting for a decision: hv review {name}", YELLOW)]]
     text = waiting_line(snapshot)
     return [[(text, YELLOW)]] if text else []
+
+
+def question_lines(questions: Sequence[Question]) -> list[Line]:
+    """What blocked tasks ask, with the command that answers."""
+    lines: list[Line] = [
+        [
+            (f"{NEEDS_INPUT} (hv answer {asked.task} 'TEXT'): ", YELLOW),
+            (one_line(f"{asked.title}: {asked.question}"), ""),
+        ]
+        for asked in questions[:MAX_QUESTIONS]
+    ]
+    more = len(questions) - MAX_QUESTIONS
+    return [*lines, [(f"and {more} more: hv ls --state blocked", DIM)]] if more > 0 else lines
 
 
 def waiting_line(snapshot: Snapshot) -> str:

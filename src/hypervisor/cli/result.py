@@ -25,6 +25,7 @@ from hypervisor.cli.render import cost_text, rate, tokens_text
 from hypervisor.core.text import pluralize
 from hypervisor.monitoring.monitor import Snapshot, open_tasks
 from hypervisor.queue.lifecycle import state_name
+from hypervisor.queue.message import question_of
 from hypervisor.queue.task import Task
 from hypervisor.resources.limits import size_text
 
@@ -186,6 +187,8 @@ def _next(result: Result) -> list[Line]:
         steps.append((f"hv review {result.batch}", f"{label} has finished: review it and decide"))
     if counts["review"]:
         steps.append(_review(result))
+    if asking := [task.id for task in result.bad if question_of(task)]:
+        steps.append((f"hv answer {asking[0]} 'TEXT'", "answer it; it continues"))
     if len(result.bad) == 1:
         steps.append((f"hv logs {result.bad[0].id}", "its output"))
     elif result.bad:

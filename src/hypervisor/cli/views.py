@@ -18,6 +18,7 @@ from hypervisor.cli.output import (
 from hypervisor.cli.render import clock, hints, rate, waiting_line
 from hypervisor.monitoring.monitor import Snapshot
 from hypervisor.queue.lifecycle import state_name
+from hypervisor.queue.message import NEEDS_INPUT, question_of
 from hypervisor.queue.task import Task
 
 LINE_EVERY = 10_000
@@ -103,8 +104,14 @@ def failure(task: Task) -> Line:
         (f"{glyphs().bad} ", RED),
         (f"{task.id}  ", DIM),
         (f"{one_line(task.title)}: ", ""),
-        (one_line(task.reason or state_name(task.state)), RED),
+        (one_line(question_text(task) or task.reason or state_name(task.state)), RED),
     ]
+
+
+def question_text(task: Task) -> str:
+    """What a task asks, and how to answer; "" if it asks nothing."""
+    question = question_of(task)
+    return f"{NEEDS_INPUT}: {question} (hv answer {task.id} 'TEXT')" if question else ""
 
 
 def view_for(quiet: bool, stays: bool = False, may_be_live: bool = True) -> View:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from typing_extensions import TypedDict
 
 from hypervisor.queue.lease import Lease, SettledResult
-from hypervisor.queue.task import Task
+from hypervisor.queue.task import Message, Task
 
 Answer = TypeVar("Answer")
 MAX_WORK_LENGTH = 200_000  # characters of the body of a claimed task
@@ -79,6 +79,14 @@ def claimed(lease: Lease) -> Claimed:
     )
 
 
+def message_line(message: Message) -> str:
+    """A message of a person, as an agent reads it."""
+    if message.kind == "note":
+        return f"A person sent a note about {message.task}: {message.text}"
+    asked = f" (asked: {message.asked})" if message.asked else ""
+    return f"A person answered {message.task}: {message.text}{asked}"
+
+
 def ended(settled: SettledResult) -> Ended:
     return Ended(task=settled.task, state=settled.state, repeated=settled.repeated)
 
@@ -97,6 +105,8 @@ def bounded(value: Any, most: int = MAX_BODY_LENGTH) -> Any:
 
 def brief(task: Task, batch: str) -> dict[str, Any]:
     """A task in a list, with the name of its batch."""
+    from hypervisor.queue.message import question_of
+
     return {
         "id": task.id,
         "title": task.title[:200],
@@ -107,4 +117,5 @@ def brief(task: Task, batch: str) -> dict[str, Any]:
         "branch": task.branch,
         "assignee": task.assignee,
         "reason": (task.reason or "")[:300],
+        "question": question_of(task)[:300],
     }

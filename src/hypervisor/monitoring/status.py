@@ -18,7 +18,9 @@ from hypervisor.batches.sql import chunks
 from hypervisor.monitoring.waiting import Waiting, combined, why_waiting
 from hypervisor.queue import counts, lifecycle
 from hypervisor.queue.context import Context, batch_id
+from hypervisor.queue.message import question_of
 from hypervisor.queue.pause import BATCH, Pause
+from hypervisor.queue.queries import list_tasks
 from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, Stats
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from hypervisor.batches.chunk import Chunk
 
 MAX_SHOWN = 1_000
+MAX_QUESTIONS = 100
 SETTING_UP = "setting up its workspace"
 
 
@@ -52,6 +55,14 @@ class CurrentAttempt(NamedTuple):
     estimated: bool = False
 
 
+class Question(NamedTuple):
+    """What a blocked task asks people."""
+
+    task: str
+    title: str
+    question: str
+
+
 class Status(NamedTuple):
     """The status of a batch or of everything."""
 
@@ -66,13 +77,24 @@ class Status(NamedTuple):
     money: Money | None = None  # what agents have cost
     trouble: str = ""  # why nothing is started on this host, such as a full disk
     waiting: Waiting | None = None  # why nothing starts
+    questions: tuple[Question, ...] = ()  # of blocked tasks
 
 
 def status(hv: Context, batch: str | None = None, now: int | None = None) -> Status:
     """Show the progress of a batch or of everything: counts, running tasks, pauses, host load."""
     counts.keep_short(hv)
     stats = hv.store.read(queries.stats, batch_id(hv, batch), hv.at(now))
-    return quick_status(hv, batch, now)._replace(stats=stats, attempts=attempts(hv, batch))
+    return quick_status(hv, batch, now)._replace(
+        stats=stats, attempts=attempts(hv, batch), questions=_questions(hv, batch, stats)
+    )
+
+
+def _questions(hv: Context, batch: str | None, stats: Stats) -> tuple[Question, ...]:
+    if not stats.states[lifecycle.BLOCKED]:
+        return ()
+    tasks = list_tasks(hv, (lifecycle.BLOCKED,), batch, limit=MAX_QUESTIONS)
+    asked = ((task, question_of(task)) for task in tasks)
+    return tuple(Question(task.id, task.title, question) for task, question in asked if question)
 
 
 def quick_status(hv: Context, batch: str | None = None, now: int | None = None) -> Status:
@@ -200,6 +222,7 @@ def combine(parts: Sequence[Status]) -> Status:
             [part.waiting for part in parts], sum(part.stats.claimed for part in parts)
         ),
         money=_combine_money([part.money for part in parts if part.money]),
+        questions=tuple(question for part in parts for question in part.questions),
     )
 
 

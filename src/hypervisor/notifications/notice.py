@@ -22,7 +22,7 @@ FINISHED, CHECKPOINT = "finished", "checkpoint"
 WORDS = {
     "done": "a task is done",
     "failed": "a task failed",
-    "blocked": "a worker is blocked and needs help",
+    "blocked": "a worker is blocked: it needs an answer or other help",
     lifecycle.REVIEW: "a task is in review: its work cannot be merged without a person",
     CHECKPOINT: "a chunk is waiting for a decision",
     "budget": "a budget is nearly or fully used up",
@@ -113,6 +113,8 @@ def of_event(rule: Rule, word: str, event: Event, task: Task | None, batch: str)
     text = ": ".join(part for part in (word if subject else "", subject, why) if part) or word
     if word == lifecycle.REVIEW:
         text = f"{subject} is waiting for your decision (hv show {event.task}): {why}"
+    if word == lifecycle.BLOCKED:
+        text = _question(event, fields, subject) or text
     details = {
         "kind": event.kind,
         "task": event.task,
@@ -124,6 +126,16 @@ def of_event(rule: Rule, word: str, event: Event, task: Task | None, batch: str)
         "data": event.data if len(str(event.data)) <= MAX_DATA else None,
     }
     return _notice(rule, word, event, text=text, batch=batch, more=details)
+
+
+def _question(event: Event, fields: Mapping[str, Any], subject: str) -> str:
+    """What a blocked task asks, and how to answer; "" if it asks nothing."""
+    from hypervisor.queue.message import NEEDS_INPUT, question_in
+
+    question = question_in(fields.get("unblock"), fields.get("reason"))
+    if not question:
+        return ""
+    return f"{NEEDS_INPUT}: {subject or event.task}: {question} (hv answer {event.task} 'TEXT')"
 
 
 def of_ending(rule: Rule, event: Event, ending: Ending, batch: str) -> Notice:

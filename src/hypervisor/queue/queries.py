@@ -13,7 +13,7 @@ from hypervisor.queue.lane import Priority, check_priority
 from hypervisor.queue.receipt import Receipt
 from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.queue.sql import receipts as receipts_sql
-from hypervisor.queue.task import Batch, Stats, Task, TaskDetail, TaskFilter
+from hypervisor.queue.task import Batch, Message, Stats, Task, TaskDetail, TaskFilter
 
 MAX_LISTED = 100_000
 EVENT_PAGE = 1_000
@@ -26,6 +26,7 @@ class TaskOverview(NamedTuple):
     receipts: tuple[Receipt, ...]
     batch: Batch | None
     sessions: tuple[AgentSession, ...] = ()  # oldest first
+    messages: tuple[Message, ...] = ()  # of people, oldest first
 
 
 def list_tasks(
@@ -71,11 +72,14 @@ def list_tasks(
 
 def show(hv: Context, task: str) -> TaskOverview:
     """Show one task with its attempts, dependencies, keys and receipts."""
+    from hypervisor.queue.sql import messages as messages_sql
+
     task_id = hv.resolve(task)
     detail = hv.store.read(queries.detail, task_id)
     receipts = tuple(hv.store.read(receipts_sql.of_task, task_id))
     sessions = tuple(reversed(hv.store.read(agent_sessions.sessions, task=task_id)))
-    return TaskOverview(detail, receipts, _batch(hv, detail.task.batch), sessions)
+    messages = tuple(hv.store.read(messages_sql.of_task, task_id))
+    return TaskOverview(detail, receipts, _batch(hv, detail.task.batch), sessions, messages)
 
 
 def stats(hv: Context, batch: str | None = None, now: int | None = None) -> Stats:

@@ -22,6 +22,7 @@ State = Literal[
     "failed",
     "cancelled",
 ]
+MessageKind = Literal["answer", "note"]
 Outcome = Literal["done", "failed", "blocked", "released", "crashed", "cancelled"]
 
 
@@ -116,6 +117,20 @@ class TaskDetail(NamedTuple):
     after: tuple[str, ...]
     waits_for: tuple[str, ...]
     attempts: tuple[Attempt, ...]
+
+
+class Message(NamedTuple):
+    """An answer to a blocked task, or a note to one that runs or will run. `attempt` is the one
+    that was given it, None until then; `asked` is what the task was blocked for."""
+
+    id: str
+    task: str
+    kind: MessageKind
+    text: str
+    asked: str
+    actor: str
+    at: int
+    attempt: int | None = None
 
 
 class Duplicate(NamedTuple):

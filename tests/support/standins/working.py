@@ -280,3 +280,25 @@ def _add_line(path: Path, line: str) -> None:
     lines = path.read_text().splitlines()
     kept = [x for x in lines if x[:7] not in ("<<<<<<<", "=======", ">>>>>>>") and x != line]
     path.write_text("".join(f"{x}\n" for x in [*kept, line]))
+
+
+@act
+def asks(run: Run) -> None:
+    """It asks which port to use: in its report, on the last line of its message ("line") or over
+    MCP ("mcp"). With a person's answer in its prompt it finishes, and writes down the port."""
+    run.voice.begin()
+    run.ask()
+    run.voice.tool()
+    record = {"prompt": run.prompt, "session": run.voice.session, "resumes": run.resumes}
+    run.note("prompts", json.dumps(record))
+    if found := re.search(r"port (\d+)\nEND DATA", run.prompt):
+        Path(f"port-{run.argument}").write_text(found[1])
+        return run.report(summary=f"uses port {found[1]}")
+    if run.argument == "mcp":
+        with Mcp(mcp_access(run)) as server:
+            server.call("block_task", {"reason": "no port", "question": "Which port"})
+        return run.voice.end("I asked.\nBLOCKED")
+    if run.argument == "line":
+        return run.voice.end("BLOCKED: no port / config is empty / Which port should it use?")
+    question = "Which port should it use?"
+    return run.report("blocked", reason="no port", next_step=question, question="")

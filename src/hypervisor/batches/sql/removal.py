@@ -50,6 +50,7 @@ OF_TASKS = [
         ("workspaces", "task"),
         ("merge_entries", "task"),
         ("landings", "task"),
+        ("messages", "task"),
         ("tasks", "id"),
     )
 ]

@@ -21,7 +21,7 @@ EXAMPLE = """hv completion --install
   eval "$(hv completion bash)\""""
 WITH_TASKS = (
     *("show", "retry", "cancel", "update", "release", "receipt", "logs", "kill"),
-    *("diff", "snapshots", "restore", "approve", "reject"),
+    *("diff", "snapshots", "restore", "approve", "reject", "answer"),
 )
 WITH_BATCHES = (
     "queue",

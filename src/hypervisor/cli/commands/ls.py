@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypervisor.cli.output import respond, table, warn
 from hypervisor.queue.context import Context
-from hypervisor.queue.lifecycle import state_name
+from hypervisor.queue.message import question_of, shown_state
 from hypervisor.queue.queries import list_tasks
 from hypervisor.queue.task import Task
 
@@ -57,9 +57,12 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         _note(tasks, args.limit)
     if args.ids or not tasks:
         return respond(args, tasks, [task.id for task in tasks], hv=hv)
-    titles = [f"{t.title} ({t.reason})" if t.reason else t.title for t in tasks]
+    reasons = [question_of(t) or t.reason for t in tasks]
+    titles = [
+        f"{t.title} ({why})" if why else t.title for t, why in zip(tasks, reasons, strict=True)
+    ]
     rows = [
-        (t.id, state_name(t.state), t.priority, t.type, title)
+        (t.id, shown_state(t), t.priority, t.type, title)
         for t, title in zip(tasks, titles, strict=True)
     ]
     head = ("ID", "STATE", "PRIORITY", "TYPE", "TITLE")

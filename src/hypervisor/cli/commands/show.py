@@ -13,9 +13,10 @@ from hypervisor.cli.output import block, clock, colour, duration, one_line, resp
 from hypervisor.cli.render import cost_text
 from hypervisor.queue.agent_session import AgentSession
 from hypervisor.queue.context import Context
-from hypervisor.queue.lifecycle import REVIEW, state_name
+from hypervisor.queue.lifecycle import BLOCKED, REVIEW
+from hypervisor.queue.message import question_of, shown_state
 from hypervisor.queue.queries import TaskOverview, show
-from hypervisor.queue.task import Attempt, Task
+from hypervisor.queue.task import Attempt, Message, Task
 
 if TYPE_CHECKING:
     from hypervisor.git.queue_status import LandedTask
@@ -41,6 +42,7 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     command = command_line(hv, shown.detail.task, shown.batch)
     work = _work(hv, shown)
     more = {"command": command, "exit_code": _exit_code(shown), **work._asdict()}
+    more["question"] = question_of(shown.detail.task)
     answer = {**shown._asdict(), **more}
     return respond(args, answer, lambda: _print(shown, command, work), hv=hv)
 
@@ -59,7 +61,7 @@ def _work(hv: Context, shown: TaskOverview) -> Work:
 def _print(shown: TaskOverview, command: Sequence[str], work: Work) -> None:
     detail = shown.detail
     task = detail.task
-    print(f"{task.id}  {colour(state_name(task.state), task.state)}  {one_line(task.title)}")
+    print(f"{task.id}  {colour(shown_state(task), task.state)}  {one_line(task.title)}")
     fields = {"command": shlex.join(command), **_fields(shown)}
     if work.merged:
         note = "" if work.merged.verified else " (NOT VERIFIED)"
@@ -74,6 +76,7 @@ def _print(shown: TaskOverview, command: Sequence[str], work: Work) -> None:
         "the failed verification printed": [one_line(line) for line in work.verification],
         "attempts": [_attempt(attempt) for attempt in detail.attempts],
         "agent sessions": [_session(session) for session in shown.sessions],
+        "messages": [_message(message) for message in shown.messages],
         "receipts": [
             f"{clock(r.at)}  {one_line(r.actor)}  {one_line(r.text)}" for r in shown.receipts
         ],
@@ -100,7 +103,8 @@ def _fields(shown: TaskOverview) -> dict[str, str]:
         "lease until": clock(task.lease_until),
         "exit code": "" if (code := _exit_code(shown)) is None else str(code),
         "reason": task.reason or "",
-        "unblock": task.unblock or "",
+        "asks": question_of(task),
+        "unblock": "" if task.unblock == question_of(task) else task.unblock or "",
         "next": _next_steps(task),
         "created": clock(task.created_at),
         "tries": _tries(task),
@@ -110,7 +114,9 @@ def _fields(shown: TaskOverview) -> dict[str, str]:
 
 
 def _next_steps(task: Task) -> str:
-    """The commands that decide about a task in review."""
+    """The commands that decide about a task that waits for a person."""
+    if task.state == BLOCKED:
+        return f"hv answer {task.id} 'TEXT' or hv retry {task.id}"
     if task.state != REVIEW:
         return ""
     return f"hv approve {task.id}, hv reject {task.id} or hv retry {task.id}"
@@ -134,6 +140,14 @@ def _session(session: AgentSession) -> str:
         f"resumes {session.resumes}" if session.resumes else session.session,
     ]
     return one_line(f"{session.attempt}  {session.agent}: {', '.join(p for p in parts if p)}")
+
+
+def _message(message: Message) -> str:
+    """When, who, what, and whether an attempt has been given it."""
+    given = "not read yet" if message.attempt is None else f"given to attempt {message.attempt}"
+    return one_line(
+        f"{clock(message.at)}  {message.actor}  {message.kind} ({given}): {message.text}"
+    )
 
 
 def _tries(task: Task) -> str:

@@ -10,7 +10,14 @@ from hypervisor.cli import follow
 from hypervisor.cli.commands.top import print_attempts
 from hypervisor.cli.latest import add_batch, named_or_latest
 from hypervisor.cli.output import columns_here, fit, one_line, print_json, print_lines, table
-from hypervisor.cli.render import figures, hints, host_line, money_lines, progress
+from hypervisor.cli.render import (
+    figures,
+    hints,
+    host_line,
+    money_lines,
+    progress,
+    question_lines,
+)
 from hypervisor.cli.stages import stage_lines
 from hypervisor.cli.views import view_for
 from hypervisor.core.errors import EXIT_OK, InvalidInput
@@ -96,6 +103,7 @@ def _print(hv: Context, batch: str | None) -> None:
     columns = columns_here()
     lines = progress(snapshot, columns - 1) if sys.stdout.isatty() else [figures(snapshot)]
     lines += [*hints(snapshot), *money_lines(current), host_line(current)]
+    lines += question_lines(current.questions)
     lines += stage_lines(whole, columns, answer=False) if whole else []
     print_lines(fit(line, columns) for line in lines)
     if current.batch is None:

@@ -9,7 +9,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from hypervisor.core.errors import InvalidInput, RequestError
-from hypervisor.mcp.answers import bounded, brief, cut, without_empty
+from hypervisor.mcp.answers import bounded, brief, cut, message_line, without_empty
 from hypervisor.mcp.claims import ClaimRegistry
 from hypervisor.mcp.tool import ADD, CHANGE, END, READ, Offer, in_short
 from hypervisor.queue import queries
@@ -77,7 +77,7 @@ class TaskTools:
         id: Annotated[str, Field(description="id, its beginning, or a token")] = "",
         fields: Annotated[Sequence[str], Field(description="only these")] = (),
     ) -> TaskAnswer:
-        """Show one task: text, state, result, dependencies, attempts, last receipts."""
+        """Show one task with its result, attempts, messages and last receipts."""
         task = whole(queries.show(self.hv, self.registry.task(id)))
         return cast("TaskAnswer", _only(task, fields))
 
@@ -85,7 +85,7 @@ class TaskTools:
         self,
         *,
         states: Annotated[
-            Sequence[str], Field(description="active, in_progress, blocked, done, failed, …")
+            Sequence[str], Field(description="active, blocked, done, failed, …")
         ] = (),
         batch: str = "",
         type: str = "",
@@ -133,10 +133,10 @@ class TaskTools:
         data: Any = None,
         tasks: Annotated[
             Sequence[dict[str, Any]],
-            Field(description="many at once, with these fields", max_length=MAX_CREATED),
+            Field(description="many, with these fields", max_length=MAX_CREATED),
         ] = (),
     ) -> Created:
-        """Add a task, or many at once, for others to claim."""
+        """Add a task, or many, for others to claim."""
         common = {
             "body": body,
             "type": type,
@@ -170,15 +170,16 @@ class TaskTools:
         retries: int | None = None,
         data: Any = None,
         move: Annotated[
-            Literal["", "retry", "accept", "take_back", "approve", "reject"],
+            Literal["", "retry", "answer", "accept", "take_back", "approve", "reject"],
             Field(
-                description="retry: requeue it; accept: out of the inbox; take_back: end its "
-                "claim; approve, reject: a person's decision"
+                description="retry: requeue it; answer: a blocked task, with reason; accept: out "
+                "of the inbox; take_back: end its claim; approve, reject: a person's decision"
             ),
         ] = "",
         reason: Annotated[str, Field(description="for the move")] = "",
     ) -> Moved:
         """Change a task's fields, or move it."""
+        from hypervisor.agents.answer import answer
         from hypervisor.queue import steer
 
         changes = Changes(
@@ -203,11 +204,13 @@ class TaskTools:
             moved = steer.accept(self.hv, id)
         elif move == "take_back":
             moved = steer.take_back(self.hv, id, reason)
+        elif move == "answer":
+            moved = answer(self.hv, id, reason)
         elif move:
             from hypervisor.git.review import decide_as_agent
 
             moved = decide_as_agent(self.hv, id, move, reason)
-        if move == "retry" or after is not None:  # it may be ready to run now
+        if move in ("retry", "answer") or after is not None:  # it may be ready to run now
             self.registry.look_after()
         return Moved(id=moved.task, state=moved.state)
 
@@ -217,10 +220,10 @@ class TaskTools:
         reason: str = "",
         then: Annotated[
             Literal["cancel", "fail", "retry"],
-            Field(description="cancel the task, or stop its attempt, then fail or retry it"),
+            Field(description="or stop its attempt and fail or retry it"),
         ] = "cancel",
     ) -> Ended:
-        """Cancel tasks, or stop their running attempts with all their processes."""
+        """Cancel tasks, or stop their attempts with all their processes."""
         from hypervisor.queue import steer
         from hypervisor.runs import control
 
@@ -243,6 +246,8 @@ class TaskTools:
 
 def whole(shown: TaskOverview) -> dict[str, Any]:
     """A task with its batch, dependencies, attempts and receipts."""
+    from hypervisor.queue.message import question_of
+
     task, detail = shown.detail.task, shown.detail
     last = detail.attempts[-1] if detail.attempts else None
     return {
@@ -261,6 +266,8 @@ def whole(shown: TaskOverview) -> dict[str, Any]:
         "result": bounded(task.result),
         "reason": task.reason,
         "unblock": task.unblock,
+        "question": question_of(task),
+        "messages": [message_line(message) for message in shown.messages],
         "waits_for": list(detail.waits_for),
         "attempts": task.attempts,
         "worker": last.worker if last and last.outcome is None else "",

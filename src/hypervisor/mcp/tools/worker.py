@@ -23,6 +23,8 @@ from hypervisor.mcp.answers import (
     NoteAnswer,
     claimed,
     ended,
+    filled,
+    message_line,
     without_empty,
 )
 from hypervisor.mcp.claims import ClaimRegistry
@@ -69,8 +71,7 @@ class WorkerTools:
         capabilities: Annotated[Sequence[str], Field(description="what you can do")] = (),
         limit: Annotated[int, Field(ge=1, le=100)] = 1,
     ) -> Claim:
-        """Claim the next ready task; it is yours alone until you end it with its token.
-        An empty list means that there is nothing to do."""
+        """Claim the next ready task; it is yours alone until you end it with its token."""
         take = partial(
             self.registry.claim,
             caller,
@@ -120,12 +121,16 @@ class WorkerTools:
         reason: str,
         evidence: str = "",
         next_step: Annotated[str, Field(description="what would unblock it")] = "",
+        question: Annotated[str, Field(description="for a person")] = "",
         token: Token = "",
     ) -> Ended:
         """Block a task that cannot continue; a person decides. Do not retry it."""
+        from hypervisor.queue.message import unblock_text
+
         held = self.registry.token(token)
         why = f"{reason} Evidence: {evidence}" if evidence else reason
-        return self._end(held, claims.block(self.hv, held, why, next_step or None))
+        unblock = unblock_text(next_step, question) or None
+        return self._end(held, claims.block(self.hv, held, why, unblock))
 
     def fail_task(
         self,
@@ -176,17 +181,22 @@ class WorkerTools:
         return HeartbeatAnswer(alive=list(beat.alive), lost=list(beat.lost))
 
     def _claim(self, leases: Sequence[Lease]) -> Claim:
+        from hypervisor.queue.give_messages import give_messages
+
         tasks: list[Claimed] = []
-        trouble = ""
+        trouble, messages = "", list[str]()
         for lease in leases:
             try:
                 tasks.append(claimed(write_reduce_input(self.hv, lease)))
+                messages += map(message_line, give_messages(self.hv.store, lease))
             except (OSError, HypervisorError) as error:
                 if self.registry.given.token:  # not ours to give back
                     raise
                 trouble = f"the results for {lease.task.id} could not be combined: {error}"
                 self.registry.give_back([lease], trouble)
-        return Claim(tasks=tasks) if tasks else Claim(tasks=[], note=self._why_none(trouble))
+        if not tasks:
+            return Claim(tasks=[], note=self._why_none(trouble))
+        return filled(Claim, tasks=tasks, note="\n".join(messages))
 
     def _why_none(self, trouble: str) -> str:
         given = self.registry.given

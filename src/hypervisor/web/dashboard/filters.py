@@ -10,6 +10,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from hypervisor.core.text import money_text, one_line, pluralize
+from hypervisor.queue.message import question_of, shown_state
 from hypervisor.resources.limits import size_text
 from hypervisor.web.report.text import by_state, moment, number, printed, took, words
 
@@ -51,6 +52,8 @@ def whole(text: str) -> Markup:
 
 FILTERS = {
     "age": age,
+    "asks": question_of,
+    "shown_state": shown_state,
     "by_state": by_state,
     "date": date,
     "moment": moment,

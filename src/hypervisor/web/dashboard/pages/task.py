@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import NamedTuple
 
+from hypervisor.agents import answer as answering
 from hypervisor.agents.prompt_preview import prompt_of
 from hypervisor.agents.running_status import transcript
 from hypervisor.agents.transcript_details import DetailedLine, detailed_transcript
@@ -168,6 +169,12 @@ def retry(hv: Context, request: Request) -> str:
     return f"{moved.task} is back in the queue"
 
 
+def answer(hv: Context, request: Request) -> str:
+    moved = answering.answer(hv, request.path["task"], request.form.get("text", ""))
+    supervise(hv)
+    return f"answered; {moved.task} continues"
+
+
 def cancel(hv: Context, request: Request) -> str:
     moved = steer.cancel(hv, request.path["task"], request.form.get("reason", ""))
     if moved.state == "stopping":
@@ -212,6 +219,7 @@ PAGES = (
 )
 ACTIONS = (
     Action("/tasks/{task}/retry", retry),
+    Action("/tasks/{task}/answer", answer),
     Action("/tasks/{task}/cancel", cancel),
     Action("/tasks/{task}/stop", stop),
     Action("/tasks/{task}/approve", approve),
