@@ -243,6 +243,7 @@ def _queue(definitions: Definitions) -> dict[str, Schema]:
         ),
         "snapshots": definitions.array(SavedSnapshot),
         "stats": definitions.schema(Stats),
+        "tell": definitions.schema(Moved),
         "update": definitions.schema(Moved),
     }
 

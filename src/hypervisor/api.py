@@ -70,6 +70,7 @@ class Hypervisor(Context):
     release = _claim.release
     retry = _steer.retry
     answer = _answer.answer
+    tell = _answer.tell
     cancel = _steer.cancel
     accept = _steer.accept
     approve = _git_review.approve

@@ -158,6 +158,7 @@ class AsyncHypervisor:
     release = AsyncMethod(_claim.release)
     retry = AsyncMethod(_steer.retry)
     answer = AsyncMethod(_answer.answer)
+    tell = AsyncMethod(_answer.tell)
     cancel = AsyncMethod(_steer.cancel)
     accept = AsyncMethod(_steer.accept)
     approve = AsyncMethod(_git_review.approve)

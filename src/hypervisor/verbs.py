@@ -23,6 +23,7 @@ VERBS = {
     "release": "hypervisor.queue.claim",
     "retry": "hypervisor.queue.steer",
     "answer": "hypervisor.agents.answer",
+    "tell": "hypervisor.agents.answer",
     "cancel": "hypervisor.queue.steer",
     "accept": "hypervisor.queue.steer",
     "approve": "hypervisor.git.review",

@@ -94,3 +94,55 @@ def test_a_task_without_a_run_waits_for_a_claim(hv):
     assert "needs input" in hv("ls").out
     assert hv("answer", id, "the second").code == 0
     assert json.loads(hv("show", id, "--json").out)["detail"]["task"]["state"] == "active"
+
+
+class TestTelling:
+    """A note to a running agent reaches it however it works."""
+
+    NOTE = "it's $(touch pwned): leave the tests alone"
+
+    def start(self, hv, act):
+        words = ("--prompt", "Do {item}", "--name", "notes", "--item", act, "--detach")
+        assert hv("run", "--agent", "fake-claude", "--quiet", *words).code == 0
+        provider = hv.folder / "agents" / "provider"
+        until(lambda: (provider / "waiting").exists())
+        (task,) = hv.tasks("notes")
+        told = hv("tell", task["id"], self.NOTE, "--json")
+        assert told.code == 0 and json.loads(told.out)["state"] == "in_progress", told
+        (provider / "go").touch()
+        until(lambda: hv.tasks("notes")[0]["state"] == "done")
+        shown = lambda: json.loads(hv("show", task["id"], "--json").out)  # noqa: E731
+        until(lambda: all(session["outcome"] for session in shown()["sessions"]))
+        heard = [json.loads(line) for line in (provider / "heard").read_text().splitlines()]
+        (message,) = shown()["messages"]
+        return heard, hv.tasks("notes")[0]["attempts"], message["attempt"]
+
+    def test_with_the_answer_of_a_tool(self, hv):
+        heard, attempts, given = self.start(hv, "act-listens-mcp")
+        assert [self.NOTE in text for text in heard] == [False, True, False, False]
+        assert (attempts, given) == (1, 1)
+
+    def test_before_it_completes_the_task(self, hv):
+        heard, attempts, given = self.start(hv, "act-listens-late")
+        assert [self.NOTE in text for text in heard] == [False, True, False]
+        assert "not completed yet" in heard[1] and '"isError": true' in heard[1]
+        assert (attempts, given) == (1, 1)
+
+    def test_in_the_same_session_if_it_calls_no_tool(self, hv):
+        heard, attempts, given = self.start(hv, "act-listens")
+        assert [self.NOTE in text for text in heard] == [False, True]
+        assert "A person sent this note" in heard[1]
+        assert (attempts, given) == (2, 2)
+        (shown,) = hv.tasks("notes")
+        first, second = json.loads(hv("show", shown["id"], "--json").out)["sessions"]
+        assert (first["outcome"], second["resumes"]) == ("noted", first["session"])
+        assert not list(hv.folder.rglob("pwned"))
+
+
+def test_a_note_waits_for_the_next_attempt_and_not_for_a_finished_task(hv):
+    id = hv("add", "look").out.split()[0]
+    assert hv("tell", id, "gently").code == 0
+    assert "note (not read yet): gently" in hv("show", id).out
+    assert hv("cancel", id).code == 0
+    refused = hv("tell", id, "again")
+    assert refused.code == 5 and "nobody would read the note" in refused.err

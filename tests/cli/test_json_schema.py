@@ -86,6 +86,7 @@ def test_the_queue_and_its_receipts(hv):
     hv.ok("block", hv.claim("--batch", "b"), "no port", "--unblock", "Which port?")
     check("status", "status", "b")
     check("answer", "answer", task, "use port 8080")
+    check("tell", "tell", task, "not 8081")
     check("show", "show", task)
     check("cancel", "cancel", task)
     check("update", "update", task, "--title", "y")

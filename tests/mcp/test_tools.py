@@ -32,6 +32,7 @@ TOOLS = {
     "release": "release_task",
     "retry": "update_task",
     "answer": "update_task",
+    "tell": "update_task",
     "cancel": "cancel_task",
     "accept": "update_task",
     "take_back": "update_task",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.agents.classify import classify
 from hypervisor.agents.messages import messages_text, unheard
-from hypervisor.agents.outcome import OutcomeName
+from hypervisor.agents.outcome import OUTCOMES, Action, OutcomeName
 from hypervisor.agents.prompts import context_of
 from hypervisor.agents.session import releases_in_a_row, resumed, to_resume
 from hypervisor.agents.session_recorder import SessionRecorder, close_orphans
@@ -20,6 +20,7 @@ from hypervisor.queue.agent_session import NewSession
 from hypervisor.queue.give_messages import give_messages
 from hypervisor.queue.lease import Lease, parse_token
 from hypervisor.queue.sql import agent_sessions, queries
+from hypervisor.queue.sql import messages as messages_sql
 from hypervisor.resources.overseer import Overseer
 from hypervisor.runs.retrying_store import if_possible
 from hypervisor.runs.watch import LeaseCheck, OverseerCheck, Watch, signal_check
@@ -155,6 +156,10 @@ class AgentAttempts:
             codes=agent.profile.codes,
         )
         mismatch = self._outcomes.mismatch_of(outcome)
+        if outcome.action is Action.COMPLETE and not mismatch and self._has_unread(lease):
+            outcome = outcome._replace(
+                name="noted", action=Action.RELEASE, reason=OUTCOMES["noted"][1]
+            )
         # A session that blocked its task over MCP is continued, too, once a person has answered.
         name = "blocked" if ledger == "blocked" else outcome.name
         self._close("misfit" if mismatch else name)
@@ -162,6 +167,12 @@ class AgentAttempts:
             self._outcomes.refuse(lease, mismatch, usage)
         else:
             self._outcomes.apply(lease, outcome, usage)
+
+    def _has_unread(self, lease: Lease) -> bool:
+        """Whether a note arrived too late for the attempt. If that is unknown, there is none."""
+        with if_possible(self._agent.worker.hv):
+            return bool(self._agent.worker.hv.store.read(messages_sql.unread, lease.task.id))
+        return False
 
     def stopped(self, lease: Lease, stop: Stop) -> None:
         self._close("lost_claim" if stop.next == "lost" else "stopped")

@@ -33,6 +33,7 @@ ANSWERED = (
     "completed",
     "settled",
     "blocked",
+    "noted",
     "failed",
     "refused",
     "nothing_done",

@@ -71,6 +71,7 @@ GROUPS = {
     ),
     "Agents": (
         Command("answer", "Answer a blocked agent; it continues", "answer"),
+        Command("tell", "Send a note to the agent of a task", "tell"),
         Command("agents", "List agents and show whether they are ready", "agents", "bare"),
         Command("mcp", "Run an MCP server on stdin and stdout", store="none"),
         Command("serve", "Run an MCP server over HTTP on this machine", store="make"),

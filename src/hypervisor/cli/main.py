@@ -39,6 +39,7 @@ CONFIRMING = (  # commands that confirm what they did
     "update",
     "retry",
     "answer",
+    "tell",
     "cancel",
     "approve",
     "reject",

@@ -31,6 +31,7 @@ from hypervisor.queue.sql import event_log, queries, settlement
 from hypervisor.runs.supervise import supervise
 
 if TYPE_CHECKING:
+    from hypervisor.queue.task import Message
     from hypervisor.skills.folders import Place
 
 SECOND_LOOK = 1.0
@@ -151,6 +152,15 @@ class ClaimRegistry:
         if self.renews:
             heartbeat(self.hv, [token])
         return token
+
+    def unread(self, token: str) -> list[Message]:
+        """What people wrote about the task of a claim and its worker has not read."""
+        from hypervisor.queue.give_messages import give_unread
+
+        try:
+            return give_unread(self.hv.store, token)
+        except HypervisorError:  # at the next call
+            return []
 
     def claimed(self, named: str = "") -> str:
         """The claim of a caller that need not name one; "" if none."""

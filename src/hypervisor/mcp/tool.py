@@ -190,10 +190,21 @@ class ToolServer(MCPServer[Any]):
         finally:
             self.running -= 1
         if isinstance(answer, CallToolResult) and answer.structured_content is not None:
+            await self._add_messages(answer.structured_content, given)
             text = json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))
             answer.content = [TextContent(type="text", text=text)]
             await self._slow_down(len(answer.structured_content.get(LOST) or ()))
         return answer
+
+    async def _add_messages(self, answer: dict[str, Any], given: dict[str, Any]) -> None:
+        """Add what people wrote about the task that the client works on."""
+        from hypervisor.mcp.answers import message_line
+
+        token = given.get("token") or self.registry.given.token
+        messages = await anyio.to_thread.run_sync(self.registry.unread, token) if token else []
+        if messages:
+            lines = [answer.get("note", ""), *map(message_line, messages)]
+            answer["note"] = "\n".join(filter(None, lines))
 
     async def _slow_down(self, refused: int) -> None:
         if refused:

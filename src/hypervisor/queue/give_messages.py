@@ -21,3 +21,13 @@ def give_messages(store: Database, lease: Lease) -> list[Message]:
         with suppress(LeaseLost):  # its worker finds out
             store.write(sql.give, parse_token(lease.token), store.now())
     return messages
+
+
+def give_unread(store: Database, token: str) -> list[Message]:
+    """The messages that nobody has read, given to the attempt with this token."""
+    parsed = parse_token(token)
+    if not store.read(sql.unread, parsed.task):
+        return []
+    with suppress(LeaseLost):
+        return store.write(sql.give, parsed, store.now())
+    return []

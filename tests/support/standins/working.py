@@ -302,3 +302,25 @@ def asks(run: Run) -> None:
         return run.voice.end("BLOCKED: no port / config is empty / Which port should it use?")
     question = "Which port should it use?"
     return run.report("blocked", reason="no port", next_step=question, question="")
+
+
+@act
+def listens(run: Run) -> None:
+    """It waits for the file `go`, then calls tools ("mcp") or only ends. What it hears of a note
+    goes into the file `heard`."""
+    run.voice.begin()
+    run.ask()
+    run.voice.tool()
+    run.note("waiting", os.environ.get("HV_TASK", "-"))
+    wait_until(lambda: (run.provider / "go").exists())
+    heard = [run.prompt]
+    if run.argument == "mcp":
+        with Mcp(mcp_access(run)) as server:
+            heard += [json.dumps(server.call("append_receipt", {"text": "looked"}))]
+            heard += [json.dumps(server.call("complete_task", {})) for _ in range(2)]
+    if run.argument == "late":
+        with Mcp(mcp_access(run)) as server:
+            heard += [json.dumps(server.call("complete_task", {})) for _ in range(2)]
+    with open(run.provider / "heard", "a") as file:
+        file.writelines(json.dumps(text) + "\n" for text in heard)
+    run.report()

@@ -21,7 +21,7 @@ EXAMPLE = """hv completion --install
   eval "$(hv completion bash)\""""
 WITH_TASKS = (
     *("show", "retry", "cancel", "update", "release", "receipt", "logs", "kill"),
-    *("diff", "snapshots", "restore", "approve", "reject", "answer"),
+    *("diff", "snapshots", "restore", "approve", "reject", "answer", "tell"),
 )
 WITH_BATCHES = (
     "queue",

@@ -170,16 +170,17 @@ class TaskTools:
         retries: int | None = None,
         data: Any = None,
         move: Annotated[
-            Literal["", "retry", "answer", "accept", "take_back", "approve", "reject"],
+            Literal["", "retry", "answer", "tell", "accept", "take_back", "approve", "reject"],
             Field(
-                description="retry: requeue it; answer: a blocked task, with reason; accept: out "
+                description="answer, tell: reason is for its agent; "
+                "accept: out "
                 "of the inbox; take_back: end its claim; approve, reject: a person's decision"
             ),
         ] = "",
         reason: Annotated[str, Field(description="for the move")] = "",
     ) -> Moved:
         """Change a task's fields, or move it."""
-        from hypervisor.agents.answer import answer
+        from hypervisor.agents.answer import answer, tell
         from hypervisor.queue import steer
 
         changes = Changes(
@@ -204,8 +205,8 @@ class TaskTools:
             moved = steer.accept(self.hv, id)
         elif move == "take_back":
             moved = steer.take_back(self.hv, id, reason)
-        elif move == "answer":
-            moved = answer(self.hv, id, reason)
+        elif move in ("answer", "tell"):
+            moved = (answer if move == "answer" else tell)(self.hv, id, reason)
         elif move:
             from hypervisor.git.review import decide_as_agent
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from hypervisor.batches.reduce_input import write_reduce_input
@@ -41,6 +42,9 @@ NOT_KNOWN = Claim(tasks=[], note="nothing was claimed: call claim_next_task for 
 CANNOT_RELEASE = (
     "no other worker would take the task: complete it, or block it with a reason. Nothing was "
     "changed."
+)
+NOT_COMPLETED = (
+    "The task is not completed yet: do what the note asks, then call complete_task again."
 )
 NO_MORE = "the only task of this run has ended: end with the line COMPLETED or BLOCKED"
 
@@ -217,6 +221,8 @@ class WorkerTools:
         claim_next: bool,
     ) -> claims.CompleteAndClaim:
         held = self.registry.token(token)
+        if messages := self.registry.unread(held):
+            raise ToolError("\n".join([*map(message_line, messages), NOT_COMPLETED]))
         result = claims.checked_result(self.hv, held, result)
         whole = {**_object(result), **fields} if fields else result
         if receipts:

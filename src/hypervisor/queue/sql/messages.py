@@ -21,6 +21,7 @@ OF_TASK = f"SELECT {COLUMNS} FROM messages WHERE task = ? ORDER BY id"
 UNREAD = f"SELECT {COLUMNS} FROM messages WHERE task = ? AND attempt IS NULL ORDER BY id"
 GIVE = "UPDATE messages SET attempt = ? WHERE task = ? AND attempt IS NULL"
 STATE = "SELECT state, reason, unblock FROM tasks WHERE id = ?"
+WHERE = "SELECT state, batch FROM tasks WHERE id = ?"
 MAX_IN_EVENT = 500
 
 
@@ -33,6 +34,20 @@ def answer(session: Session, task: str, text: str, actor: str, now: int) -> str:
     why = " ".join(filter(None, asked))
     _add(session, NewMessage(task, "answer", text, why, actor), now)
     return steer.requeue(session, task, "reopen", f"answered: {_short(text)}", actor, now=now)
+
+
+def tell(session: Session, task: str, text: str, actor: str, now: int) -> str:
+    """Store a note for the attempt that runs, or else for the next. Returns the task's state."""
+    state, batch = session.rows(WHERE + session.for_update, (task,))[0]
+    if state in TERMINAL:
+        raise WrongState(
+            f"{task} is {state_name(state)}: nobody would read the note. Nothing was changed; "
+            f"`hv retry {task}` puts it back into the queue."
+        )
+    _add(session, NewMessage(task, "note", text, "", actor), now)
+    data = {"text": _short(text)}
+    event_log.note(session, "tell", data, actor, now, task=task, batch=batch)
+    return str(state)
 
 
 def of_task(session: Session, task: str) -> list[Message]:
@@ -65,7 +80,7 @@ def _add(session: Session, new: NewMessage, now: int) -> None:
 
 
 def _not_blocked(task: str, state: str) -> str:
-    step = f"`hv retry {task}`" if state in TERMINAL else f"`hv show {task}`"
+    step = f"`hv retry {task}`" if state in TERMINAL else f"`hv tell {task} TEXT`"
     return f"{task} is {state_name(state)} and asks nothing. Nothing was changed; try {step}."
 
 

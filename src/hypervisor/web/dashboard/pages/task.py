@@ -175,6 +175,11 @@ def answer(hv: Context, request: Request) -> str:
     return f"answered; {moved.task} continues"
 
 
+def tell(hv: Context, request: Request) -> str:
+    moved = answering.tell(hv, request.path["task"], request.form.get("text", ""))
+    return f"noted; {moved.task} gets it with its next tool call, or in its next attempt"
+
+
 def cancel(hv: Context, request: Request) -> str:
     moved = steer.cancel(hv, request.path["task"], request.form.get("reason", ""))
     if moved.state == "stopping":
@@ -220,6 +225,7 @@ PAGES = (
 ACTIONS = (
     Action("/tasks/{task}/retry", retry),
     Action("/tasks/{task}/answer", answer),
+    Action("/tasks/{task}/tell", tell),
     Action("/tasks/{task}/cancel", cancel),
     Action("/tasks/{task}/stop", stop),
     Action("/tasks/{task}/approve", approve),
