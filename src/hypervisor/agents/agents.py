@@ -234,7 +234,7 @@ def _view(
         running.get(profile.name, 0),
         own_cooldowns,
         profile.capabilities,
-        bool(profile.resume),
+        profile.can_resume,
         profile.sandbox,
     )
 

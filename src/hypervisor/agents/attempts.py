@@ -110,7 +110,8 @@ class AgentAttempts:
             raise InvalidInput(f"agents released it {times} times without a reason")
 
     def _can_resume(self, task: str) -> bool:
-        return bool(self._agent.profile.resume) and self._agent.homes.exists(task)
+        profile = self._agent.profile
+        return profile.can_resume and self._agent.homes.exists(task)
 
     def _prompt_to_resume(
         self, lease: Lease, item: Item, notes: list[str], messages: list[Message]

@@ -14,10 +14,12 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from importlib.util import find_spec
 
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.installed import InstalledAgent
 from hypervisor.agents.profile import AgentProfile
+from hypervisor.core.extras import install_command
 
 SCRIPTS = (".js", ".cjs", ".mjs")
 MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
@@ -38,7 +40,9 @@ def find(profile: AgentProfile, user_env: Mapping[str, str] | None = None) -> In
     except OSError as error:
         return InstalledAgent(problem=f"{path}: {error.strerror}")
     version, problem = "", ""
-    if profile.stream != "text" or os.path.basename(profile.program) in KNOWN:
+    if profile.stream == "acp" and find_spec("acp") is None:
+        return InstalledAgent(path, problem=f"agents that speak ACP need {install_command('acp')}")
+    if profile.stream not in ("text", "acp") or os.path.basename(profile.program) in KNOWN:
         version, problem = _version(path, stamp, env.get("PATH", os.defpath))
     return InstalledAgent(path, version, problem or _login_problem(profile, env))
 

@@ -11,7 +11,7 @@ from hypervisor.runs.spec import Permissions
 if TYPE_CHECKING:
     from hypervisor.agents.stream_state import ErrorKind
 
-Stream = Literal["claude", "codex", "gemini", "opencode", "qwen", "copilot", "text"]
+Stream = Literal["claude", "codex", "gemini", "opencode", "qwen", "copilot", "acp", "text"]
 STREAMS: tuple[Stream, ...] = get_args(Stream)
 LOGIN = "login"
 NO_PERMISSIONS: Mapping[Permissions, tuple[str, ...]] = MappingProxyType({})
@@ -63,6 +63,11 @@ class AgentProfile(NamedTuple):
     sandbox: str = ""  # what confines it to the folder, as text; "": nothing
     verified: bool = False  # tested with the real program
     install: str = ""  # the command to install it
+
+    @property
+    def can_resume(self) -> bool:
+        """Agents that speak ACP are asked; those that cannot get a new session."""
+        return bool(self.resume) or self.stream == "acp"
 
 
 def account_of(profile: AgentProfile, env: Mapping[str, str]) -> str:

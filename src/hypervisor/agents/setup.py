@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -43,6 +44,9 @@ SCHEMA_FILE = "report-schema.json"
 SECRET_NAMES = ("token", "key", "secret", "password", "refresh", "access")
 MAX_LOGIN_SIZE = 1 << 20
 USAGE_FILE = "usage.json"
+ACP = "acp"
+# Like our own workers: independent of PATH, PYTHONPATH and the current directory.
+BRIDGE = (sys.executable, "-I", "-c", "from hypervisor.agents.acp.bridge import main; main()")
 MAX_USAGE_SIZE = 1 << 20
 
 
@@ -119,11 +123,21 @@ def prepare_launch(setup: AgentSetup, home: Home, prompt: Prompt) -> Launch:
         usage=_usage_file(home),
     )
     argv = (setup.program or profile.program, *arguments(profile, options))
+    if profile.stream == ACP:
+        argv = _bridged(argv, options)
     _refuse_long(profile, argv)
     env = agent_environment(profile, user_env) | written.env
     env |= {"HOME": home.home, "TMPDIR": home.tmp}
     stdin = prompt.text.encode("utf-8", "surrogateescape") if profile.prompt == "stdin" else None
     return Launch(argv, env, stdin, setup.cwd, secrets)
+
+
+def _bridged(argv: tuple[str, ...], options: LaunchOptions) -> tuple[str, ...]:
+    """An agent that speaks ACP is run by our bridge, which prints what it does."""
+    from hypervisor.agents.acp.bridge import Order, order_words
+
+    order = Order(options.mcp, options.permissions, options.session, options.allow, argv)
+    return (*BRIDGE, *order_words(order))
 
 
 def agent_environment(profile: AgentProfile, user_env: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,57 @@
+"""Answers an agent's requests for permission by the permissions of the batch. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypervisor.runs.spec import Permissions
+
+OUR_SERVER = "hypervisor"
+READING = ("read", "search", "think")
+EDITING = ("edit", "move", "delete")
+
+
+class Wish(NamedTuple):
+    """What an agent asks to do: the kind of its tool by the protocol, its title, and the paths."""
+
+    kind: str
+    title: str
+    paths: tuple[str, ...] = ()
+
+
+class Grant(NamedTuple):
+    """What the batch allows, in which folder."""
+
+    permissions: Permissions
+    folder: str
+    allow: tuple[str, ...] = ()
+
+
+def is_allowed(wish: Wish, grant: Grant) -> bool:
+    """Unknown kinds are refused unless the batch has full permissions or names the tool."""
+    if grant.permissions == "full" or wish.kind in READING:
+        return True
+    if wish.kind in ("", "other") and OUR_SERVER in wish.title.casefold():
+        return True
+    if any(_names(tool, wish) for tool in grant.allow):
+        return True
+    if grant.permissions == "edit" and wish.kind in EDITING:
+        return bool(wish.paths) and all(_is_inside(path, grant.folder) for path in wish.paths)
+    return False
+
+
+def _names(tool: str, wish: Wish) -> bool:
+    return tool.casefold() in (wish.kind, *wish.title.casefold().split()[:1])
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    whole = posixpath.normpath(posixpath.join(folder, path))
+    return whole == folder or whole.startswith(folder.rstrip("/") + "/")
+
+
+def choose(options: Sequence[tuple[str, str]], allowed: bool) -> str:
+    """The option to select, of (id, kind); "" if none fits. Never one that lasts."""
+    wanted = "allow_once" if allowed else "reject_once"
+    return next((id for id, kind in options if kind == wanted), "")
