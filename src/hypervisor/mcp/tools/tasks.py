@@ -205,8 +205,10 @@ class TaskTools:
             moved = steer.accept(self.hv, id)
         elif move == "take_back":
             moved = steer.take_back(self.hv, id, reason)
-        elif move in ("answer", "tell"):
-            moved = (answer if move == "answer" else tell)(self.hv, id, reason)
+        elif move == "answer":
+            moved = answer(self.hv, id, reason)
+        elif move == "tell":
+            moved = tell(self.hv, id, reason)
         elif move:
             from hypervisor.git.review import decide_as_agent
 
