@@ -78,6 +78,7 @@ NO_TOOL = {
     "write_receipts": "repairs task files, by hand after trouble",
     "report": "a page for people",
     "amend": "a person's correction of what an agent said",
+    "review_items": "for people: an agent lists tasks by batch and state",
     "plan": "a person looks at it before they approve",
     "apply": "only a person approves what was proposed",
     "undo": "only a person takes back what was approved",

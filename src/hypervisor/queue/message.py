@@ -30,7 +30,7 @@ def question_in(unblock: str | None, reason: str | None = None) -> str:
 
 
 def as_question(text: str) -> str:
-    """A text that is meant as a question, in the form that is recognised as one."""
+    """A text that is meant as a question, in the form that is recognized as one."""
     text = text.strip()
     return text if not text or question_in(text) else f"{text.rstrip('.:! ')}?"
 
