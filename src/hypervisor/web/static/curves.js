@@ -15,7 +15,7 @@
     const plot = document.createElement("div");
     box.querySelector(".gain").hidden = true;
     box.append(plot);
-    new uPlot({
+    const chart = new uPlot({
       width: box.clientWidth || 300, height: 190, legend: { markers: { show: false } }, cursor: { y: false, drag: { x: false } },
       scales: { x: { time: false, range: [-0.3, workers.length - 0.7] }, y: { range: (_, least, most) => [0, Math.max(most, 1) * 1.08] } },
       axes: [
@@ -31,6 +31,7 @@
       ],
       bands: [{ series: [1, 3], fill: `color-mix(in srgb, ${color("--accent")} 20%, transparent)` }],
     }, [places, high, mean, low, workers.map(count => Math.min(count, Math.max(...high)))], plot);
+    chart.setLegend({ idx: places.length - 1 });
   };
   const all = () => {
     for (const box of document.querySelectorAll(".curve")) {
