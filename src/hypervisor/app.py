@@ -319,6 +319,7 @@ def make_supervisor(
     hv: Context, idle_ms: int | None, governor: Governor | None = None, cores: int = 0
 ) -> Supervisor:
     """A supervisor with the parts of all rooms."""
+    from hypervisor.agents.gateway.keeper import GatewayKeeper
     from hypervisor.agents.pools import AgentPools
     from hypervisor.batches.chunk_reporter import ChunkReporter
     from hypervisor.git.upkeep import Upkeep
@@ -345,6 +346,7 @@ def make_supervisor(
         CountKeeper(hv),
         MetricsRecorder(hv),
         TelemetryStarter(hv, os.environ),
+        GatewayKeeper(hv, specs.spec),
     )
     return Supervisor(hv, staffing, parts, idle_ms=idle_ms, after_sweep=_release_reduces)
 

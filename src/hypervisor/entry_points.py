@@ -1,4 +1,4 @@
-"""Entry points of the background processes: supervisor, worker, servers, notifier, merger."""
+"""Entry points of background processes: supervisor, worker, servers, notifier, merger, gateway."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def serve() -> None:
         merge()
     elif role == "telemetry":
         send_traces()
+    elif role == "gateway":
+        serve_gateway()
     elif role == "work":
         work(*words)
     elif role == "dashboard":
@@ -158,6 +160,19 @@ def merge() -> None:
     hv = connect(create=False)
     if hv.launcher.acquire_merger_lock() is not None:
         Merger(hv).run()
+    hv.close()
+
+
+def serve_gateway() -> None:
+    """Pass on the model calls of agents, on the socket that was inherited as stdin."""
+    import socket
+
+    from hypervisor.agents.gateway.serve import serve
+
+    listening = socket.socket(fileno=os.dup(0))
+    hv = connect(create=False)
+    if hv.launcher.acquire_gateway_lock() is not None:
+        serve(hv, listening)
     hv.close()
 
 

@@ -68,7 +68,7 @@ class AgentMachine(RuleBasedStateMachine):
         new = NewSession("claude", "a:1", batch, worker, task, 1 if task else 0, resumes)
         made = self.ledger.open_session(new, self.now)
         self.sessions[made] = AgentSession(
-            made, *new, "", self.now, None, None, Tokens(), None, False, 0
+            made, *new[:-1], "", self.now, None, None, Tokens(), None, False, 0
         )
         self.kinds.append("session")
 

@@ -93,7 +93,7 @@ class TestInit:
         config = tomllib.loads(text)
         assert set(config) == {
             *("store", "run", "governor", "limits", "outputs", "workspace", "merge"),
-            *("telemetry", "agents", "routing", "prices", "budget"),
+            *("telemetry", "agents", "routing", "prices", "budget", "gateway"),
         }
         assert settings_from(config).memory_limit == 6 << 30
         assert agent_settings_from(config).profiles["NAME"].workers == 3

@@ -100,6 +100,7 @@ class TestBeforeItStarts:
         shown = hv.ok("run", "--agent", "fake-claude", *given, *items("a.py", "b.py"), "--dry-run")
         assert "fake-claude 1.2.3" in shown and "fake-claude -p --output-format" in shown
         assert "read-only, Bash" in shown and "sandbox:    none" in shown
+        assert "calls:      direct, with your key" in shown
         assert "Look at `a.py`." in shown and "b.py" not in shown
         assert "STANDIN_KEY" in shown and KEY not in shown
         assert hv.content() == before
@@ -197,7 +198,7 @@ class TestLooking:
         assert ours["ready"] and ours["version"].startswith("1.2.3") and not ours["learned"]
         assert not found["gemini"]["ready"] and found["gemini"]["why"] == "not installed"
         shown = hv.ok("agents")
-        assert re.search(r"^fake-claude +1\.2\.3 +\(400 MB\) +0 +ready", shown, re.M)
+        assert re.search(r"^fake-claude +1\.2\.3 +\(400 MB\) +0 +key +ready", shown, re.M)
         assert re.search(r"^  gemini +npm install -g @google/gemini-cli$", shown, re.M)
         assert "fake-codex" in hv.ok("agents", "--names").split()
 

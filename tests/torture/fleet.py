@@ -217,7 +217,14 @@ class Project:
         """The files in the runtime folder, except the locks and the latest figures, which stay."""
         with self.open() as hv:
             folder = Path(hv.launcher.places.runtime)
-        stays = ("supervisor.lock", "submitting.lock", "next.lock", "metrics")
+        stays = (
+            "supervisor.lock",
+            "submitting.lock",
+            "next.lock",
+            "gateway.lock",
+            "gateway.port",
+            "metrics",
+        )
         return [file for file in folder.glob("*") if file.name not in stays]
 
     def groups(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hypervisor.agents.installed import Calls
 from hypervisor.agents.routing import DEFAULTS, lacking, route
 from hypervisor.agents.running_status import cooling_down, live_sessions
 from hypervisor.core import validate
@@ -51,6 +52,7 @@ class AgentView(NamedTuple):
     capabilities: tuple[str, ...]
     resumes: bool
     sandbox: str
+    calls: Calls  # how its model is called
 
 
 def agents(hv: Context, name: str | None = None) -> tuple[AgentView, ...]:
@@ -185,7 +187,9 @@ def preview(hv: Context, spec: RunSpec, task: NewTask, item: Item) -> Preview:
     """How an attempt at an item would be started. Nothing is started or left behind."""
     agent = agent_of(spec)
     name = Router(hv, agent).agent(task) or next(iter(agent.agents))
-    return hv.agent_programs.preview(profile_of(hv, name), spec, _as_if_added(task), item)
+    profile = profile_of(hv, name)
+    start = hv.agent_programs.preview(profile, spec, _as_if_added(task), item)
+    return start._replace(calls=hv.agent_programs.calls(profile, hv.agent_settings, agent))
 
 
 def _as_if_added(task: NewTask) -> Task:
@@ -236,6 +240,7 @@ def _view(
         profile.capabilities,
         profile.can_resume,
         profile.sandbox,
+        hv.agent_programs.calls(profile, hv.agent_settings),
     )
 
 

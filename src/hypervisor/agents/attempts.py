@@ -82,9 +82,12 @@ class AgentAttempts:
             task=task.id,
             attempt=task.attempts,
             resumes=resumes,
+            spend_code=agent.gateway.new_code() if agent.gateway else "",
         )
         self._session = SessionRecorder(store, new, agent.price)
         agent.runner.brief(text, resumes, budget, earlier)
+        if agent.gateway:
+            agent.runner.use_gateway(agent.gateway.grant(self._session.id))
         try:
             agent.runner.start(item, lease.token, output)
         except (OSError, InvalidInput):
@@ -155,6 +158,7 @@ class AgentAttempts:
             ledger,
             hung=agent.runner.hung,
             codes=agent.profile.codes,
+            refusal=agent.refusal(self._session.id) if self._session else None,
         )
         mismatch = self._outcomes.mismatch_of(outcome)
         if outcome.action is Action.COMPLETE and not mismatch and self._has_unread(lease):

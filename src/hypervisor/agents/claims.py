@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -14,9 +15,11 @@ from hypervisor.runs.worker import LEASE_MS
 
 if TYPE_CHECKING:
     from hypervisor.agents.context import AgentContext
+    from hypervisor.agents.gateway.access import GatewayAccess
     from hypervisor.runs.settlement import Settlement
 
 Work = TypeVar("Work")
+GATEWAY_PATIENCE = 15.0  # seconds
 
 
 class AgentClaims(Generic[Work]):
@@ -47,7 +50,18 @@ class AgentClaims(Generic[Work]):
             self._is_over = True
             return False
         self._is_cooling = agent.cooldowns.is_cooling(agent.account)
-        return not self._is_cooling and not agent.budget.is_empty()
+        if self._is_cooling or agent.budget.is_empty():
+            return False
+        return agent.gateway is None or self._is_up(agent.gateway)
+
+    def _is_up(self, gateway: GatewayAccess) -> bool:
+        """The supervisor opens its port once it has seen this worker."""
+        runner, until = self._agent.worker.runner, time.monotonic() + GATEWAY_PATIENCE
+        while not gateway.is_ready():
+            if runner.asked or time.monotonic() >= until:
+                return False
+            runner.pause(0.1)
+        return True
 
     def attempt_ended(self) -> None:
         self._settlement.flush()

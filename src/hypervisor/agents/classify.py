@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.final_report import (
@@ -25,6 +25,9 @@ from hypervisor.agents.outcome import OUTCOMES, Action, Outcome, OutcomeName
 from hypervisor.agents.stream_state import ErrorKind, StreamError, StreamState
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.message import unblock_text
+
+if TYPE_CHECKING:
+    from hypervisor.agents.gateway.admission import Refusal, RefusalKind
 
 BY_ERROR: Mapping[ErrorKind, OutcomeName] = {
     kinds.QUOTA: "quota",
@@ -51,6 +54,13 @@ NEXT_STEPS: Mapping[OutcomeName, str] = {
     "bad_request": "Check the output: the usual cause is a wrong model name.",
 }
 MAX_LENGTH = 2_000
+BY_REFUSAL: Mapping[RefusalKind, tuple[OutcomeName, Action]] = {
+    "task": ("over_budget", Action.FAIL),
+    "batch": ("over_budget", Action.RELEASE),
+    "day": ("over_budget", Action.RELEASE),
+    "quota": ("quota", Action.RELEASE),
+    "overload": ("overload", Action.RELEASE),
+}
 
 
 def classify(
@@ -61,17 +71,21 @@ def classify(
     wants_report: bool = True,
     hung: bool = False,
     codes: Mapping[int, ErrorKind] | None = None,
+    refusal: Refusal | None = None,
 ) -> Outcome:
     """The outcome of an ended session.
 
     `ledger` is how the attempt ended in the store, None if it has not. `hung`: it was stopped
     because it kept running after its end event. `codes` are the profile's exit codes. Without
-    `wants_report` (pull agents, probes) no report is expected."""
+    `wants_report` (pull agents, probes) no report is expected. `refusal`: the gateway refused its
+    last call."""
     if ledger is not None:
         return _outcome("settled", f"it ended the claim as {ledger}")
     structured = structured_in(state)
     if structured is not None:
         return _from_report(structured, state)
+    if refusal is not None and refusal.kind in BY_REFUSAL and not (state.ok and ended.ok):
+        return _from_refusal(refusal)
     if state.error is not None:
         return _from_error(state.error, state, ended)
     report = report_in(state)
@@ -109,6 +123,12 @@ def _from_error(error: StreamError, state: StreamState, ended: Ended) -> Outcome
     outcome = _outcome(name, f"{OUTCOMES[name][1]}{status}", text or _last_message(state))
     # An unknown error may never go away.
     return outcome if error.kind in BY_ERROR else outcome._replace(action=Action.RETRY)
+
+
+def _from_refusal(refusal: Refusal) -> Outcome:
+    """Only the task's own budget is the task's fault."""
+    name, action = BY_REFUSAL[refusal.kind]
+    return _outcome(name, refusal.reason)._replace(action=action, next_step="")
 
 
 def cooldown_error(outcome: Outcome, error: StreamError | None, reason: str) -> StreamError | None:

@@ -23,6 +23,7 @@ MAX_MONEY = 1_000_000
 MAX_TOKENS = 10**15
 MAX_AGENTS = 100
 MAX_GRACE = 600
+GATEWAY = False  # unless config.toml or the run says otherwise
 KINDS = (
     kinds.QUOTA,
     kinds.OVERLOAD,
@@ -52,6 +53,7 @@ class AgentSettings(NamedTuple):
     prices: Mapping[str, Price] = MappingProxyType({})
     day_budget: int | None = None
     day_tokens: int | None = None
+    gateway: bool = GATEWAY
 
 
 def agent_settings_from(config: Mapping[str, Any]) -> AgentSettings:
@@ -62,6 +64,7 @@ def agent_settings_from(config: Mapping[str, Any]) -> AgentSettings:
         routes_from(config.get("routing", []), profiles),
         prices_from(config.get("prices", {})),
         *budget_from(config.get("budget", {})),
+        gateway=gateway_from(config.get("gateway", {})),
     )
 
 
@@ -111,6 +114,12 @@ def budget_from(table: object) -> tuple[int | None, int | None]:
     """[budget]: money per day in millionths, and tokens per day."""
     values = config.values("budget", table, BUDGET)
     return values.get("day"), values.get("day_tokens")
+
+
+def gateway_from(table: object) -> bool:
+    """[gateway]: whether agents with an API key call their model through it."""
+    enabled: bool = config.values("gateway", table, GATEWAY_TABLE).get("enabled", GATEWAY)
+    return enabled
 
 
 def _profile(name: str, table: object, profiles: Mapping[str, AgentProfile]) -> AgentProfile:
@@ -283,6 +292,14 @@ BUDGET: dict[str, Key] = {
         "number",
         "pause agent batches at this many tokens per UTC day",
         example="50_000_000",
+    ),
+}
+GATEWAY_TABLE: dict[str, Key] = {
+    "enabled": Key(
+        config.yes_or_no,
+        "true, false",
+        "agents with an API key call their model through the gateway",
+        "false",
     ),
 }
 ROUTE: dict[str, Key] = {

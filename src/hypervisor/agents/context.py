@@ -14,6 +14,8 @@ from hypervisor.queue.sql import claims
 from hypervisor.runs.spec import agent_of
 
 if TYPE_CHECKING:
+    from hypervisor.agents.gateway.access import GatewayAccess
+    from hypervisor.agents.gateway.admission import Refusal
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.profile import AgentProfile, Price
     from hypervisor.agents.prompts import Prompts
@@ -32,6 +34,7 @@ class AgentContext:
     homes: AgentHomes
     prompts: Prompts
     price: Price | None = None
+    gateway: GatewayAccess | None = None  # None: the agent calls its model itself
 
     @property
     def name(self) -> str:
@@ -65,6 +68,19 @@ class AgentContext:
         labels = [f"agent:{name}" for name in agents]
         own = (*self.worker.settings.capabilities, *self.profile.capabilities, *labels)
         return tuple(dict.fromkeys(own))
+
+    def refusal(self, session: str) -> Refusal | None:
+        """Why the gateway refused the last call of a session, if it did."""
+        if self.gateway is None:
+            return None
+        from hypervisor.agents.gateway.admission import Refusal
+        from hypervisor.agents.sql import spending
+
+        try:
+            refused = self.worker.hv.store.read(spending.refusal, session)
+        except StoreError:
+            return None
+        return Refusal._make(refused) if refused else None
 
     def ended_claim(self, token: Token) -> str | None:
         """How the attempt ended according to the store; None if it has not."""

@@ -84,3 +84,11 @@ def link_login(home: str, user_home: str, files: Iterable[str]) -> list[str]:
             os.symlink(source, link)
         linked.append(name)
     return linked
+
+
+def unlink_login(home: str, files: Iterable[str]) -> None:
+    """Remove the links of an earlier attempt to the user's login files."""
+    for name in files:
+        path = os.path.join(home, name)
+        if os.path.islink(path):
+            os.unlink(path)

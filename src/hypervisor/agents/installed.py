@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hypervisor.queue.agent_session import Tokens
+
+# How a model is called: through the gateway, with a key that the gateway could keep, by a login
+# that stays with the program, or with a key that only the program can use.
+Calls = Literal["gateway", "key", "login", ""]
 
 
 class InstalledAgent(NamedTuple):
@@ -24,6 +28,7 @@ class Preview(NamedTuple):
     cwd: str
     variables: tuple[str, ...] = ()  # the names of those it gets
     sandbox: str = ""
+    calls: Calls = ""  # how its model is called
 
 
 class ProbeResult(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypervisor.agents.agent_worker import agent_worker
 from hypervisor.agents.budget import price_of
 from hypervisor.agents.context import AgentContext
+from hypervisor.agents.gateway.access import gateway_access
 from hypervisor.agents.homes import worker_home
 from hypervisor.agents.mcp_config import worker_access
 from hypervisor.agents.profile import account_of
@@ -55,5 +56,6 @@ def make_agent_worker(start: WorkerStart, name: str, parts_of: PartsOf) -> Worke
         homes=hv.homes,
         prompts=Prompts(start.spec, FOLDER),
         price=price_of(profile, spec.model, settings.prices),
+        gateway=gateway_access(hv.launcher, spec, profile, settings, start.user_env),
     )
     return agent_worker(agent, parts_of)

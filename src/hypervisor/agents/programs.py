@@ -7,12 +7,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from hypervisor.agents import discovery
 from hypervisor.agents.classify import classify
 from hypervisor.agents.command_line import LaunchOptions, arguments
+from hypervisor.agents.gateway.access import calls_of
 from hypervisor.agents.homes import Home
-from hypervisor.agents.installed import InstalledAgent, Preview, ProbeResult
+from hypervisor.agents.installed import Calls, InstalledAgent, Preview, ProbeResult
 from hypervisor.agents.mcp_config import McpAccess
 from hypervisor.agents.profile import AgentProfile
 from hypervisor.agents.prompts import Prompts
@@ -33,6 +35,9 @@ from hypervisor.queue.task import Task
 from hypervisor.runs.processes import tree
 from hypervisor.runs.spec import AgentSpec, RunSpec, agent_of
 
+if TYPE_CHECKING:
+    from hypervisor.agents.config import AgentSettings
+
 QUESTION = "Answer with the one word OK. Use no tools."
 GRACE = 1.0
 
@@ -45,6 +50,12 @@ class LocalAgents:
 
     def find(self, profile: AgentProfile) -> InstalledAgent:
         return discovery.find(profile, self._user_env)
+
+    def calls(
+        self, profile: AgentProfile, settings: AgentSettings, spec: AgentSpec | None = None
+    ) -> Calls:
+        """How its model is called, through the gateway or not."""
+        return calls_of(profile, settings, self._user_env, spec)
 
     def preview(self, profile: AgentProfile, spec: RunSpec, task: Task, item: Item) -> Preview:
         prompts, agent = Prompts(spec, self._prompts), agent_of(spec)

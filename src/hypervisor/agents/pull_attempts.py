@@ -48,7 +48,11 @@ class PullAttempts:
     def run(self, new: NewSession) -> None:
         """Run an agent from its start to its end."""
         agent, worker = self._agent, self._agent.worker
+        if agent.gateway:
+            new = new._replace(spend_code=agent.gateway.new_code())
         session = SessionRecorder(worker.hv.store, new, agent.price)
+        if agent.gateway:
+            agent.runner.use_gateway(agent.gateway.grant(session.id))
         output = worker.outputs.prepare(session.id, ATTEMPT)
         agent.runner.brief(agent.prompts.pull(worker.me.name))
         try:
@@ -111,6 +115,7 @@ class PullAttempts:
             wants_report=False,
             hung=agent.runner.hung,
             codes=agent.profile.codes,
+            refusal=agent.refusal(session.id),
         )
         self._close(session, outcome.name)
         self._meter.add_peak("", max(ended.peak, peak))

@@ -10,6 +10,7 @@ import os
 import select
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hypervisor.agents.homes import AgentHomes, Home
 from hypervisor.agents.mcp_config import ARGUMENTS
@@ -32,6 +33,9 @@ from hypervisor.resources.cgroup import Group
 from hypervisor.runs.processes import tree
 from hypervisor.runs.processes.commands import Pipes
 from hypervisor.runs.processes.runner import LocalRunner
+
+if TYPE_CHECKING:
+    from hypervisor.agents.gateway.access import Access
 
 NOTHING = StreamState()
 OUR_SERVER = tuple(os.fsencode(word) for word in ARGUMENTS)
@@ -72,6 +76,7 @@ class AgentRunner(LocalRunner):
         self._speaks = False
         self._tools_path = tools_path
         self._tools: ToolTimes | None = None
+        self._access: Access | None = None
 
     @property
     def fatal_error(self) -> str | None:
@@ -82,6 +87,10 @@ class AgentRunner(LocalRunner):
     ) -> None:
         """Set the prompt of the next agent, the session it resumes, and the money it may spend."""
         self._prompt, self._known = Prompt(text, session, budget), known
+
+    def use_gateway(self, access: Access) -> None:
+        """The next agent calls its model through the gateway."""
+        self._access = access
 
     def start(self, item: Item, token: str, output: str) -> None:
         """Without a token, it is a pull agent."""
@@ -131,7 +140,7 @@ class AgentRunner(LocalRunner):
         setup = setup._replace(mcp=setup.mcp._replace(token=token, mark=(tree.MARK, mark)))
         if self._folder:
             setup = setup._replace(cwd=self._folder)
-        return prepare_launch(setup, home, self._prompt)
+        return prepare_launch(setup, home, self._prompt, self._access)
 
     def wait(self, seconds: float) -> Ended | None:
         until = time.monotonic() + seconds

@@ -11,13 +11,13 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hypervisor.agents import mcp_config
 from hypervisor.agents.command_line import LaunchOptions, arguments
 from hypervisor.agents.discovery import locate
 from hypervisor.agents.final_report import REPORT_SCHEMA, schema_with
-from hypervisor.agents.homes import Home, link_login
+from hypervisor.agents.homes import Home, link_login, unlink_login
 from hypervisor.agents.mcp_config import McpAccess, write_own
 from hypervisor.agents.profile import AgentProfile
 from hypervisor.agents.secrets import marks_of
@@ -28,6 +28,9 @@ from hypervisor.core.errors import InvalidInput
 from hypervisor.inputs.template import MAX_WORD_LENGTH
 from hypervisor.queue.task import Json
 from hypervisor.runs.spec import AgentSpec
+
+if TYPE_CHECKING:
+    from hypervisor.agents.gateway.access import Access
 
 PROXIES = (
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
@@ -97,8 +100,15 @@ class Launch(NamedTuple):
     secrets: frozenset[str]  # must not appear in its output
 
 
-def prepare_launch(setup: AgentSetup, home: Home, prompt: Prompt) -> Launch:
-    """Prepare the home; returns how to start the agent. InvalidInput: the profile cannot do it."""
+def prepare_launch(
+    setup: AgentSetup, home: Home, prompt: Prompt, access: Access | None = None
+) -> Launch:
+    """Prepare the home; returns how to start the agent. With `access`, it calls its model through
+    the gateway. InvalidInput: the profile cannot do it."""
+    keys = secrets_of(setup.profile, setup.user_env)
+    if access is not None:
+        unlink_login(home.home, setup.profile.login)
+        setup = _behind_gateway(setup, access)
     profile, spec, user_env = setup.profile, setup.spec, setup.user_env
     if profile.permissions and spec.permissions not in profile.permissions:
         raise InvalidInput(
@@ -129,7 +139,17 @@ def prepare_launch(setup: AgentSetup, home: Home, prompt: Prompt) -> Launch:
     env = agent_environment(profile, user_env) | written.env
     env |= {"HOME": home.home, "TMPDIR": home.tmp}
     stdin = prompt.text.encode("utf-8", "surrogateescape") if profile.prompt == "stdin" else None
-    return Launch(argv, env, stdin, setup.cwd, secrets)
+    return Launch(argv, env, stdin, setup.cwd, secrets | keys)
+
+
+def _behind_gateway(setup: AgentSetup, access: Access) -> AgentSetup:
+    """The same without keys and login: with a token and the address of the gateway instead."""
+    profile, route = setup.profile, access.route
+    user_env = route.env({**setup.user_env, **profile.env}, access.address, access.token)
+    changed = {*route.given, *route.withheld}
+    own_env = {name: value for name, value in profile.env.items() if name not in changed}
+    profile = profile._replace(login=(), env=own_env)
+    return setup._replace(profile=profile, user_env=user_env)
 
 
 def _bridged(argv: tuple[str, ...], options: LaunchOptions) -> tuple[str, ...]:

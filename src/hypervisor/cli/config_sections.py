@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from hypervisor.agents.config import BUDGET, PRICE, PROFILE, ROUTE
+from hypervisor.agents.config import BUDGET, GATEWAY_TABLE, PRICE, PROFILE, ROUTE
 from hypervisor.runs.config import AGENT_TABLES, LIMITS, TABLES, Key
 
 COMMENTS_AT = 32  # column
@@ -55,6 +55,7 @@ SECTIONS = (
     Section("[[routing]]", "Rules of `--agent auto`; the first that fits decides.", ROUTE),
     Section("[prices.NAME]", "The price of an agent or a model.", PRICE),
     Section("[budget]", "What agents may cost.", BUDGET),
+    Section("[gateway]", "The gateway for model calls.", GATEWAY_TABLE),
 )
 
 

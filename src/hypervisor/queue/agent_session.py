@@ -24,7 +24,8 @@ class NewSession(NamedTuple):
     """A run of an agent that is starting. `task` and `attempt` are empty if it claims tasks itself.
 
     `account`, to which a quota belongs, is the provider and a short digest of the key. `resumes`
-    is the agent's own id of the session it resumes."""
+    is the agent's own id of the session it resumes. `spend_code` is a digest of the code with which
+    it spends through the gateway, "" if it calls its model itself."""
 
     agent: str
     account: str
@@ -33,6 +34,7 @@ class NewSession(NamedTuple):
     task: str = ""
     attempt: int = 0
     resumes: str = ""
+    spend_code: str = ""
 
 
 class Figures(NamedTuple):

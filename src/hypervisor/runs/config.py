@@ -253,7 +253,7 @@ def _positive_span(key: str, value: Any) -> int:
     return span(value, key) or _refuse(key, "more than 0")
 
 
-def _yes_or_no(key: str, value: Any) -> bool:
+def yes_or_no(key: str, value: Any) -> bool:
     return value if isinstance(value, bool) else _refuse(key, "true or false")
 
 
@@ -305,7 +305,7 @@ WORKSPACE: dict[str, Key] = {
         "7",
     ),
 }
-AGENT_TABLES = ("agents", "routing", "prices", "budget")
+AGENT_TABLES = ("agents", "routing", "prices", "budget", "gateway")
 TABLES: dict[str, dict[str, Key]] = {
     "store": {
         "durability": Key(
@@ -353,7 +353,7 @@ TABLES: dict[str, dict[str, Key]] = {
     "limits": {
         **LIMITS,
         "dry_run": Key(
-            _yes_or_no, "true, false", "only report what would be stopped, stop nothing", "false"
+            yes_or_no, "true, false", "only report what would be stopped, stop nothing", "false"
         ),
         "types": Key(_types, "tables", "limits of one type of task: [limits.types.NAME]"),
     },
@@ -379,7 +379,7 @@ TABLES: dict[str, dict[str, Key]] = {
             '["DATABASE_URL"]',
         ),
         "agents_may_approve": Key(
-            _yes_or_no,
+            yes_or_no,
             "true, false",
             "agents that supervise over MCP may approve and reject tasks in review",
             "false",
@@ -387,7 +387,7 @@ TABLES: dict[str, dict[str, Key]] = {
     },
     "telemetry": {
         "traces": Key(
-            _yes_or_no,
+            yes_or_no,
             "true, false",
             "send traces (default: if an endpoint is set, here or in OTEL_EXPORTER_OTLP_ENDPOINT)",
             example="true",
@@ -399,7 +399,7 @@ TABLES: dict[str, dict[str, Key]] = {
             example='"http://127.0.0.1:4318/v1/traces"',
         ),
         "content": Key(
-            _yes_or_no, "true, false", "send names, titles and reasons of failures, too", "false"
+            yes_or_no, "true, false", "send names, titles and reasons of failures, too", "false"
         ),
     },
 }

@@ -77,6 +77,9 @@ class AgentSpec(NamedTuple):
     task_tokens: int | None = None
     tokens: int | None = None
     schema: str = ""  # JSON Schema of the `data` in an agent's report, as text
+    gateway: bool | None = (
+        None  # whether it calls its model through the gateway; None: as configured
+    )
 
 
 WorkSpec = CommandSpec | FunctionSpec | AgentSpec

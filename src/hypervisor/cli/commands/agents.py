@@ -17,7 +17,7 @@ EXAMPLE = """hv agents
   hv agents check claude
   hv agents lift anthropic:9f2c1d07"""
 WORDS = {"check": "send the agent a one-word prompt", "lift": "end the cooldown of an account"}
-HEAD = ("AGENT", "VERSION", "MEMORY", "RUNNING", "STATE")
+HEAD = ("AGENT", "VERSION", "MEMORY", "RUNNING", "CALLS", "STATE")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,14 @@ def _show(views: tuple[AgentView, ...], now: int) -> None:
     installed = [view for view in views if view.path]
     missing = [view for view in views if not view.path]
     rows = [
-        (view.name, _version(view), _memory(view), _running(view), _state(view))
+        (
+            view.name,
+            _version(view),
+            _memory(view),
+            _running(view),
+            view.calls or "key",
+            _state(view),
+        )
         for view in installed
     ]
     if rows:

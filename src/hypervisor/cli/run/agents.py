@@ -88,6 +88,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     for option, type, metavar, help in BUDGETS:
         group.add_argument(option, type=type, metavar=metavar, help=help)
+    group.add_argument(
+        "--gateway",
+        action=argparse.BooleanOptionalAction,
+        help="call models through the gateway, which keeps the key and enforces budgets live",
+    )
 
 
 def check(request: RunRequest) -> None:
@@ -135,6 +140,7 @@ def allowed_agent(request: RunRequest, name: str) -> AgentSpec:
         task_budget=options.task_budget,
         tokens=options.tokens,
         task_tokens=options.task_tokens,
+        gateway=options.gateway,
     )
 
 
@@ -222,6 +228,7 @@ def choose(request: RunRequest, spec: RunSpec) -> tuple[RunSpec, AgentChoice | N
 def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) -> None:
     """Agent, command line, the prompt of the first item, and later stages."""
     from hypervisor.agents.agents import find_agent, preview
+    from hypervisor.agents.gateway.access import CALLS_TEXT
 
     task, spec = task_for(first, run.items.base), agents.spec
     name = agents.router.agent(task) or spec.agents[0]
@@ -248,6 +255,7 @@ def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) 
         ("folder", start.cwd),
         ("allowed", ", ".join((spec.permissions, *spec.allow))),
         ("sandbox", start.sandbox or NO_SANDBOX),
+        ("calls", CALLS_TEXT[start.calls]),
         ("variables", ", ".join(start.variables)),
         ("command", shlex.join(_without_prompt(start))),
     ]

@@ -60,6 +60,7 @@ class AgentOptions(NamedTuple):
     fallback: str | None = None
     scratch: bool = False
     schema: str | None = None
+    gateway: bool | None = None  # None: as configured
 
 
 class GitOptions(NamedTuple):

@@ -26,22 +26,28 @@ DAY = 86_400_000
 
 OPEN = """
 INSERT INTO sessions
-    (id, agent, account, batch, worker, task, attempt, resumes, started_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    (id, agent, account, batch, worker, task, attempt, resumes, started_at, spend_code)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING RETURNING id
 """
-UPDATE = """
-UPDATE sessions SET session = CASE WHEN ? = '' THEN session ELSE ? END,
-    input_tokens = ?, output_tokens = ?, cached_tokens = ?, cost_micros = ?, estimated = ?,
-    turns = ?
+# What went through the gateway was counted there; of the agent's own figures, only an exact cost is
+# better.
+SET_FIGURES = """
+    input_tokens = CASE WHEN spend_code = '' THEN ? ELSE input_tokens END,
+    output_tokens = CASE WHEN spend_code = '' THEN ? ELSE output_tokens END,
+    cached_tokens = CASE WHEN spend_code = '' THEN ? ELSE cached_tokens END,
+    cost_micros = CASE WHEN spend_code = '' OR ? = 1 THEN ? ELSE cost_micros END,
+    estimated = CASE WHEN spend_code = '' OR ? = 1 THEN ? ELSE estimated END,
+    turns = ?"""
+UPDATE = f"""
+UPDATE sessions SET session = CASE WHEN ? = '' THEN session ELSE ? END,{SET_FIGURES}
 WHERE id = ? AND ended_at IS NULL
 """
-CLOSE = """
-UPDATE sessions SET ended_at = ?, outcome = ?,
-    input_tokens = ?, output_tokens = ?, cached_tokens = ?, cost_micros = ?, estimated = ?,
-    turns = ?, denied = ?
+CLOSE = f"""
+UPDATE sessions SET ended_at = ?, outcome = ?,{SET_FIGURES}, denied = ?
 WHERE id = ? AND ended_at IS NULL
-RETURNING agent, batch, worker, task, attempt
+RETURNING input_tokens + output_tokens + cached_tokens, cost_micros,
+    agent, batch, worker, task, attempt
 """
 SESSIONS = """
 SELECT id, agent, account, batch, worker, task, attempt, resumes, session, started_at, ended_at,
@@ -81,7 +87,7 @@ def open_session(session: Session, new: NewSession, now: int) -> str:
     while True:
         id = encode(new_numbers(1, now, randomness.entropy())[0])
         values = (id, new.agent, new.account, new.batch, new.worker, new.task, new.attempt)
-        if session.rows(OPEN, (*values, new.resumes, now)):
+        if session.rows(OPEN, (*values, new.resumes, now, new.spend_code)):
             break
     data = {"id": id, "agent": new.agent, **({"resumes": new.resumes} if new.resumes else {})}
     _log(session, "session", (new.batch, new.worker, new.task, new.attempt), data, now)
@@ -90,8 +96,7 @@ def open_session(session: Session, new: NewSession, now: int) -> str:
 
 def update(session: Session, id: str, name: str, figures: Figures) -> None:
     """Record the totals so far; the agent's `name` for the session, once known, stays."""
-    tokens, cost, estimated, turns = figures
-    session.run(UPDATE, (name, name, *tokens, cost, int(estimated), turns, id))
+    session.run(UPDATE, (name, name, *_values(figures), id))
 
 
 def close(
@@ -104,11 +109,11 @@ def close(
     now: int,
 ) -> None:
     """Record how it ended; the first outcome stays."""
-    tokens, cost, estimated, turns = figures
     refused = event_log.dump(list(denied)) if denied else ""
-    values = (now, outcome, *tokens, cost, int(estimated), turns, refused, id)
-    for agent, *of in session.rows(CLOSE, values):
-        data = {"id": id, "agent": agent, "outcome": outcome, "tokens": sum(tokens)}
+    for tokens, cost, agent, *of in session.rows(
+        CLOSE, (now, outcome, *_values(figures), refused, id)
+    ):
+        data = {"id": id, "agent": agent, "outcome": outcome, "tokens": tokens}
         if cost is not None:
             data["cost_micros"] = cost
         if denied:
@@ -156,6 +161,13 @@ def settled(session: Session, ids: Sequence[str]) -> frozenset[str]:
         for row in session.rows(STILL_NEEDED, (batch,))
     }
     return frozenset(id for id, batch, worker in ended if (batch, worker) not in needed)
+
+
+def _values(figures: Figures) -> tuple[Any, ...]:
+    """For SET_FIGURES."""
+    tokens, cost, estimated, turns = figures
+    is_exact = int(cost is not None and not estimated)
+    return (*tokens, is_exact, cost, is_exact, int(estimated), turns)
 
 
 def _where(**wanted: Any) -> tuple[str, list[Any]]:

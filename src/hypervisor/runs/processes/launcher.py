@@ -22,11 +22,13 @@ from hypervisor.core.places import (
 from hypervisor.queue.lease import Leftovers, Worker, parse_token
 from hypervisor.resources.cgroup import Group, remove_abandoned_groups
 from hypervisor.resources.host import LocalHost
-from hypervisor.runs.processes import journal, prestart, tree
+from hypervisor.runs.processes import gateway_socket, journal, prestart, tree
 from hypervisor.runs.processes.daemon import spawn
 from hypervisor.runs.processes.kept_environments import KeptEnvironments
 
 if TYPE_CHECKING:
+    import socket
+
     from hypervisor.runs.processes.fork_server import ForkServer
 
 SIGNALS = {"drain": signal.SIGTERM, "stop": signal.SIGINT}
@@ -51,6 +53,7 @@ class LocalLauncher:
         self._fork_server: ForkServer | None = None
         self._environments = KeptEnvironments(places.runtime, environment)
         self._handle = -1  # of the lock that makes us the supervisor
+        self._gateway: socket.socket | None = None
 
     @property
     def log(self) -> str:
@@ -139,6 +142,9 @@ class LocalLauncher:
     def acquire_merger_lock(self) -> int | None:
         return self._acquire(self._lock_of("merger"))
 
+    def acquire_gateway_lock(self) -> int | None:
+        return self._acquire(self._lock_of("gateway"))
+
     def _acquire(self, lock: str) -> int | None:
         make_private(self.places.runtime)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -190,13 +196,28 @@ class LocalLauncher:
     def start_telemetry(self) -> None:
         self._start_alone("telemetry", "telemetry")
 
+    def start_gateway(self) -> None:
+        """With a socket that this process keeps: while a gateway is replaced, calls wait there. One
+        that a former supervisor has started has its own."""
+        if self._is_alone("gateway"):
+            self._gateway = self._gateway or gateway_socket.listen(self.places.runtime)
+            self._started.add(self._start("gateway", stdin=self._gateway.fileno()))
+
+    def gateway_port(self) -> int | None:
+        """The port of this host's gateway, None if there has been none."""
+        return gateway_socket.remembered_port(self.places.runtime)
+
     def _start_alone(self, name: str, role: str) -> None:
         """Start one unless one is running. Like a worker, it is not ended as a leftover."""
+        if self._is_alone(name):
+            self._started.add(self._start(role))
+
+    def _is_alone(self, name: str) -> bool:
+        """Whether no process of this name is running."""
         make_private(self.places.runtime)
         lock = os.open(self._lock_of(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if take_lock(lock, fcntl.LOCK_SH):
-                self._started.add(self._start(role))
+            return take_lock(lock, fcntl.LOCK_SH)
         finally:
             os.close(lock)
 
