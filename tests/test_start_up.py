@@ -88,9 +88,9 @@ def test_rich_is_loaded_on_a_terminal_only(hv):
 # raising it, import what the flow does not use where it is used.
 CEILINGS = {
     "add → claim → done": 59,
-    "hv run": 169,
-    "hv run --agent": 221,
-    "spawn over MCP": 158,
+    "hv run": 173,
+    "hv run --agent": 231,
+    "spawn over MCP": 163,
 }
 
 

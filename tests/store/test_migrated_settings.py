@@ -69,6 +69,8 @@ def test_pipelines_come_out_of_the_settings(old):
 
 def undo_columns_for_settings(old):
     """And what came after that."""
+    for column in ("spend_code", "calls", "refused", "refusal"):
+        old.run(f"ALTER TABLE sessions DROP COLUMN {column}")
     for column in ("merges", "archived_at", "deleting"):
         old.run(f"ALTER TABLE batches DROP COLUMN {column}")
     for table in (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hypervisor.agents.gateway.access import uses_gateway
 from hypervisor.runs import sql as runs_sql
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ class GatewayKeeper:
         profile = self._hv.agent_settings.profiles.get(worker.agent)
         if agent is None or profile is None:
             return False
+        from hypervisor.agents.gateway.access import uses_gateway  # most runs have no agents
+
         user_env = self._hv.launcher.environment(worker.batch)
         env = os.environ if user_env is None else user_env
         return uses_gateway(agent, profile, self._hv.agent_settings, env)

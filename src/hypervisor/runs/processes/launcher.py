@@ -22,7 +22,7 @@ from hypervisor.core.places import (
 from hypervisor.queue.lease import Leftovers, Worker, parse_token
 from hypervisor.resources.cgroup import Group, remove_abandoned_groups
 from hypervisor.resources.host import LocalHost
-from hypervisor.runs.processes import gateway_socket, journal, prestart, tree
+from hypervisor.runs.processes import journal, prestart, tree
 from hypervisor.runs.processes.daemon import spawn
 from hypervisor.runs.processes.kept_environments import KeptEnvironments
 
@@ -200,11 +200,15 @@ class LocalLauncher:
         """With a socket that this process keeps: while a gateway is replaced, calls wait there. One
         that a former supervisor has started has its own."""
         if self._is_alone("gateway"):
+            from hypervisor.runs.processes import gateway_socket  # loads the socket module
+
             self._gateway = self._gateway or gateway_socket.listen(self.places.runtime)
             self._started.add(self._start("gateway", stdin=self._gateway.fileno()))
 
     def gateway_port(self) -> int | None:
         """The port of this host's gateway, None if there has been none."""
+        from hypervisor.runs.processes import gateway_socket
+
         return gateway_socket.remembered_port(self.places.runtime)
 
     def _start_alone(self, name: str, role: str) -> None:
