@@ -15,7 +15,8 @@
     const plot = document.createElement("div");
     box.querySelector(".gain").hidden = true;
     box.append(plot);
-    const chart = new uPlot({
+    const showMost = chart => chart.setLegend({ idx: places.length - 1 });
+    new uPlot({
       width: box.clientWidth || 300, height: 190, legend: { markers: { show: false } }, cursor: { y: false, drag: { x: false } },
       scales: { x: { time: false, range: [-0.3, workers.length - 0.7] }, y: { range: (_, least, most) => [0, Math.max(most, 1) * 1.08] } },
       axes: [
@@ -27,11 +28,11 @@
         { ...line, label: "at most", width: 0, value: (_, value) => times(value) },
         { ...line, label: "throughput", width: 2, points: { show: true, size: 6 }, value: (_, value) => times(value) },
         { ...line, label: "at least", width: 0, value: (_, value) => times(value) },
-        { label: "ideal", stroke: color("--rest"), dash: [3, 4], points: { show: false }, value: (_, value) => times(value) },
+        { label: "ideal", stroke: color("--rest"), dash: [3, 4], points: { show: false }, value: (_, value, series, place) => times(workers[place] ?? null) },
       ],
+      hooks: { ready: [showMost] },
       bands: [{ series: [1, 3], fill: `color-mix(in srgb, ${color("--accent")} 20%, transparent)` }],
     }, [places, high, mean, low, workers.map(count => Math.min(count, Math.max(...high)))], plot);
-    chart.setLegend({ idx: places.length - 1 });
   };
   const all = () => {
     for (const box of document.querySelectorAll(".curve")) {
