@@ -63,6 +63,7 @@ def test_hung():
         "hung",
         "lost_claim",
         "misfit",
+        "noted",
     }  # by the worker
     assert named == set(OUTCOMES)
     assert set(BY_ERROR.values()) <= set(OUTCOMES)

@@ -94,7 +94,7 @@ def test_add_keeps_every_field(hv):
     shown = hv.json("show", task)
 
     known = {"detail", "receipts", "batch", "sessions", "command", "exit_code"}
-    assert set(shown) == known | {"merged", "unchanged", "verification"}
+    assert set(shown) == known | {"merged", "unchanged", "verification", "messages", "question"}
     assert (shown["batch"]["id"], shown["batch"]["name"]) == (
         shown["detail"]["task"]["batch_id"],
         shown["detail"]["task"]["batch"],

@@ -137,10 +137,10 @@ class TestTaskFiles:
         run(hv, *options, *command)
         hv.ok("apply", "p", "--yes")
         assert "priority: high" in (folder / "a.md").read_text()
-        assert "0 to do, 2 skipped" in run(hv, *options, *command)
+        assert "2 already done, skipped" in run(hv, *options, *command)
         hv.ok("undo", "p", "--yes")
         assert "priority" not in (folder / "a.md").read_text()
-        assert "0 to do, 2 skipped" in run(hv, *options, *command)
+        assert "2 already done, skipped" in run(hv, *options, *command)
 
 
 class TestPipelines:

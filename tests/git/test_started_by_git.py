@@ -36,6 +36,7 @@ def from_a_hook(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_WORK_TREE", str(git_dir.parent))
     monkeypatch.setenv("GIT_INDEX_FILE", str(git_dir / "index"))
     monkeypatch.setenv("OLDPWD", str(git_dir.parent))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # functions are imported from the project
 
 
 def test_commands_setup_and_teardown_stay_in_the_clone(tmp_path, from_a_hook):

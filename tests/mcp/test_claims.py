@@ -188,6 +188,9 @@ class Launcher:
         self.looks += 1
         return 4711 if self.looks == 1 else None
 
+    def wake(self):
+        """Nothing to wake."""
+
     def is_leaving(self):
         return self.leaving
 

@@ -74,7 +74,7 @@ def test_when_it_is_tried_again(due, is_it):
 def test_a_question_comes_with_the_command_that_answers():
     data = {"reason": "no port", "unblock": "Which port?"}
     blocked = event(kind="block", state="blocked", data=data)
-    asked = of_event(RULE, "blocked", blocked, None, "b").data["said"]
+    asked = of_event(RULE, "blocked", blocked, None, "b").data["message"]
     assert asked == "needs input: t: Which port? (hv answer t 'TEXT')"
     data["unblock"] = "a login"
-    assert of_event(RULE, "blocked", blocked, None, "b").data["said"] == "no port"
+    assert of_event(RULE, "blocked", blocked, None, "b").data["message"] == "no port"

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from hypervisor.queue.agent_session import Tokens
 
 # How a model is called: through the gateway, with a key that the gateway could keep, by a login
-# that stays with the program, or with a key that only the program can use.
+# that stays with the program, or in a way that only the program knows.
 Calls = Literal["gateway", "key", "login", ""]
 
 

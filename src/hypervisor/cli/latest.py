@@ -45,4 +45,5 @@ def exact_batch(hv: Context, text: str) -> Batch | None:
 
 
 def no_task_or_batch(text: str) -> NotFound:
+    validate.text("the id", text)
     return NotFound(f"no task or batch {text[:60]!r}; to list them: hv ls, hv batches")

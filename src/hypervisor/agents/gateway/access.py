@@ -21,7 +21,7 @@ CALLS_TEXT: dict[Calls, str] = {
     "gateway": "through the gateway, which keeps the key",
     "key": "direct, with your key (--gateway keeps it)",
     "login": "direct, with its own login",
-    "": "direct, with your key",
+    "": "direct, as the program is set up",
 }
 
 
@@ -41,7 +41,8 @@ def calls_of(
 ) -> Calls:
     """How an agent calls its model. Without a spec: unless a run says otherwise."""
     if route_of(profile, user_env) is None:
-        return "" if any(user_env.get(name) for name in profile.keys) else "login"
+        has_login = profile.keys and not any(user_env.get(name) for name in profile.keys)
+        return "login" if has_login else ""
     wanted = settings.gateway if spec is None or spec.gateway is None else spec.gateway
     return "gateway" if wanted else "key"
 

@@ -55,7 +55,7 @@ def _show(views: tuple[AgentView, ...], now: int) -> None:
             _version(view),
             _memory(view),
             _running(view),
-            view.calls or "key",
+            view.calls or "direct",
             _state(view),
         )
         for view in installed
