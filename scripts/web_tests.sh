@@ -43,7 +43,7 @@ if [ -z "${HV_CHROMIUM:-}" ]; then
     HV_CHROMIUM=$(installed || pinned || from_debian) || HV_CHROMIUM=
 fi
 if [ -z "$HV_CHROMIUM" ]; then
-    say "skipped: no Chromium can be had (Debian, Ubuntu: apt install chromium; or set HV_CHROMIUM)"
+    say "skipped: no Chromium was found, and none could be installed (Debian, Ubuntu: apt install chromium; or set HV_CHROMIUM)"
     exit 0
 fi
 export HV_CHROMIUM
@@ -52,4 +52,4 @@ case " $*" in
     *" tests/web/"*) ;;
     *) set -- tests/web/browser "$@" ;;
 esac
-exec .venv/bin/python -m pytest --durations=5 --web "$@"
+exec sh scripts/test.sh -n 2 --dist loadfile --durations=5 --web "$@"

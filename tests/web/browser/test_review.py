@@ -258,7 +258,7 @@ def test_review_fits_a_thumb_can_be_read_aloud_and_only_read(project, chunk, tab
         page.wait_for_selector("main .part")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
         assert page.evaluate("window.owned") is None, path
-        for action, copied, _ in commands(page):
+        for action, copied in commands(page):
             assert copied, f"{action} shows no command"
             words = shlex.split(copied)
             make_parser(COMMANDS[words[1]])[0].parse_args(words[2:])

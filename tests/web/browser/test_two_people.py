@@ -43,6 +43,7 @@ def at_once(buttons, reason="together"):
     told."""
     for page, button in buttons.items():
         page.wait_for_selector(LIVE)
+        page.evaluate("document.querySelector('#messages').replaceChildren()")  # of earlier actions
         page.click(f"main button[popovertarget=do-{button}]")
         if page.query_selector(f"#do-{button} input[name=reason]"):
             page.fill(f"#do-{button} input[name=reason]", reason)
