@@ -198,7 +198,7 @@ class TestLooking:
         assert ours["ready"] and ours["version"].startswith("1.2.3") and not ours["learned"]
         assert not found["gemini"]["ready"] and found["gemini"]["why"] == "not installed"
         shown = hv.ok("agents")
-        assert re.search(r"^fake-claude +1\.2\.3 +\(400 MB\) +0 +key +ready", shown, re.M)
+        assert re.search(r"^fake-claude +1\.2\.3 +\(400 MB\) +0 +direct +ready", shown, re.M)
         assert re.search(r"^  gemini +npm install -g @google/gemini-cli$", shown, re.M)
         assert "fake-codex" in hv.ok("agents", "--names").split()
 
