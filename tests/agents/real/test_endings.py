@@ -46,7 +46,7 @@ def test_claude_does_not_work_on_after_it_blocked_its_task(project: AgentProject
     project.run(*project.words("claude", "--detach"), items=["item-1"])
     blocked = lambda: project.states() == {"blocked": 1}  # noqa: E731
     wait_for(blocked, "the verdict", 300, project.story)
-    over = lambda: [each.outcome for each in project.sessions()] == ["settled"]  # noqa: E731
+    over = lambda: [each.outcome for each in project.sessions()] == ["blocked"]  # noqa: E731
     wait_for(over, "the end of the agent", 45, project.story)
     assert not project.agents()
 
