@@ -97,8 +97,8 @@ def watched(folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
         time.sleep(1)
         host = json.loads(hv(folder, "status", NAME, "--json"))["host"]
         if host:
-            cells = f"{host['cpu']:5.0%}  {host['own']:5.0%}  {host['workers']:7}  {host['said']}"
-            print(f"{second:6}  {host['zone']:<9}  {cells}", flush=True)
+            load = f"{host['cpu']:5.0%}  {host['own']:5.0%}  {host['workers']:7}"
+            print(f"{second:6}  {host['zone']:<9}  {load}  {host['message']}", flush=True)
             yield host
 
 

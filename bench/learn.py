@@ -270,7 +270,7 @@ def _happened(store: str) -> tuple[list[float], list[str]]:
         if event.kind == "complete":
             ends.append(after)
         elif event.kind == "learner":
-            story.append(f"{after:.1f} s, {len(ends)} done: {event.data['said']}")
+            story.append(f"{after:.1f} s, {len(ends)} done: {event.data['message']}")
     return ends, story
 
 
