@@ -5,12 +5,13 @@ PY := .venv/bin/python
 BY_FILE := --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help test coverage test-long test-agents test-web lint check docs tutorials site lock man test-install bench bench-queue bench-start bench-flat bench-dispatch bench-triage bench-learn bench-hive bench-mcp bench-modules bench-busy-host bench-workspaces bench-dashboard clean dev bench-deps
+.PHONY: help test coverage test-long test-agents test-cluster test-web lint check docs tutorials site lock man test-install bench bench-queue bench-start bench-sandbox bench-flat bench-dispatch bench-triage bench-learn bench-hive bench-mcp bench-fleet bench-modules bench-busy-host bench-workspaces bench-dashboard bench-scale clean dev bench-deps
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1	/p' Makefile | expand -t 16
 
-test: dev ## Run all tests, PostgreSQL included
+test: ## Run all tests, PostgreSQL and a small Ray cluster included
+	@sh scripts/venv.sh dev cluster
 	@sh scripts/test.sh $(BY_FILE)
 	@sh scripts/tested.sh --note
 
@@ -25,6 +26,10 @@ test-agents: dev ## Run the real agent CLIs (pinned, from npm) against a scripte
 
 test-web: ## Run the tests of the dashboard in a real Chromium
 	@sh scripts/web_tests.sh
+
+test-cluster: ## Run three hosts in network namespaces under a real Ray: cut, pause, kill (root)
+	@sh scripts/venv.sh dev cluster
+	@sh scripts/test.sh -n 0 -s --durations=5 tests/cluster --cluster
 
 test-install: ## Install the wheel with pip, pipx and uv into empty environments, run it, uninstall it
 	@sh scripts/venv.sh dev release
@@ -43,6 +48,7 @@ docs: dev ## Regenerate the generated parts of the documentation
 	$(PY) scripts/cli_reference.py
 	$(PY) scripts/config_reference.py
 	$(PY) scripts/lifecycle_diagram.py
+	$(PY) scripts/sandbox_table.py
 	$(PY) scripts/mcp_reference.py
 	$(PY) scripts/json_schema.py
 	$(PY) scripts/man_page.py
@@ -76,6 +82,9 @@ bench-queue: bench-deps ## Claim and complete, against other queues
 bench-start: bench-deps ## Start-up time of the commands
 	$(PY) -m bench.start
 
+bench-sandbox: bench-deps ## What a sandbox costs per command
+	$(PY) -m bench.sandbox
+
 bench-flat: bench-deps ## Claim cost from a thousand to a million tasks
 	$(PY) -m bench.flat
 
@@ -94,6 +103,12 @@ bench-hive: bench-deps ## Recall among 100,000 findings
 bench-mcp: bench-deps ## Ten MCP clients at once, against one server each
 	$(PY) -m bench.mcp
 
+bench-gateway: dev ## Calls through the gateway, against direct ones, and its memory
+	$(PY) -m bench.gateway
+
+bench-fleet: bench-deps ## Ten real claude agents that make one instant call, against bare ones
+	@sh scripts/agents.sh $(PY) -m bench.fleet
+
 bench-busy-host: dev ## Workers of a batch while other programs use 62 % of the CPU
 	$(PY) -m bench.busy_host
 
@@ -102,6 +117,9 @@ bench-dashboard: dev ## The dashboard over 100,000 tasks, and what it costs clai
 
 bench-workspaces: dev ## Fifty workspaces, eight at a time, against git worktree add
 	$(PY) -m bench.workspaces
+
+bench-scale: bench-deps ## Many hosts on one PostgreSQL: costs, 1,000 simulated hosts, against Procrastinate
+	$(PY) -m bench.scale
 
 bench-modules: dev ## Modules that everyday commands load
 	$(PY) -m bench.modules

@@ -25,6 +25,8 @@ from hypervisor.core.ids import ENTROPY_BITS, EPOCH
 SMALL = 1_000
 WANTED = 300  # youngest tasks of each kind that a filter looks for
 BAR = 1.5
+LANES_BAR = 2.0
+LANES = {False: (1, 10, 100, 1_000), True: (1, 1_000)}
 IN_A_ROW = 50  # claims before they are given back
 HOUR = 3_600_000
 
@@ -134,15 +136,57 @@ def run(database: str, small: Store, big: Store, most: int, samples: int) -> lis
     return figures
 
 
-def lanes(folder: Path, samples: int) -> list[dict[str, Any]]:
-    """What a claim costs with tasks in many lanes (here: types) at once; no bar, but a limit."""
-    figures = []
-    for count in (1, 10, 100, 1_000):
-        with hypervisor.open(folder / f"lanes-{count}.db", relaxed=True) as hv:
-            hv.add([hypervisor.NewTask("x", type=f"t{n % count}") for n in range(2_000)])
-            micros = median([m for run in costs(hv, {}, samples) for m in run])
-            figures.append({"lanes": count, "us": micros})
+def turns(hv: Any) -> list[float]:
+    """Microseconds of single turns: one task completed, the next one claimed."""
+    micros = []
+    leases = hv.claim("bench")
+    for _ in range(IN_A_ROW):
+        start = time.perf_counter()
+        leases = hv.complete_and_claim([(leases[0].token, None)], "bench").leases
+        micros.append((time.perf_counter() - start) * 1e6)
+    hv.release(leases[0].token)
+    return micros
+
+
+def lanes(
+    database: str, url: Callable[[str], str], samples: int, mixed: bool
+) -> list[dict[str, Any]]:
+    """What claims cost with tasks in many lanes (here: types), in turns with one lane. Mixed: every
+    second lane is for others."""
+    progress(f"{database}: lanes{', half of them for others' if mixed else ''}")
+    counts = LANES[mixed]
+    rounds = max(samples // IN_A_ROW, 1)
+    with ExitStack() as stack:
+        stores = {}
+        for count in counts:
+            at = url(f"lanes{count}{'mixed' if mixed else ''}")
+            stores[count] = stack.enter_context(hypervisor.open(at, relaxed=True))
+            tasks = max(2_000, (rounds + 2) * IN_A_ROW * 2)
+            stores[count].add([_typed(n % count, mixed) for n in range(tasks)])
+        figures = []
+        for asked in ("claim", "turn"):
+            micros: dict[int, list[float]] = {count: [] for count in counts}
+            for number in range(rounds + 1):
+                for count, hv in stores.items():
+                    some = next(costs(hv, {}, 1)) if asked == "claim" else turns(hv)
+                    micros[count] += some if number else []  # the first warms up
+            one = median(micros[1])
+            figures += [
+                {
+                    "database": database,
+                    "lanes": count,
+                    "mixed": mixed,
+                    "asked": asked,
+                    "us": median(found),
+                    "ratio": median(found) / one,
+                }
+                for count, found in micros.items()
+            ]
     return figures
+
+
+def _typed(lane: int, mixed: bool) -> Any:
+    return hypervisor.NewTask("x", type=f"t{lane}", requires=("gpu",) if mixed and lane % 2 else ())
 
 
 def drained(database: str, store: Store, tasks: int) -> dict[str, Any]:
@@ -196,13 +240,19 @@ def main() -> int:
             figures.append(
                 drained("SQLite", small._replace(url=f"{folder}/drained.db"), args.drain)
             )
-        many = lanes(folder, args.samples)
+        many = [
+            figure
+            for mixed in LANES
+            for figure in lanes("SQLite", lambda n: f"{folder}/{n}.db", args.samples, mixed)
+        ]
         if args.postgres_most:
             server = stack.enter_context(postgres(folder))
             small, big = stack.enter_context(stores(folder, server))
             figures += run("PostgreSQL", small, big, args.postgres_most, args.samples)
             fresh = small._replace(url=server.fresh("drained"))
             figures.append(drained("PostgreSQL", fresh, args.drain))
+            for mixed in LANES:
+                many += lanes("PostgreSQL", server.fresh, args.samples, mixed)
     _report(figures, many, args)
     return 0
 
@@ -224,11 +274,18 @@ def _report(
     ]
     print(table(head, cells))
     print()
-    print(
-        table(
-            ("SQLite, lanes with tasks", "µs"), [(str(f["lanes"]), f"{f['us']:.0f}") for f in many]
+    head = ("lanes with tasks", "", "µs", "ratio to 1 lane", f"bar {LANES_BAR:.0f}×")
+    cells = [
+        (
+            f"{f['database']} {f['lanes']:,}{', half for others' if f['mixed'] else ''}",
+            f["asked"],
+            f"{f['us']:.0f}",
+            f"{f['ratio']:.2f}",
+            "" if f["mixed"] else verdict(f["ratio"] <= LANES_BAR),
         )
-    )
+        for f in many
+    ]
+    print(table(head, cells))
     answer = {"bar": BAR, "samples": args.samples, "claims": figures, "lanes": many}
     print(f"\nwritten to {save(args.json, 'flat', answer)}")
 

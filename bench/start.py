@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 HV = ROOT / "hv"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 SIZES = (1_000, 100_000)
-BAR = 5.0
+BAR = 3.0
 BARE = 'python -c "import sqlite3"'
 
 
@@ -49,7 +49,7 @@ def token(printed: str) -> str:
 
 
 def one_turn(store: str, times: dict[str, list[float]]) -> None:
-    """The bare interpreter, then a claim, its heartbeat and its end."""
+    """The bare interpreter, then each of the commands."""
 
     def note(name: str, command: list[str]) -> str:
         spent, printed = timed(command, store)
@@ -60,6 +60,8 @@ def one_turn(store: str, times: dict[str, list[float]]) -> None:
     claimed = token(note("hv claim", [str(HV), "claim", "--worker", "bench", "--json"]))
     note("hv heartbeat", [str(HV), "heartbeat", claimed])
     note("hv done", [str(HV), "done", claimed])
+    for name in ("ls", "status", "--help"):
+        note(f"hv {name}", [str(HV), name])
 
 
 def make_store(path: str, size: int) -> None:

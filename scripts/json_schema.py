@@ -25,6 +25,10 @@ from hypervisor.batches.review import Decided, ToDecide
 from hypervisor.batches.review_items import ReviewItem
 from hypervisor.batches.summary import Summary
 from hypervisor.cli.json_form import BATCH_IS_ID, BATCH_IS_NAME, VERSION, converted
+from hypervisor.cluster.down import ClusterDown
+from hypervisor.cluster.join import Joined
+from hypervisor.cluster.status import ClusterStatus
+from hypervisor.cluster.up import ClusterUp
 from hypervisor.core.text import CURRENCY
 from hypervisor.git.land import Landing
 from hypervisor.git.queue_status import LandedTask, LaneStatus
@@ -47,7 +51,9 @@ from hypervisor.queue.queries import TaskOverview
 from hypervisor.queue.receipt import ChainReport, Receipt
 from hypervisor.queue.steer import Moved
 from hypervisor.queue.task import Added, Batch, Stats, Task
+from hypervisor.runs.backup import BackedUp
 from hypervisor.runs.results import TaskResult
+from hypervisor.selftest.run import Report
 from hypervisor.skills.skills import SkillDetails, SkillView
 
 # Types of fields that their modules import for type checkers only.
@@ -188,6 +194,11 @@ def _running(definitions: Definitions) -> dict[str, Schema]:
         "summary": definitions.schema(Summary),
         "supervise": definitions.schema(Event),
         "supervise --detach": _object({"supervisor": INTEGER}),
+        "cluster up": definitions.schema(ClusterUp),
+        "cluster join": definitions.schema(Joined),
+        "cluster status": definitions.schema(ClusterStatus),
+        "cluster down": definitions.schema(ClusterDown),
+        "cluster manifest": _object({"engine": STRING, "manifest": STRING}),
         "top": definitions.array(CurrentAttempt),
         "undo": definitions.schema(Undone),
     }
@@ -266,6 +277,7 @@ def _admin(definitions: Definitions) -> dict[str, Schema]:
         "completion --install": definitions.with_members(Installed, dry_run=BOOLEAN),
         "doctor": definitions.array(Check),
         "gc": definitions.schema(Freed),
+        "backup": definitions.schema(BackedUp),
         "hive": definitions.schema(HiveReport),
         "install": client,
         "learn": definitions.array(Learned),
@@ -276,6 +288,8 @@ def _admin(definitions: Definitions) -> dict[str, Schema]:
         "notify send": definitions.schema(Delivered),
         "recall": definitions.array(Known),
         "remember": definitions.schema(Remembered),
+        "selftest": definitions.schema(Report),
+        "selftest --replay": _object({"held": BOOLEAN, "message": STRING}),
         "serve": _object({"url": STRING, "token_file": STRING}),
         "dashboard": _object(
             {

@@ -1,4 +1,4 @@
-"""Writes requirements-dev.lock: the versions that the extras `dev`, `release` and `web` resolve to.
+"""Writes requirements-dev.lock: pinned versions of the extras `cluster`, `dev`, `release`, `web`.
 
 `scripts/venv.sh` installs extras with it as a constraints file. Names and versions only: where
 packages come from is configured in the user's pip.
@@ -19,7 +19,7 @@ OWN = "hypervisor-queue"
 
 def resolved() -> list[str]:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    command += ["--report", "-", ".[dev,release,web]"]
+    command += ["--report", "-", ".[cluster,dev,release,web]"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     packages = [package["metadata"] for package in json.loads(done.stdout)["install"]]
     pins = {package["name"].lower(): package["version"] for package in packages}

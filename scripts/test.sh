@@ -8,6 +8,9 @@ python=.venv/bin/python
 most=5
 failed=.pytest_cache/v/cache/lastfailed
 
+programs=$(sh scripts/test_programs.sh)
+export PATH="$PATH${programs:+:$programs}"
+
 rm -f "$failed"
 $python -m pytest -n 4 "$@"
 code=$?

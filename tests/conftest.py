@@ -64,6 +64,7 @@ SLOWEST = (
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also run what takes minutes")
     parser.addoption("--agents", action="store_true", help="also run the real agent CLIs")
+    parser.addoption("--cluster", action="store_true", help="also run hosts in namespaces")
     parser.addoption("--install", action="store_true", help="also build and install the package")
     parser.addoption("--web", action="store_true", help="also run what needs a browser")
     parser.addoption("--machine-seed", type=int, help="repeat the state machine from this seed")
@@ -76,7 +77,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    for option in ("long", "agents", "install", "web"):
+    for option in ("long", "agents", "cluster", "install", "web"):
         if not config.getoption(f"--{option}"):
             for item in items:
                 if item.get_closest_marker(option):

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import hypervisor
-from hypervisor.agents.config import PROFILE, AgentSettings, agent_settings_from
+from hypervisor.agents.agent_settings import AgentSettings
+from hypervisor.agents.config import PROFILE, agent_settings_from
 from hypervisor.agents.profile import AgentProfile
 from hypervisor.app import CANNOT_RUN
 from hypervisor.cli.commands_table import ALSO, COMMANDS
@@ -201,6 +202,7 @@ def test_lifecycle_explains(word):
     "script",
     [
         "lifecycle_diagram.py",
+        "sandbox_table.py",
         "cli_reference.py",
         "config_reference.py",
         "man_page.py",

@@ -27,6 +27,11 @@ from hypervisor.batches.plans import apply as _applying
 from hypervisor.batches.plans import plan as _plan
 from hypervisor.batches.plans import propose as _proposing
 from hypervisor.batches.plans import undo as _undo
+from hypervisor.cluster import down as _cluster_down
+from hypervisor.cluster import join as _cluster_join
+from hypervisor.cluster import manifests as _manifests
+from hypervisor.cluster import status as _cluster_status
+from hypervisor.cluster import up as _cluster_up
 from hypervisor.git import land as _land
 from hypervisor.git import queue_status as _queue_status
 from hypervisor.git import resolve as _resolve
@@ -37,18 +42,20 @@ from hypervisor.hive import branch as _branch
 from hypervisor.hive import branch_report as _branch_report
 from hypervisor.hive import recall as _recall
 from hypervisor.hive import remember as _remember
+from hypervisor.hive import review as _hive_review
 from hypervisor.learning import learn as _learn
 from hypervisor.monitoring import status as _status
 from hypervisor.notifications import notify as _notify
 from hypervisor.queue import add as _add
 from hypervisor.queue import claim as _claim
-from hypervisor.queue import doctor as _doctor
 from hypervisor.queue import queries as _queries
 from hypervisor.queue import receipts as _receipts
 from hypervisor.queue import rescue as _sweep
 from hypervisor.queue import steer as _steer
 from hypervisor.queue.context import Context
+from hypervisor.runs import backup as _backup
 from hypervisor.runs import control as _control
+from hypervisor.runs import doctor as _doctor
 from hypervisor.runs import results as _results
 from hypervisor.runs import supervise as _supervise
 from hypervisor.skills import create as _skill_making
@@ -108,6 +115,11 @@ class Hypervisor(Context):
     end_cooldown = _rate_limits.end_cooldown
     report = _report.report
     supervise = _supervise.supervise
+    cluster_up = _cluster_up.cluster_up
+    cluster_status = _cluster_status.cluster_status
+    cluster_down = _cluster_down.cluster_down
+    cluster_join = _cluster_join.cluster_join
+    cluster_manifest = _manifests.cluster_manifest
     status = _status.status
     attempts = _status.attempts
     summary = _summary.summary
@@ -145,10 +157,13 @@ class Hypervisor(Context):
     forget = _remember.forget
     recall = _recall.recall
     joined = _recall.joined
+    unreviewed_findings = _hive_review.unreviewed_findings
+    approve_findings = _hive_review.approve_findings
     hive_report = _branch_report.hive_report
     branches = _branch.branches
     branch = _branch.branch
     gc = _tidy.gc
+    backup = _backup.backup
     sweep = _sweep.sweep
     doctor = _doctor.doctor
 

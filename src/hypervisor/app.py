@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -13,8 +15,9 @@ from hypervisor.core.store_path import named_store, store_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import NoReturn
 
-    from hypervisor.agents.config import AgentSettings
+    from hypervisor.agents.agent_settings import AgentSettings
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.programs import LocalAgents
     from hypervisor.batches.files import BatchFiles
@@ -28,15 +31,19 @@ if TYPE_CHECKING:
     from hypervisor.queue.task import NewTask
     from hypervisor.resources.governor import Governor
     from hypervisor.runs.config import Settings
+    from hypervisor.runs.host_keeper import HostFacts
     from hypervisor.runs.outputs.files import Outputs
+    from hypervisor.runs.outputs.shared import SharedOutputs
     from hypervisor.runs.processes.launcher import LocalLauncher
     from hypervisor.runs.spec import RunSpec
-    from hypervisor.runs.supervisor import Supervisor
+    from hypervisor.runs.staffing import Staffing
+    from hypervisor.runs.supervisor import Part, Supervisor
     from hypervisor.runs.worker import WorkerContext
     from hypervisor.runs.workspaces import Workspaces
     from hypervisor.store.database import Database
 
 CANNOT_RUN = 69  # EX_UNAVAILABLE, as scripts/venv.sh
+COLLECT_AFTER = 20_000  # objects: fewer collections while modules load
 NEEDS_LINUX = "Hypervisor needs Linux (pidfd, fdatasync, /proc); use a container, a VM or WSL 2"
 
 
@@ -83,10 +90,20 @@ class Parts:
 
     @cached_property
     def settings(self) -> Settings:
-        return _settings(self._config)
+        """With the capabilities that the name and the labels of this host give it."""
+        from hypervisor.queue.host import labels_of
+        from hypervisor.resources.host import LocalHost
+
+        settings = _settings(self._config)
+        own = labels_of(LocalHost().host(), settings.labels)
+        return settings._replace(capabilities=(*settings.capabilities, *own))
 
     @cached_property
     def agent_settings(self) -> AgentSettings:
+        if not self._config:
+            from hypervisor.agents.agent_settings import AgentSettings
+
+            return AgentSettings()
         from hypervisor.agents.config import agent_settings_from
 
         return agent_settings_from(self._config)
@@ -101,7 +118,16 @@ class Parts:
     def outputs(self) -> Outputs:
         from hypervisor.runs.outputs.files import Outputs
 
-        return Outputs(self.places.data)
+        return Outputs(self.places.data, self._shared_outputs())
+
+    def _shared_outputs(self) -> SharedOutputs | None:
+        if "://" not in self._named:  # no other host can use this store
+            return None
+        from hypervisor.resources.host import LocalHost
+        from hypervisor.runs.outputs.shared import SharedOutputs
+
+        url, keep_each = self.settings.output_store, self.settings.keep_each
+        return SharedOutputs(self._store, LocalHost().host(), url, keep_each)
 
     @cached_property
     def launcher(self) -> LocalLauncher:
@@ -153,6 +179,10 @@ class Parts:
 
         return LocalAgents(self.places.data, FOLDER, self._environment)
 
+    @property
+    def open_store(self) -> Callable[..., Context]:
+        return connect
+
     @cached_property
     def courier(self) -> NoticeSender:
         from hypervisor.notifications.delivery import NoticeSender
@@ -170,7 +200,22 @@ class Parts:
         files = ItemFiles(spec, lambda: self.settings.workspace)
         for item in items:
             files.add(item)
-        return with_base(self.places.data, spec, files)
+        spec = with_base(self.places.data, spec, files)
+        if not self._store.is_shared or not self.settings.workspace.exchange:
+            return spec
+        from hypervisor.git.elsewhere import with_exchange
+        from hypervisor.resources.host import LocalHost
+
+        return with_exchange(
+            self.places.data, spec, self.settings.workspace.exchange, LocalHost().host()
+        )
+
+    @cached_property
+    def repository_problem(self) -> Callable[[RunSpec], str | None]:
+        from hypervisor.git.fetching import RepositoryFetcher
+        from hypervisor.resources.host import LocalHost
+
+        return RepositoryFetcher(self.places.data, LocalHost().host()).problem
 
     def make_workspaces(self, ctx: WorkerContext) -> Workspaces:
         if ctx.spec.workspace == "scratch":
@@ -211,7 +256,7 @@ def _open(where: str, create: bool, relaxed: bool | None) -> Database:
             from hypervisor.core.extras import install_command
 
             raise StoreUnavailable(
-                f"a PostgreSQL store needs psycopg: {install_command('cluster')}"
+                f"a PostgreSQL store needs psycopg: {install_command('postgres')}"
             ) from None
         return PostgresDatabase(where, bool(relaxed))
     if "://" in where:
@@ -281,6 +326,7 @@ def main() -> None:
     if sys.platform != "linux":
         sys.stderr.write(f"hv: {NEEDS_LINUX}\n")
         sys.exit(CANNOT_RUN)
+    gc.set_threshold(COLLECT_AFTER)
     try:
         if sys.argv[1:2] == ["run"]:
             prestart_supervisor(sys.argv[2:])
@@ -292,6 +338,16 @@ def main() -> None:
         code = run(sys.argv[1:], connect)
     except KeyboardInterrupt:  # before the command line can catch it
         code = 130
+    _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
+    """Exit without taking the interpreter apart: that can take longer than the command did."""
+    threading = sys.modules.get("threading")
+    if threading is None or threading.active_count() == 1:
+        atexit._run_exitfuncs()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 
@@ -328,8 +384,10 @@ def make_supervisor(
     from hypervisor.monitoring.telemetry.starter import TelemetryStarter
     from hypervisor.notifications.notifier import Notifier
     from hypervisor.queue.counts import CountKeeper
+    from hypervisor.resources.load import has_cpu_quota
     from hypervisor.runs.adaptive_pools import AdaptivePools
     from hypervisor.runs.current_specs import CurrentSpecs
+    from hypervisor.runs.host_keeper import HostKeeper
     from hypervisor.runs.staffing import Staffing
     from hypervisor.runs.supervisor import Supervisor
 
@@ -337,8 +395,11 @@ def make_supervisor(
     governor = governor or _governor(hv.settings)
     specs, learner = CurrentSpecs(hv), Learner(hv, cores)
     agents, adaptive = AgentPools(hv, specs.spec), AdaptivePools(hv, learner)
-    staffing = Staffing(hv, governor, cores, specs=specs, agents=agents, adaptive=adaptive)
-    parts = (
+    cpus = 0 if has_cpu_quota() else os.cpu_count() or 0
+    staffing = Staffing(
+        hv, governor, cores, specs=specs, agents=agents, adaptive=adaptive, cpus=cpus
+    )
+    parts: tuple[Part, ...] = (
         Notifier(hv),
         learner,
         ChunkReporter(hv, lambda: staffing.batches),
@@ -347,6 +408,8 @@ def make_supervisor(
         MetricsRecorder(hv),
         TelemetryStarter(hv, os.environ),
         GatewayKeeper(hv, specs.spec),
+        HostKeeper(hv, _host_facts),
+        *_parts_for_many_hosts(hv, staffing),
     )
     return Supervisor(hv, staffing, parts, idle_ms=idle_ms, after_sweep=_release_reduces)
 
@@ -357,6 +420,31 @@ def _governor(settings: Settings) -> Governor:
 
     load = HostLoad(memory_limit=settings.memory_limit)
     return Governor(load, settings.thresholds, settings.strategy)
+
+
+def _host_facts(hv: Context) -> HostFacts:
+    """Other hosts must know which agents there are; on a single host, nobody asks."""
+    from hypervisor.runs.host_keeper import host_facts
+
+    facts = host_facts(hv)
+    if hv.store.is_shared:
+        from hypervisor.agents.host_facts import with_agents
+        from hypervisor.cluster.ray_commands import ray_version
+
+        facts = with_agents(hv, facts)
+        ray = ray_version()
+        return facts._replace(versions={**facts.versions, **({"ray": ray} if ray else {})})
+    return facts
+
+
+def _parts_for_many_hosts(hv: Context, staffing: Staffing) -> tuple[Part, ...]:
+    if not hv.store.is_shared:
+        return ()
+    from hypervisor.runs.drain_request import DrainRequest
+    from hypervisor.runs.outputs.live import LiveOutputs
+
+    outputs = LiveOutputs(hv, staffing.workers.running_here, hv.settings.keep_each)
+    return DrainRequest(hv), outputs
 
 
 def _release_reduces(hv: Context) -> None:

@@ -37,6 +37,11 @@ from hypervisor.batches.plans import propose as _proposing
 from hypervisor.batches.plans import undo as _undo
 from hypervisor.batches.run import RunOptions
 from hypervisor.batches.run_handle import MAX_PAUSE, MIN_PAUSE, ItemResult, Run, seconds_of
+from hypervisor.cluster import down as _cluster_down
+from hypervisor.cluster import join as _cluster_join
+from hypervisor.cluster import manifests as _manifests
+from hypervisor.cluster import status as _cluster_status
+from hypervisor.cluster import up as _cluster_up
 from hypervisor.git import land as _land
 from hypervisor.git import queue_status as _queue_status
 from hypervisor.git import resolve as _resolve
@@ -47,18 +52,20 @@ from hypervisor.hive import branch as _branch
 from hypervisor.hive import branch_report as _branch_report
 from hypervisor.hive import recall as _recall
 from hypervisor.hive import remember as _remember
+from hypervisor.hive import review as _hive_review
 from hypervisor.learning import learn as _learn
 from hypervisor.monitoring import status as _status
 from hypervisor.notifications import notify as _notify
 from hypervisor.queue import add as _add
 from hypervisor.queue import claim as _claim
-from hypervisor.queue import doctor as _doctor
 from hypervisor.queue import queries as _queries
 from hypervisor.queue import receipts as _receipts
 from hypervisor.queue import rescue as _sweep
 from hypervisor.queue import steer as _steer
 from hypervisor.queue.task import Json
+from hypervisor.runs import backup as _backup
 from hypervisor.runs import control as _control
+from hypervisor.runs import doctor as _doctor
 from hypervisor.runs import results as _results
 from hypervisor.runs import supervise as _supervise
 from hypervisor.runs.results import TaskResult
@@ -194,6 +201,11 @@ class AsyncHypervisor:
     end_cooldown = AsyncMethod(_rate_limits.end_cooldown)
     report = AsyncMethod(_report.report)
     supervise = AsyncMethod(_supervise.supervise)
+    cluster_up = AsyncMethod(_cluster_up.cluster_up)
+    cluster_status = AsyncMethod(_cluster_status.cluster_status)
+    cluster_down = AsyncMethod(_cluster_down.cluster_down)
+    cluster_join = AsyncMethod(_cluster_join.cluster_join)
+    cluster_manifest = AsyncMethod(_manifests.cluster_manifest)
     status = AsyncMethod(_status.status)
     attempts = AsyncMethod(_status.attempts)
     summary = AsyncMethod(_summary.summary)
@@ -230,10 +242,13 @@ class AsyncHypervisor:
     forget = AsyncMethod(_remember.forget)
     recall = AsyncMethod(_recall.recall)
     joined = AsyncMethod(_recall.joined)
+    unreviewed_findings = AsyncMethod(_hive_review.unreviewed_findings)
+    approve_findings = AsyncMethod(_hive_review.approve_findings)
     hive_report = AsyncMethod(_branch_report.hive_report)
     branches = AsyncMethod(_branch.branches)
     branch = AsyncMethod(_branch.branch)
     gc = AsyncMethod(_tidy.gc)
+    backup = AsyncMethod(_backup.backup)
     sweep = AsyncMethod(_sweep.sweep)
     doctor = AsyncMethod(_doctor.doctor)
 

@@ -1,4 +1,5 @@
-"""Entry points of background processes: supervisor, worker, servers, notifier, merger, gateway."""
+"""Entry points of background processes: supervisor, worker, servers, notifier, merger, cleaner and
+gateway."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from hypervisor.app import connect, make_supervisor
-from hypervisor.core.errors import StoreGone
+from hypervisor.core.errors import STORE_LOST
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context
 
+CLEANER_NICE = 10
 IDLE_MS = 3_000  # milliseconds without work after which a background supervisor exits
 WORKER_CODE = (
     "hypervisor.runs.make_worker",
@@ -26,6 +28,10 @@ WORKER_CODE = (
     "hypervisor.queue.claim",
     "hypervisor.queue.settle",
     "hypervisor.store.sqlite",
+)
+AGENT_CODE = (
+    "hypervisor.agents.make_worker",
+    "hypervisor.agents.stream_errors",
 )
 SUPERVISOR_CODE = (
     "hypervisor.resources.load",
@@ -49,13 +55,15 @@ def serve() -> None:
         role = "supervise" if prestart.wait(lambda: _load(*WORKER_CODE, *SUPERVISOR_CODE)) else ""
     log_file.configure()
     if role == "supervise":
-        supervise()
+        supervise(*words)
     elif role == "mcp":
         serve_mcp()
     elif role == "notify":
         notify()
     elif role == "merge":
         merge()
+    elif role == "clean":
+        clean()
     elif role == "telemetry":
         send_traces()
     elif role == "gateway":
@@ -66,14 +74,16 @@ def serve() -> None:
         serve_dashboard(*words)
 
 
-def supervise() -> None:
-    """Run the supervisor of the store on this host until there is nothing left to do."""
+def supervise(*words: str) -> None:
+    """Run the supervisor of the store on this host until there is nothing left to do, or until it
+    is stopped."""
     from hypervisor.runs.processes.fork_server import ForkServer
+    from hypervisor.runs.processes.launcher import STAY
 
     _load(*WORKER_CODE)
-    fork_server = ForkServer(work)  # before the store is opened
+    fork_server = ForkServer(work, _load_for)  # before the store is opened
     hv = connect(create=False)  # the process that starts it has created the store
-    make_supervisor(hv, IDLE_MS).run(fork_server)
+    make_supervisor(hv, None if STAY in words else IDLE_MS).run(fork_server)
     hv.close()
 
 
@@ -100,7 +110,7 @@ def work(batch: str, agent: str = "") -> None:
             make_agent_worker(start, agent or spec.agent.name, _parts_of).run()
         else:
             make_worker(start, item_for, _parts_of).run()
-    except StoreGone as error:
+    except STORE_LOST as error:
         logging.getLogger("hypervisor.runs").error("%s", error)
         sys.exit(1)
     hv.close()
@@ -108,7 +118,7 @@ def work(batch: str, agent: str = "") -> None:
 
 def _parts_of(hv: Context, batch: str) -> tuple[str, ...]:
     """Imported when a batch fails fast; most workers never need it."""
-    from hypervisor.batches.pipeline import batches_of
+    from hypervisor.batches.pipeline_names import batches_of
 
     return batches_of(hv, batch)
 
@@ -138,7 +148,7 @@ def notify() -> None:
     from hypervisor.notifications.deliverer import Deliverer
 
     hv = connect(create=False)
-    if hv.launcher.acquire_notifier_lock() is not None:
+    if hv.launcher.acquire_lock_of("notifier") is not None:
         Deliverer(hv).run()
     hv.close()
 
@@ -148,7 +158,7 @@ def send_traces() -> None:
     from hypervisor.monitoring.telemetry.sender import TraceSender
 
     hv = connect(create=False)
-    if hv.launcher.acquire_telemetry_lock() is not None:
+    if hv.launcher.acquire_lock_of("telemetry") is not None:
         TraceSender(hv, os.environ).run()
     hv.close()
 
@@ -158,8 +168,25 @@ def merge() -> None:
     from hypervisor.git.merger import Merger
 
     hv = connect(create=False)
-    if hv.launcher.acquire_merger_lock() is not None:
+    if hv.launcher.acquire_lock_of("merger") is not None:
         Merger(hv).run()
+    hv.close()
+
+
+def clean() -> None:
+    """Delete what is too old, like `hv gc`, unless another process here does already."""
+    import logging
+
+    from hypervisor.core.errors import HypervisorError
+    from hypervisor.git.tidy import gc
+
+    os.nice(CLEANER_NICE)
+    hv = connect(create=False)
+    if hv.launcher.acquire_lock_of("cleaner") is not None:
+        try:
+            gc(hv)
+        except HypervisorError as error:  # tomorrow again
+            logging.getLogger("hypervisor.git").warning("%s", error)
     hv.close()
 
 
@@ -171,9 +198,15 @@ def serve_gateway() -> None:
 
     listening = socket.socket(fileno=os.dup(0))
     hv = connect(create=False)
-    if hv.launcher.acquire_gateway_lock() is not None:
+    if hv.launcher.acquire_lock_of("gateway") is not None:
         serve(hv, listening)
     hv.close()
+
+
+def _load_for(batch: str, agent: str = "") -> None:
+    """Load what the worker of an agent needs, once for all that the fork server makes."""
+    if agent:
+        _load(*AGENT_CODE)
 
 
 def _load(*names: str) -> None:

@@ -71,6 +71,11 @@ VERBS = {
     "kill": "hypervisor.runs.control",
     "stop_batch": "hypervisor.runs.control",
     "supervise": "hypervisor.runs.supervise",
+    "cluster_up": "hypervisor.cluster.up",
+    "cluster_status": "hypervisor.cluster.status",
+    "cluster_down": "hypervisor.cluster.down",
+    "cluster_join": "hypervisor.cluster.join",
+    "cluster_manifest": "hypervisor.cluster.manifests",
     "chunks": "hypervisor.batches.review",
     "awaiting": "hypervisor.batches.review",
     "review": "hypervisor.batches.review",
@@ -98,12 +103,15 @@ VERBS = {
     "forget": "hypervisor.hive.remember",
     "recall": "hypervisor.hive.recall",
     "joined": "hypervisor.hive.recall",
+    "unreviewed_findings": "hypervisor.hive.review",
+    "approve_findings": "hypervisor.hive.review",
     "hive_report": "hypervisor.hive.branch_report",
     "branches": "hypervisor.hive.branch",
     "branch": "hypervisor.hive.branch",
     "gc": "hypervisor.git.tidy",
     "sweep": "hypervisor.queue.rescue",
-    "doctor": "hypervisor.queue.doctor",
+    "doctor": "hypervisor.runs.doctor",
+    "backup": "hypervisor.runs.backup",
 }
 
 

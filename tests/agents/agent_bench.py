@@ -10,7 +10,7 @@ from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.context import AgentContext
 from hypervisor.agents.homes import AgentHomes
 from hypervisor.agents.stream_state import StreamError, StreamState
-from hypervisor.batches.pipeline import batches_of
+from hypervisor.batches.pipeline_names import batches_of
 from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.attempt import Ended
 from hypervisor.runs.spec import agent_of
@@ -34,7 +34,10 @@ class Agent(Script):
         self.briefs: list[tuple[str, str, int | None, StreamState]] = []
         self.token = ""
 
-    def brief(self, text, session="", budget=None, known=None):
+    def read_session_file(self):
+        """It has none."""
+
+    def brief(self, text, session="", budget=None, known=None, *, granted=()):
         self.briefs.append((text, session, budget, known or StreamState()))
 
     def start(self, item, token, output):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from hypervisor.agents.agent_settings import AgentSettings
 from hypervisor.agents.budget_guard import BudgetGuard
-from hypervisor.agents.config import AgentSettings
 from hypervisor.agents.cooldown import MARGIN, Cooldown
 from hypervisor.agents.rate_limits import CooldownGuard
 from hypervisor.agents.sql import budget_warnings, cooldowns

@@ -6,6 +6,7 @@ import pytest
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.classify import BY_ERROR, classify, cooldown_error
+from hypervisor.agents.gateway.admission import Refusal
 from hypervisor.agents.outcome import OUTCOMES, Action, OutcomeName
 from hypervisor.agents.stream_state import StreamError, StreamState
 from hypervisor.queue.attempt import Ended
@@ -60,6 +61,7 @@ def test_hung():
     assert classify(said("COMPLETED"), KILLED, None, hung=True).name == "completed"
     named = {each[3] for each in EVERY} | {
         "stopped",
+        "attached",
         "hung",
         "lost_claim",
         "misfit",
@@ -250,3 +252,10 @@ def test_long_words_are_cut():
 
 def test_every_outcome_has_an_action_and_a_meaning():
     assert tuple(OUTCOMES) == get_args(OutcomeName)
+
+
+def test_a_claim_that_was_taken_away_is_lost():
+    """The gateway has refused its call before the worker noticed."""
+    gone = Refusal("claim", "this attempt has ended (released)")
+    assert classify(CLOSED, KILLED, "released", refusal=gone).name == "lost_claim"
+    assert classify(CLOSED, KILLED, "released").name == "settled"

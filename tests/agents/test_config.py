@@ -4,8 +4,9 @@ import tomllib
 
 import pytest
 
+from hypervisor.agents.agent_settings import AgentSettings
 from hypervisor.agents.builtin_profiles import BUILTIN
-from hypervisor.agents.config import MAX_AGENTS, AgentSettings, agent_settings_from
+from hypervisor.agents.config import MAX_AGENTS, agent_settings_from
 from hypervisor.agents.profile import AgentProfile, Price
 from hypervisor.agents.routing import Route
 from hypervisor.core.errors import InvalidInput
@@ -40,7 +41,9 @@ pick = ["--model", "{value}"]
 provider = "mine"
 capabilities = ["browser"]
 grace = "5s"
-sandbox = "its own"
+sandbox = "network"
+own_sandbox = "its own"
+hosts = ["api.mine.example"]
 install = "get it"
 price = { input = 1.0, output = 2.5 }
 permissions = { full = ["--all"] }

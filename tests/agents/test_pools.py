@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from hypervisor.agents.config import AgentSettings
+from hypervisor.agents.agent_settings import AgentSettings
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.profile import AgentProfile
 from hypervisor.queue.agent_session import NewSession, Tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hypervisor.agents import stream_state as kinds
-from hypervisor.agents.config import AgentSettings
+from hypervisor.agents.agent_settings import AgentSettings
 from hypervisor.agents.cooldown import Cooldown
 from hypervisor.agents.session import to_resume
 from hypervisor.agents.stream_state import StreamError, StreamState

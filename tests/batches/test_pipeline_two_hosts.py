@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor.batches.pipeline import batches_from, batches_of
+from hypervisor.batches.pipeline_names import batches_from, batches_of
 from hypervisor.batches.reduce import has_pending_reduce, release_reduce
 from hypervisor.batches.reduce_input import has_new_input, write_reduce_input
 from hypervisor.batches.sql import pipelines

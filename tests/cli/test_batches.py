@@ -77,3 +77,18 @@ def test_a_run_of_the_same_name_starts_from_nothing(project):
     project.ok("batches", "delete", "b", "--yes")
     out = run(project, "--name", "b", "--", "echo", items=["x"])
     assert "1 done" in out, "not skipped as done before"
+
+
+def test_a_summary_of_many_tasks_lists_each_once_page_by_page(hv, monkeypatch):
+    monkeypatch.setattr("hypervisor.cli.commands.summary.MAX_SORTED", 3)
+    monkeypatch.setattr("hypervisor.cli.commands.summary.PAGE", 2)
+    monkeypatch.setattr("hypervisor.runs.results.PAGE", 2)
+    hv.ok("add", "--from", "-", "--batch", "b", stdin="".join(f"item {n}\n" for n in range(7)))
+    cancelled = hv.json("ls", "--batch", "b")[0]
+    hv.ok("cancel", cancelled["id"])
+
+    lines = hv.ok("summary", "b").splitlines()[-7:]
+    assert [line.split("item ")[1] for line in lines] == ["6", *(str(n) for n in range(6))]
+    assert "cancelled" in lines[0] and "ready" in lines[1]
+    titles = [task["title"] for task in hv.json("summary", "b")["tasks"]]
+    assert titles == [f"item {n}" for n in range(7)]

@@ -308,6 +308,8 @@ def test_doctor_names_what_is_wrong_and_what_to_do(hv):
 
     assert code == 7
     assert re.search(r"BAD permissions .*\n +→ chmod 600 '", out)
+    assert hv("doctor", "--fix").code == 0
+    assert hv.store.stat().st_mode & 0o777 == 0o600
 
 
 def test_help_shows_every_command_with_an_example(bare):

@@ -7,7 +7,8 @@ import tomllib
 
 import pytest
 
-from hypervisor.agents.config import AgentSettings, agent_settings_from
+from hypervisor.agents.agent_settings import AgentSettings
+from hypervisor.agents.config import agent_settings_from
 from hypervisor.runs.config import Settings, settings_from
 
 
@@ -92,8 +93,9 @@ class TestInit:
         text = re.sub(r"^# (\[|\w+ = )", r"\1", file.read_text(), flags=re.MULTILINE)
         config = tomllib.loads(text)
         assert set(config) == {
-            *("store", "run", "governor", "limits", "outputs", "workspace", "merge"),
-            *("telemetry", "agents", "routing", "prices", "budget", "gateway"),
+            *("store", "run", "governor", "limits", "outputs", "retention", "workspace"),
+            *("merge", "sandbox", "hive", "telemetry", "hosts"),
+            *("agents", "routing", "prices", "budget", "gateway"),
         }
         assert settings_from(config).memory_limit == 6 << 30
         assert agent_settings_from(config).profiles["NAME"].workers == 3

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from hypervisor.core.errors import EXIT_CODES, EXIT_UNSUCCESSFUL
+from hypervisor.selftest.repositories import Repo
 from tests.cli.conftest import until
-from tests.git.repositories import Repo
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs/json-schema.json").read_text(encoding="utf-8")

@@ -17,7 +17,15 @@ from tests.cli.running import run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
-TESTS = ("test_json_schema.py", "test_git_commands.py", "test_land.py", "test_resolve.py")
+TESTS = (
+    "test_json_schema.py",
+    "test_git_commands.py",
+    "test_land.py",
+    "test_resolve.py",
+    "../selftest/test_selftest.py",
+    "../cluster/test_ray.py",
+    "../cluster/test_three_hosts.py",
+)
 SCHEMA = json.loads((ROOT / "docs/json-schema.json").read_text())
 
 
@@ -190,7 +198,8 @@ def test_reviews_rules_memory_and_the_rest(hv):
 
 def test_every_command_that_prints_a_value_is_described():
     described = {name.split()[1] for name in SCHEMA["$defs"] if name.startswith("hv ")}
-    assert set(COMMANDS) - described == {"mcp"}  # it speaks MCP on its standard output
+    # One speaks MCP on its standard output, the other needs a terminal there.
+    assert set(COMMANDS) - described == {"mcp", "attach"}
 
 
 def test_durations_and_money_of_a_spec():
@@ -198,6 +207,18 @@ def test_durations_and_money_of_a_spec():
     spec = plain(Batch("1", "b", 0, {**stored, "silence": 0, "task_budget": 250_000}))["spec"]
     printed = {"time": 90, "retry_delay": 0.5, "silence": 0, "task_budget": 0.25}
     assert spec == {**stored, **printed}
+
+
+def test_a_backup(hv, tmp_path):
+    hv.ok("add", "a task")
+    path = str(tmp_path / "backup.tar")
+    assert problems("backup", hv.json("backup", path)) == []
+    assert "already exists" in hv.refused(5, "backup", path)
+    assert "never replaces a store" in hv.refused(5, "backup", path, "--restore")
+
+
+def test_a_manifest(hv):
+    assert problems("cluster manifest", hv.json("cluster", "manifest", "slurm")) == []
 
 
 def test_an_answer_of_every_command_was_checked():

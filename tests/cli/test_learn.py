@@ -112,6 +112,16 @@ def test_what_a_skill_gains_is_in_its_record(hv):
         assert learned_about(opened, work, ["run"]) == ()
 
 
+def test_a_command_is_not_estimated_by_what_agents_did(hv):
+    sample = Sample(1.0, 1, "done")
+    keep(hv, "run (codex)", add_to_record(Record("run", agent="codex"), sample))
+    keep(hv, "run: true", add_to_record(Record("run"), sample))
+    with hypervisor.open(str(hv.folder / ".hypervisor" / "store.db")) as opened:
+        work = Work.of_batch(spec_data(run_spec("/", ("true",))))
+        assert [each.name for each in learned_about(opened, work, ["run"])] == ["run: true"]
+        assert [each.name for each in learned_about(opened, Work(), ["run"])] == ["run (codex)"]
+
+
 def test_the_report_of_a_batch_draws_it(hv):
     hv("run", "--type", "quick", "--name", "b", "--", "true", stdin="a\nb\nc\n")
     until(lambda: hv.json("learn"), "a sample")

@@ -6,8 +6,8 @@ from hypervisor.cli.escape import EscapeFilter
 from hypervisor.cli.live import Rows, draw, terminal_console
 from hypervisor.cli.output import width
 from hypervisor.cli.render import clock, memory_text, progress, rate
-from hypervisor.monitoring.monitor import Snapshot
 from hypervisor.monitoring.progress import Counts, count
+from hypervisor.monitoring.snapshot import Snapshot
 from hypervisor.monitoring.status import Status
 from hypervisor.monitoring.waiting import why_waiting
 from hypervisor.queue.pause import Pause

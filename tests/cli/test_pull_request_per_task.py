@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
+from hypervisor.selftest.repositories import bare_clone, write_script
 from tests.cli.test_git_commands import described, hv, repo, run
-from tests.git.repositories import bare_clone, write_script
 
 __all__ = ["hv", "repo"]
 

@@ -37,6 +37,8 @@ def in_conflict(hv, repo):
 def test_a_person_resolves_a_conflict_in_a_prepared_workspace(hv, repo):
     task = in_conflict(hv, repo)
     listed = hv.ok("review")
+    batch = hv.task(task)["batch"]
+    assert hv.ok("review", batch) == listed  # it has no chunks
     assert task in listed and f"hv resolve {'TASK'}" in listed
     assert [entry["task"]["id"] for entry in hv.json("review")] == [task]
     made = described("resolve", hv.json("resolve", task))

@@ -256,8 +256,8 @@ def test_old_outputs_are_collected(hv):
     for output in hv.folder.glob(".hypervisor/outputs/*/*.pack"):
         os.utime(output, (time.time() - 31 * 86_400,) * 2)
     assert "2 outputs (4 bytes) would be deleted, 0 outputs" in hv.ok("gc", "--dry-run")
-    expected = {"outputs": 2, "bytes": 4, "kept": 0, "kept_bytes": 0, "homes": 0}
-    assert {**hv.json("gc"), "git": None} == {**expected, "git": None}
+    expected = {"outputs": 2, "bytes": 4, "kept": 0, "kept_bytes": 0, "homes": 0, "events": 0}
+    assert {**hv.json("gc"), "git": None} == {**expected, "batches": [], "tasks": 0, "git": None}
     assert hv("logs", hv.tasks("b")[0]["id"]).code == 4
 
 

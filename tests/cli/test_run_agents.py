@@ -100,7 +100,7 @@ class TestBeforeItStarts:
         shown = hv.ok("run", "--agent", "fake-claude", *given, *items("a.py", "b.py"), "--dry-run")
         assert "fake-claude 1.2.3" in shown and "fake-claude -p --output-format" in shown
         assert "read-only, Bash" in shown and "sandbox:    none" in shown
-        assert "calls:      direct, as the program is set up" in shown
+        assert "calls:      direct: no key that the gateway knows" in shown
         assert "Look at `a.py`." in shown and "b.py" not in shown
         assert "STANDIN_KEY" in shown and KEY not in shown
         assert hv.content() == before

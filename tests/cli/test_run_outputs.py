@@ -1,7 +1,11 @@
 """The output of commands is kept: in packs, in files, after a kill, for the next stage."""
 
+import os
+import time
+
 import pytest
 
+from hypervisor.git.upkeep import CLEANED
 from tests.cli.conftest import until
 
 
@@ -67,3 +71,16 @@ def test_records_go_with_what_is_too_old_and_the_rest_stays(hv):
     assert gone["outputs"] > 0 and gone["kept_bytes"] <= 30 < gone["bytes"] + gone["kept_bytes"]
     kept = [hv("logs", task["id"]).code == 0 for task in tasks]
     assert kept.count(True) == gone["kept"] == 20 - gone["outputs"]
+
+
+def test_old_outputs_go_after_a_run(hv):
+    folder = hv.folder / ".hypervisor"
+    run(hv, "--name", "b", "--", "echo", items="ab")
+    until(lambda: (folder / CLEANED).exists(), "the supervisor has exited")
+    long_ago = time.time() - 31 * 86_400
+    for path in (folder / CLEANED, *folder.glob("outputs/*/*.pack")):
+        os.utime(path, (long_ago, long_ago))
+    run(hv, "--name", "c", "--", "echo", items="c")
+    first = hv.tasks("b")[0]["id"]
+    until(lambda: hv("logs", first).code == 4, "its output is deleted")
+    assert hv.ok("logs", hv.tasks("c")[0]["id"]) == "c\n"

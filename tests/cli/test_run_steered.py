@@ -253,3 +253,6 @@ class TestSupervise:
 
     def test_detached_it_leaves_by_itself(self, hv):
         assert hv.json("supervise", "--detach")["supervisor"] == hv.supervisor()
+
+    def test_only_a_detached_one_can_be_asked_to_stay(self, hv):
+        assert hv("supervise", "--stay").code == 2

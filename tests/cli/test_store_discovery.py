@@ -202,5 +202,5 @@ def test_tokens_and_ids_of_one_store_mean_nothing_in_another(hv):
 def test_without_psycopg_the_command_that_installs_it_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "hypervisor.store.postgres", None)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    with pytest.raises(StoreUnavailable, match=r"pip install 'hypervisor-queue\[cluster\]'$"):
+    with pytest.raises(StoreUnavailable, match=r"pip install 'hypervisor-queue\[postgres\]'$"):
         hypervisor.open("postgresql://127.0.0.1:1/none")

@@ -39,6 +39,8 @@ WRONG = [
     ("frobnicate", INVALID, ["frobnicate", "hv --help"]),
     ("ls --sate ready", INVALID, ["--sate", "hv ls --help"]),
     ("run --nmae night -- true", INVALID, ["--nmae", "hv run --help"]),
+    ("run notes*.md -- wc", INVALID, ["--items 'notes*.md'"]),
+    ("run echo -- wc", INVALID, ["--items echo"]),
     ("ls extra", INVALID, ["extra", "hv ls --help"]),
     ("ls --batch nope", NOT_FOUND, ["nope"]),
     ("logs nope", NOT_FOUND, ["nope", "hv ls"]),

@@ -24,7 +24,7 @@ from hypervisor.git.hub import Hub
 from hypervisor.queue.task import NewTask, Task
 from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import CommandSpec, GitSpec, RunSpec
-from tests.git.repositories import Repo, bare_clone, write_script
+from hypervisor.selftest.repositories import Repo, bare_clone, write_script
 from tests.git.whole_runs import ENDED
 
 ROOT = Path(__file__).parents[2]

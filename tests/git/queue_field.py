@@ -13,7 +13,7 @@ from hypervisor.git.decisions import (
 from hypervisor.git.landing import Destination
 from hypervisor.git.merge_queue import Lane, MergeQueue
 from hypervisor.git.verify import MemoryCache, Verifier
-from tests.git.repositories import Repo, bare_clone, write_script
+from hypervisor.selftest.repositories import Repo, bare_clone, write_script
 
 BRANCH = "hv/nightly"
 # Passes unless a file bad-* is there, or both halves of a pair. It records each tree that it

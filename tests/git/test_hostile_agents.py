@@ -12,8 +12,8 @@ from hypervisor.git.command import Git
 from hypervisor.git.hub import Hub
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.spec import CommandSpec, GitSpec, RunSpec
+from hypervisor.selftest.repositories import write_script
 from tests.git.fingerprint import LANDED, fingerprint
-from tests.git.repositories import write_script
 from tests.git.support import versions
 from tests.git.whole_runs import wait
 from tests.support.python_runs import opened

@@ -13,7 +13,7 @@ from hypervisor.git.item_files import ItemFiles
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.config import WorkspaceSettings
 from hypervisor.runs.spec import CommandSpec, GitSpec, RunSpec
-from tests.git.repositories import Repo
+from hypervisor.selftest.repositories import Repo
 from tests.git.whole_runs import runs, submit, wait
 
 

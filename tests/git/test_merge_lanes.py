@@ -27,7 +27,7 @@ def test_a_task_cancelled_while_it_is_verified_does_not_land(tmp_path):
         [lane] = hv.merge_queue()
         assert lane.doing == f"verifying {task.id}"
         assert hv.cancel(task.id).state == "cancelled"
-        until(lambda: hv.launcher.acquire_merger_lock() is not None)
+        until(lambda: hv.launcher.acquire_lock_of("merger") is not None)
         assert repo.tip("hv/edits") is None
         assert hv.show(task.id).detail.task.state == "cancelled"
 

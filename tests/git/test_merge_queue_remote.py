@@ -15,8 +15,8 @@ from hypervisor.git.decisions import (
 from hypervisor.git.landing import Destination
 from hypervisor.git.lane_refs import LaneRefs
 from hypervisor.git.merge_queue import MergeQueue
+from hypervisor.selftest.repositories import bare_clone, write_script
 from tests.git.queue_field import BRANCH, landed, names, only
-from tests.git.repositories import bare_clone, write_script
 
 
 def remote_of(field):

@@ -20,7 +20,7 @@ from hypervisor.git.landing import (
     holds,
     land,
 )
-from tests.git.repositories import Repo, bare_clone, write_script
+from hypervisor.selftest.repositories import Repo, bare_clone, write_script
 
 BRANCH = "hv/nightly"
 

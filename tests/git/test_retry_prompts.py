@@ -11,12 +11,12 @@ from hypervisor.agents.agent_worker import agent_worker
 from hypervisor.agents.builtin_profiles import BUILTIN
 from hypervisor.agents.context import AgentContext
 from hypervisor.agents.prompts import FOLDER, Prompts
-from hypervisor.batches.pipeline import batches_of
+from hypervisor.batches.pipeline_names import batches_of
 from hypervisor.git.attempt_workspaces import AttemptWorkspaces
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.sql import steer
+from hypervisor.selftest.repositories import Repo
 from tests.agents.agent_bench import ACCOUNT, DONE, AgentBench
-from tests.git.repositories import Repo
 from tests.support.benches import WELL
 from tests.support.specs import run_spec
 

@@ -19,7 +19,7 @@ from hypervisor.queue.sql import merging
 from hypervisor.queue.task import NewTask
 from hypervisor.runs import sql as runs_sql
 from hypervisor.runs.spec import spec_from
-from tests.git.repositories import Repo
+from hypervisor.selftest.repositories import Repo
 from tests.git.support import repository_at
 
 NOW = 1_800_000_000_000

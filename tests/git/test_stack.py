@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hypervisor.git.stack import Conflict, Stacked, is_merged, stack, tree_of
-from tests.git.repositories import Repo, bare_clone
+from hypervisor.selftest.repositories import Repo, bare_clone
 
 LINES = "".join(f"{n}\n" for n in range(1, 21))
 

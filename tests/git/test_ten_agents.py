@@ -9,8 +9,8 @@ import pytest
 from hypervisor.git.command import Git
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.spec import AgentSpec, GitSpec, RunSpec
+from hypervisor.selftest.repositories import write_script
 from tests.git.fingerprint import LANDED, fingerprint
-from tests.git.repositories import write_script
 from tests.git.support import commit_files
 from tests.git.whole_runs import wait
 from tests.support import standin

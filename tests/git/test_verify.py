@@ -18,7 +18,7 @@ from hypervisor.git.hub import open_hub
 from hypervisor.git.repository import discover
 from hypervisor.git.stack import tree_of
 from hypervisor.git.verify import MemoryCache, Verifier
-from tests.git.repositories import Repo, bare_clone
+from hypervisor.selftest.repositories import Repo, bare_clone
 
 PATIENCE = 180.0  # seconds
 

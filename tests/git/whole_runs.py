@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypervisor.queue.task import NewTask
 from hypervisor.runs.spec import CommandSpec, GitSpec, RunSpec
-from tests.git.repositories import Repo
+from hypervisor.selftest.repositories import Repo
 from tests.support.python_runs import opened
 
 DEADLINE = 120.0

@@ -70,6 +70,7 @@ def test_a_finding_is_kept_with_its_event(ledger, open_ledger, remember):
         "me",
         NOW,
         "",
+        "person",
     )
     event = last_event(ledger)
     assert (event.kind, event.actor, event.at) == ("remember", "me", NOW)

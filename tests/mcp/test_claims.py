@@ -194,7 +194,7 @@ class Launcher:
     def is_leaving(self):
         return self.leaving
 
-    def start_supervisor(self):
+    def start_supervisor(self, stay=False):
         self.started.set()
 
 

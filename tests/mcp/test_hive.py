@@ -110,3 +110,33 @@ def test_the_supervisor_gets_a_report_and_hostile_text_stays_data(place):
             assert "no branch" in await refused(client, "hive_report", branch="nowhere")
 
     anyio.run(look)
+
+
+def test_an_agent_of_another_branch_gets_only_reviewed_findings(place):
+    (place.folder / "config.toml").write_text("[hive]\nreview = true\n")
+    with place.open() as hv:
+        hv.branch("low", parent="main")
+        hv.add([NewTask("Look", branch="main"), NewTask("Look below", branch="low")])
+
+    async def findings(client, **wanted):
+        return (await call(client, "recall", **wanted))["findings"]
+
+    async def work():
+        async with place.client("worker") as one, place.client("worker") as two:
+            await call(one, "claim_next_task", branch="main")
+            await call(two, "claim_next_task", branch="low")
+            kept = await call(one, "remember", text=SQL, topic="sql")
+            assert await findings(two, query="sql") == []
+            assert [found["author"] for found in await findings(one)] == ["by an agent"]
+            async with place.client("supervisor") as boss:
+                assert await findings(boss) == []
+                report = await call(boss, "hive_report")
+                assert report["findings"] == 1 and SQL not in str(report)
+                await call(boss, "remember", text="Trust me", branch="main")
+            assert await findings(two) == []
+            with place.open() as hv:
+                hv.approve_findings([kept["id"]])
+            [found] = await findings(two)
+            assert (found["text"], found["author"]) == (SQL, "by an agent, reviewed")
+
+    anyio.run(work)

@@ -16,7 +16,7 @@ from hypervisor import NewTask
 from hypervisor.agents.spawn import TaskRunner
 from hypervisor.core.errors import InvalidInput
 from hypervisor.notifications.sql import cursors
-from tests.git.repositories import Repo
+from hypervisor.selftest.repositories import Repo
 from tests.mcp.conftest import PROGRAM, call, refused, wait_for
 from tests.support import standin
 from tests.support.ungoverned import UNGOVERNED

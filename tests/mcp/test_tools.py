@@ -91,6 +91,11 @@ NO_TOOL = {
     "land": "a person looks at the work before it goes into their branches",
     "resolve_conflict": "a person resolves what agents could not",
     "gc": "deletes outputs: the supervisor does it by itself, else a person",
+    "backup": "copies the whole store, with all that agents may not read",
+    **dict.fromkeys(
+        ("cluster_up", "cluster_down", "cluster_join", "cluster_status", "cluster_manifest"),
+        "a person decides which hosts work",
+    ),
     "sweep": "every claim and the supervisor do it",
     "doctor": "about the installation",
     **dict.fromkeys(

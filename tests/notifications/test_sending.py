@@ -56,7 +56,7 @@ def due(hv):
 
 def test_only_one_process_delivers_at_a_time(hv, mailbox, due):
     """Two would deliver the same notice twice, and out of order."""
-    other = hv.launcher.acquire_notifier_lock()
+    other = hv.launcher.acquire_lock_of("notifier")
     with pytest.raises(WrongState, match="another process"):
         hv.send_notices()
     assert mailbox.got == []
@@ -74,7 +74,7 @@ def test_afterwards_another_one_may(hv, mailbox, due, breaks):
             hv.send_notices()
     else:
         hv.send_notices()
-    held = hv.launcher.acquire_notifier_lock()
+    held = hv.launcher.acquire_lock_of("notifier")
     assert held is not None
     os.close(held)
 

@@ -7,6 +7,8 @@ import pytest
 from hypervisor.core.errors import LeaseLost, WrongState
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Token, parse_token
+from hypervisor.queue.sql import claims
+from hypervisor.queue.sql import take_over as sql
 from hypervisor.queue.task import NewTask
 from tests.support.databases import dump
 from tests.support.given import ANN, BOB, LEASE, NOW, WEEK, claim_all, titles
@@ -234,3 +236,39 @@ def test_a_release_costs_the_task_nothing(ledger, add, claim, settle):
     for _ in range(5):
         assert settle(claim(), "release").state == "active"
     assert (ledger.task(task).crashes, ledger.task(task).failures) == (0, 0)
+
+
+# Taking over
+
+
+def take_over(ledger, task):
+    request = ClaimRequest(BOB, 1, LEASE)
+    return ledger.write(sql.take_over, task, request, "n" * 26, "bob attached to it", NOW)
+
+
+@pytest.mark.parametrize("state", ["in_progress", "blocked", "active"])
+def test_a_person_takes_a_task_over(ledger, add, state):
+    """At no cost to it; the token before is worth nothing."""
+    task = add("a")
+    if state != "active":
+        [lease] = ledger.claim(ClaimRequest(ANN, 1, LEASE), NOW)
+    if state == "blocked":
+        ledger.settle([AttemptResult(parse_token(lease.token), "block", reason="why")], NOW)
+    taken = take_over(ledger, task)
+    assert ledger.write(claims.lock_claim, taken.token)[0] == BOB.id
+    if state == "in_progress":
+        with pytest.raises(LeaseLost):
+            ledger.write(claims.lock_claim, parse_token(lease.token))
+    now = ledger.task(task)
+    assert (now.state, now.failures, now.crashes) == ("in_progress", 0, 0)
+    assert claim_all(ledger) == []
+
+
+def test_a_finished_task_is_not_taken_over(ledger, store, add):
+    task = add("a")
+    [lease] = ledger.claim(ClaimRequest(ANN, 1, LEASE), NOW)
+    ledger.settle([AttemptResult(parse_token(lease.token), "complete")], NOW)
+    before = dump(store)
+    with pytest.raises(WrongState, match="is done and cannot be claimed now"):
+        take_over(ledger, task)
+    assert dump(store) == before

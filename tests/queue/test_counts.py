@@ -3,15 +3,22 @@ them after every step; here is what it does not do."""
 
 from __future__ import annotations
 
+import pytest
+
 from hypervisor.batches.sql import removal
 from hypervisor.queue.context import Context
 from hypervisor.queue.counts import ENOUGH, PAUSE_MS, CountKeeper, batch_counts
-from hypervisor.queue.doctor import doctor
+from hypervisor.queue.doctor import check_store as doctor
 from hypervisor.queue.queries import list_tasks
 from hypervisor.queue.sql import counts, queries
 from hypervisor.queue.task import Changes, NewTask
 from hypervisor.resources.host import LocalHost
+from hypervisor.store.schema import COLUMNS
 from tests.support.given import NOW
+
+ARCHIVE = "UPDATE batches SET archived_at = ? WHERE id = ?"
+NAMES = ", ".join(name for name, _ in COLUMNS["events"])
+COPY_CLAIMS = f"INSERT INTO events ({NAMES}) SELECT {NAMES} FROM events WHERE kind = 'claim'"
 
 
 def states(ledger, batch=None):
@@ -110,3 +117,64 @@ def test_a_list_of_tasks_in_a_state_that_none_has_reads_no_task(ledger, claim, s
     settle(claim(), "complete")
     assert [task.title for task in list_tasks(hv, ("done",), "one")] == ["a"]
     assert [task.title for task in list_tasks(hv, ("review", "done"))] == ["a"]
+
+
+def test_an_event_is_read_once_for_all_looks_of_a_process(ledger, claim, settle, monkeypatch):
+    ledger.add([NewTask(str(n)) for n in range(4)], "one", "me", NOW)
+    moved, move = [], counts._move
+
+    def note(total, rows):
+        moved.append(rows)
+        move(total, rows)
+
+    monkeypatch.setattr(counts, "_move", note)
+    ledger.write(counts.fold_all)
+    moved.clear()
+    settle(claim(), "complete")
+    ledger.write(lambda session: session.number_events())
+    assert states(ledger) == {"active": 3, "done": 1}
+    assert sum(row[-1] for rows in moved for row in rows) == 2
+    moved.clear()
+    assert states(ledger) == {"active": 3, "done": 1}
+    assert not any(moved), "nothing has happened since"
+    claim()
+    assert states(ledger) == {"active": 2, "in_progress": 1, "done": 1}
+    assert sum(row[-1] for rows in moved for row in rows) == 1
+
+
+def test_counts_are_right_after_others_folded_and_after_a_change_was_rolled_back(
+    ledger, claim, settle
+):
+    ledger.add([NewTask(str(n)) for n in range(4)], "one", "me", NOW)
+    settle(claim(), "complete")
+    assert states(ledger) == {"active": 3, "done": 1}
+    ledger.write(counts.fold_all)
+    assert states(ledger) == {"active": 3, "done": 1}
+    token = claim()
+    assert states(ledger) == {"active": 2, "in_progress": 1, "done": 1}
+
+    def look_and_fail(session):
+        session.run(COPY_CLAIMS)
+        session.number_events()
+        counts.counts(session)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        ledger.write(look_and_fail)
+    ledger.write(lambda session: session.number_events())
+    settle(token, "release")
+    token = claim()
+    assert states(ledger) == {"active": 2, "in_progress": 1, "done": 1}
+    settle(token, "fail")
+    assert states(ledger) == {"active": 2, "done": 1, "failed": 1}
+
+
+def test_what_events_moved_in_an_archived_batch_is_not_counted_with_all(ledger, claim, settle):
+    ledger.add([NewTask("a")], "one", "me", NOW)
+    ledger.add([NewTask("b")], "two", "me", NOW)
+    settle(claim(), "complete")
+    settle(claim(), "complete")
+    assert states(ledger) == {"done": 2}
+    batch = ledger.batch("one").id
+    ledger.write(lambda session: session.run(ARCHIVE, (NOW, batch)))
+    assert states(ledger) == {"done": 1} and states(ledger, batch) == {"done": 1}

@@ -15,12 +15,13 @@ from hypervisor.queue.sql import (
     exclusive_keys,
     fast_path,
     lanes,
+    picking,
     readiness,
 )
 from hypervisor.queue.sql import stops as stops_sql
 from hypervisor.runs import sql as running
 from hypervisor.store.dialect import POSTGRES_HEADS, POSTGRES_MATCHING, SQLITE_HEAD
-from hypervisor.store.postgres import SETTINGS
+from hypervisor.store.postgres_connection import SETTINGS
 from hypervisor.store.postgres_session import PostgresSession, numbered
 from tests.support.databases import Postgres, Sqlite
 
@@ -32,8 +33,11 @@ def of(statement, *names):
 
 # statement, values, the indexes it has to use
 HOT = {
-    "READY_LANES": (claims.READY_LANES, (), {"tasks_ready"}),
-    "PICK": (claims.PICK, (1, 1), {"tasks_ready"}),
+    "READY_LANES": (picking.READY_LANES, (), {"tasks_ready"}),
+    "PICK": (picking.PICK, (1, 1), {"tasks_ready"}),
+    "PICK_ANY": (picking.PICK_ANY, (1,), {"tasks_in_order"}),
+    "FIRST": (picking.FIRST, (1,), {"tasks_in_order"}),
+    "PICK_AMONG": (picking.PICK_AMONG.format("?,?"), ("a", "b", 1), set()),
     "HEAD": (SQLITE_HEAD, (1,), {"tasks_ready"}),
     "LIVE": (claims.LIVE.format("?"), ("abcd",), {"tasks_leased"}),
     "HOLDERS": (claims.HOLDERS, (1, "boot"), {"tasks_leased"}),
@@ -73,7 +77,7 @@ HOT = {
     "OF_TASK": (search.OF_TASK, ("t",), {"findings_of_task"}),
     "DOUBTS": (search.DOUBTS.format("?,?"), ("a", "b"), set()),
     "COUNTS": (search.COUNTS.format("?,?"), ("a", "b"), {"findings_of_branch"}),
-    "BEST": (search.BEST, ("b", 9), {"findings_known"}),
+    "BEST": (search.BEST, ("b", 0, 9), {"findings_known"}),
     "COUNT": (findings.COUNT, ("a",) * 4, {"findings_joined"}),
     "NEWER": (lanes.NEWER, (1,), {"sqlite_autoindex_lanes_1"}),
 }
@@ -83,10 +87,20 @@ TABLES = (
 )
 # On PostgreSQL: the statement, what its plan has to say, what it must not do
 CLAIMING = ({"using tasks_ready on tasks"}, {"Seq Scan", "Sort"})
+IN_ORDER = ({"using tasks_in_order on tasks"}, {"Seq Scan", "Sort"})
+FIRST_OF_ALL = fast_path.FIRST_OF_ALL.replace("INTO best, low ", "").replace("low", "?")
 BY_BATCH = ({"using tasks_of_batch on tasks", "using attempts_pkey on attempts"}, {"Seq Scan"})
 HOT_ON_POSTGRES = {
-    "READY_LANES": (claims.READY_LANES, *CLAIMING),
-    "PICK": (claims.PICK + PostgresSession.skip_locked, *CLAIMING),
+    "READY_LANES": (picking.READY_LANES, *CLAIMING),
+    "PICK": (picking.PICK + PostgresSession.skip_locked, *CLAIMING),
+    "PICK_ANY": (picking.PICK_ANY + PostgresSession.skip_locked, *IN_ORDER),
+    "FIRST": (picking.FIRST, *IN_ORDER),
+    "FIRST_OF_ALL": (FIRST_OF_ALL, *IN_ORDER),
+    "PICK_AMONG": (
+        picking.PICK_AMONG.format("?,?") + PostgresSession.skip_locked,
+        {"using tasks_pkey on tasks"},
+        {"Seq Scan", "tasks_ready", "tasks_in_order"},
+    ),
     "HEADS": (POSTGRES_HEADS, *CLAIMING),
     "FEW_READY": (running.FEW_READY, *CLAIMING),
     "STOPS": (
@@ -190,10 +204,21 @@ def test_a_plain_turn_on_sqlite_goes_by_index(sqlite, count):
     assert [line for line in plan if re.match(rf"SCAN ({TABLES}|e|l|d)\b", line)] == [], plan
 
 
+def test_a_plain_turn_from_any_lane_goes_by_rank(sqlite):
+    for statement in fast_path.SQLITE_PROGRAM:
+        sqlite.run(statement)
+    sql = fast_path.sqlite_statement(0)
+    plan = [
+        row[3] for row in sqlite.query_with("EXPLAIN QUERY PLAN " + sql, [None] * sql.count("?"))
+    ]
+    assert any("INDEX tasks_in_order" in line for line in plan), plan
+    assert "USE TEMP B-TREE FOR ORDER BY" not in plan
+
+
 @pytest.mark.parametrize("name", HOT_ON_POSTGRES)
 def test_postgres_uses_the_partial_index(filled, name):
     """Whatever the statistics say: a queue's tables change faster than they do."""
-    for setting in SETTINGS.split(";"):
+    for setting in (f"SET {name} TO {value}" for name, value in SETTINGS.items()):
         if "search_path" not in setting:
             filled.run(setting)
     if name == "MATCHING":

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypervisor.core.errors import InvalidInput
 from hypervisor.resources.limits import Limits
 from hypervisor.resources.zones import Thresholds
-from hypervisor.runs.config import Settings, limits_from, settings_from, size, span
+from hypervisor.runs.config import Settings, limits_from, settings_from
+from hypervisor.runs.config_readers import size, span
 
 ALL = """
 [store]

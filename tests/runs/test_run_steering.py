@@ -239,7 +239,7 @@ def test_a_missing_supervisor_is_started_and_waited_for(hv):
 
 def test_one_that_does_not_come_up_is_not_a_fault_of_the_request(hv, monkeypatch):
     monkeypatch.setattr("hypervisor.runs.supervise.PATIENCE", 0.02)
-    monkeypatch.setattr(hv.launcher, "start_supervisor", lambda: None)
+    monkeypatch.setattr(hv.launcher, "start_supervisor", lambda stay: None)
     with pytest.raises(HypervisorError, match="did not start") as raised:
         supervise(hv)
     assert raised.value.code == "supervisor_failed"

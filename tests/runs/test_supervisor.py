@@ -99,6 +99,21 @@ class TestStarting:
         stage.tick()
         assert len(stage.started()) == 2
 
+    @pytest.mark.parametrize(
+        "limit, most", [({}, 8), ({"workers": 4}, 4), ({"strategy": "parallel"}, 4)]
+    )
+    def test_more_than_cores_while_they_wait_unless_somebody_set_a_number(self, make, limit, most):
+        probe = SimpleNamespace(read=lambda workers: Load(0.01, 0.01, 1, 100))
+        stage = make(cores=4, governor=Governor(probe))
+        stage.store.set_memory_peak(1, "run")
+        stage.batch("b", 50, **limit)
+        stage.settle()
+        for pid in range(100, 104):
+            stage.claim(pid)
+        for _ in range(6):
+            stage.tick(after=250)
+        assert len(stage.started()) == most
+
     def test_a_sequential_run_gets_one(self, stage):
         stage.batch("b", 50, strategy="sequential", workers=4)
         stage.tick()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hypervisor.agents.prompt import PLACEHOLDER
+from hypervisor.selftest.repositories import Repo
 from hypervisor.skills.folders import BUILT_IN, built_in_folder, read_folder
 from tests.cli.conftest import until
-from tests.git.repositories import Repo
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = Path(built_in_folder())

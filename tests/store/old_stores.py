@@ -7,7 +7,8 @@ import psycopg
 
 from hypervisor.store import schema
 from hypervisor.store.dialect import POSTGRES_FRAGMENTS, SQLITE_FRAGMENTS
-from hypervisor.store.postgres import SCHEMA, VERSION_TABLE
+from hypervisor.store.postgres import VERSION_TABLE
+from hypervisor.store.postgres_connection import SCHEMA
 from tests.support.given import LEASE, NOW
 
 # What the first version would have written: a batch, three lanes, a claim, a done task.
@@ -44,14 +45,33 @@ def old_sqlite(path):
     connection.close()
 
 
+def sqlite_of_version(path, version):
+    """A store of the first version, migrated to this one and no further."""
+    old_sqlite(path)
+    connection = apsw.Connection(str(path))
+    for number in range(2, version + 1):
+        for statement in schema.statements(number, SQLITE_FRAGMENTS):
+            connection.execute(statement)
+    connection.pragma("user_version", version)
+    connection.close()
+
+
 def old_postgres(url):
-    with psycopg.connect(url, autocommit=True) as connection:
+    postgres_of_version(url, 1)
+
+
+def postgres_of_version(url, version):
+    """The same on PostgreSQL."""
+    with psycopg.connect(url) as connection:
         connection.execute(f"CREATE SCHEMA {SCHEMA}")
         connection.execute(f"SET search_path TO {SCHEMA}")
         connection.execute(VERSION_TABLE)
-        connection.execute("INSERT INTO schema_version VALUES (1)")
+        connection.execute(f"INSERT INTO schema_version VALUES ({version})")
         for statement in (*schema.statements(1, POSTGRES_FRAGMENTS), *OLD_ROWS):
             connection.execute(statement)
+        for number in range(2, version + 1):
+            for statement in schema.statements(number, POSTGRES_FRAGMENTS):
+                connection.execute(statement)
 
 
 def set_version(old, version):

@@ -7,6 +7,7 @@ import pytest
 
 from hypervisor.queue.lease import AttemptResult, parse_token
 from hypervisor.queue.sql.postgres_fast_path import HINT_LIFETIME
+from hypervisor.queue.task import NewTask
 from hypervisor.store.postgres import PostgresDatabase
 from tests.queue.test_fast_path import NOW, add, claim, go_on, titles
 from tests.support.ledger import Ledger
@@ -27,9 +28,10 @@ def open_postgres(postgres_url):
         ledger.close()
 
 
-def test_a_turn_does_not_step_over_what_was_claimed(open_postgres, postgres_url):
+@pytest.mark.parametrize(("lanes", "index"), [(1, "tasks_ready"), (50, "tasks_in_order")])
+def test_a_turn_does_not_step_over_what_was_claimed(open_postgres, postgres_url, lanes, index):
     ledger = open_postgres()
-    add(ledger, *map(str, range(2_000)))
+    add(ledger, *[NewTask(str(n), type=f"type {n % lanes}") for n in range(2_000)])
     token = claim(ledger)
     ours = ledger._db._connection
     with psycopg.connect(postgres_url, autocommit=True) as looking:
@@ -44,7 +46,7 @@ def test_a_turn_does_not_step_over_what_was_claimed(open_postgres, postgres_url)
 
         def read():
             ours.execute("SELECT pg_stat_force_next_flush()")
-            [(count,)] = looking.execute(READ, ("tasks_ready",)).fetchall()
+            [(count,)] = looking.execute(READ, (index,)).fetchall()
             return count
 
         early = pages(100)

@@ -69,11 +69,18 @@ def test_pipelines_come_out_of_the_settings(old):
 
 def undo_columns_for_settings(old):
     """And what came after that."""
+    old.run("DROP INDEX tasks_in_order")
+    old.run("DROP INDEX findings_unreviewed")
+    old.run("ALTER TABLE findings DROP COLUMN trust")
+    old.run("ALTER TABLE workers DROP COLUMN leased_by")
     for column in ("spend_code", "calls", "refused", "refusal"):
         old.run(f"ALTER TABLE sessions DROP COLUMN {column}")
     for column in ("merges", "archived_at", "deleting"):
         old.run(f"ALTER TABLE batches DROP COLUMN {column}")
     for table in (
+        "hosts",
+        "output_ends",
+        "output_tails",
         "messages",
         "landings",
         "submissions",

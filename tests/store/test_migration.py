@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
+import hypervisor
 from hypervisor.core.errors import StoreNewer
 from hypervisor.queue import lifecycle
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Usage, parse_token
@@ -16,9 +18,9 @@ from hypervisor.queue.pause import Pause
 from hypervisor.queue.sql import counts
 from hypervisor.queue.task import NewTask
 from hypervisor.store import schema
-from hypervisor.store.postgres import SCHEMA
+from hypervisor.store.postgres_connection import SCHEMA
 from tests.queue import invariants
-from tests.store.old_stores import old_sqlite, set_version
+from tests.store.old_stores import old_sqlite, set_version, sqlite_of_version
 from tests.support.databases import Sqlite
 from tests.support.given import ANN, LEASE, NOW, claim_all
 
@@ -114,6 +116,21 @@ def test_a_store_of_a_later_version_is_refused(old):
     set_version(old, later)
     with pytest.raises(StoreNewer, match=f"schema {later}"):
         old.open()
+
+
+@pytest.mark.parametrize("version", range(1, schema.VERSION + 1))
+def test_a_store_of_every_version_opens_and_works(tmp_path, version):
+    path = tmp_path / "store.db"
+    sqlite_of_version(path, version)
+    with closing(hypervisor.open(path)) as hv:
+        assert hv.store.facts()["schema"] == schema.VERSION
+        assert hv.store.facts()["integrity"] == "ok"
+        before = {task.title for task in hv.list_tasks()}
+        hv.add(["new"], batch="fresh")
+        (lease,) = hv.claim("w", batch="fresh")
+        hv.complete(lease.token, {"done": True})
+        assert before == {"one", "two", "three", "four"}
+        assert {task.title for task in hv.list_tasks(states=("done",))} == {"three", "new"}
 
 
 def test_what_the_how_tos_show_is_the_latest_version():

@@ -11,7 +11,8 @@ import pytest
 
 from hypervisor.core.errors import StoreNewer
 from hypervisor.store import postgres, schema
-from hypervisor.store.postgres import SCHEMA, PostgresDatabase
+from hypervisor.store.postgres import PostgresDatabase
+from hypervisor.store.postgres_connection import SCHEMA
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.store.old_stores import old_postgres
 from tests.support.databases import Sqlite
@@ -121,3 +122,14 @@ def test_a_look_that_loses_is_taken_again(postgres_url, rival):
 
     assert in_the_way(postgres_url, rival, look, "LOCK TABLE tasks") == [[4, 1]]
     database.close()
+
+
+def test_a_migration_waits_for_transactions_that_know_the_old_schema(postgres_url, rival):
+    rival.execute("SELECT version FROM schema_version")  # as every transaction that writes does
+
+    def migrate():
+        PostgresDatabase(postgres_url).close()
+        return "migrated"
+
+    then = "UPDATE tasks SET updated_at = 2"
+    assert in_the_way(postgres_url, rival, migrate, then) == ["migrated"]

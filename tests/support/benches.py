@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
-from hypervisor.agents.config import AgentSettings
-from hypervisor.batches.pipeline import batches_of
+from hypervisor.agents.agent_settings import AgentSettings
+from hypervisor.batches.pipeline_names import batches_of
 from hypervisor.batches.reduce_input import item_for
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.context import Context
@@ -74,7 +74,10 @@ class Script:
         self.memory = 0
         self._answers: list[Any] = []
 
-    def work_in(self, folder, env):
+    def evidence(self):
+        return ()
+
+    def work_in(self, folder, env, root=""):
         self.folder = folder
 
     def start(self, item, token, output):

@@ -35,9 +35,19 @@ def call(prompt):
         connection.close()
 
 
+def talk():
+    """In a terminal: each line is a call, until the end of the input."""
+    print(f"resumed {sys.argv[-1]} in {os.getcwd()}", flush=True)
+    for line in sys.stdin:
+        status, text = call(line)
+        print(f"answered {status} {text if status != 200 else ''}", flush=True)
+
+
 def main():
     if "--version" in sys.argv:
         return print("1.0.0 (calling agent)")
+    if "attach" in sys.argv:
+        return talk()
     prompt = sys.stdin.read()
     say(type="system", subtype="init", model="scripted-1", mcp_servers=[])
     retried = 0

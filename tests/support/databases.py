@@ -15,7 +15,8 @@ import psycopg
 
 from hypervisor.store import postgres_checks, schema
 from hypervisor.store.database import ProcessCaches
-from hypervisor.store.postgres import SCHEMA, PostgresDatabase
+from hypervisor.store.postgres import PostgresDatabase
+from hypervisor.store.postgres_connection import SCHEMA
 from hypervisor.store.postgres_session import PostgresSession
 from hypervisor.store.sqlite import SqliteDatabase
 from tests.support.ledger import Ledger

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+from hypervisor.agents.agent_settings import AgentSettings
 from hypervisor.agents.agents import assign_agents
-from hypervisor.agents.config import AgentSettings
 from hypervisor.batches.write_back import write_back
 from hypervisor.runs.config import Settings
 

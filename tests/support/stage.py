@@ -6,7 +6,7 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
-from hypervisor.agents.config import AgentSettings
+from hypervisor.agents.agent_settings import AgentSettings
 from hypervisor.app import make_supervisor
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Leftovers, Worker, parse_token
@@ -34,6 +34,7 @@ class Obedient:
         self.most, self.stop, self.alone, self.news = 1_000, (), False, False
         self.strategy = "auto"
         self.reading = Reading(SAFE, 0, Load(0.25, 0.0, 1, 4))
+        self.latest = Load(0.7, 0.7, 1, 4)  # too busy for more than one worker per core
         self.seen: list[Any] = []
 
     def tick(self, now, workers, running=()):
@@ -67,7 +68,7 @@ class Host:
 
     # Called by the supervisor
 
-    def recover(self, worker, running=None):
+    def recover(self, worker, running=None, ended=()):
         self.recovered.append(running)
 
     def room(self):
@@ -78,6 +79,9 @@ class Host:
 
     def host(self):
         return "host"
+
+    def process_start(self, pid):
+        return pid * 10
 
     def is_gone(self, worker):
         return None if worker.boot != BOOT else worker.pid not in self.alive
@@ -95,6 +99,9 @@ class Host:
     def reap(self):
         ended, self.ended = self.ended, []
         return ended
+
+    def start_cleaner(self):
+        """Nothing is old enough here."""
 
     def signal(self, worker, what):
         self.asked.append((worker.pid, what))

@@ -50,7 +50,7 @@ class FakeLauncher:
     def supervisor(self):
         return self.pids.pop(0) if len(self.pids) > 1 else self.pids[0]
 
-    def start_supervisor(self):
+    def start_supervisor(self, stay=False):
         self.started += 1
         self.pids = [0, 0, 4711]  # it takes a moment to report its pid
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from hypervisor.selftest.crew import ForkServer
 from tests.torture.fleet import Project
-from tests.torture.fork_server import ForkServer
 
 
 @pytest.fixture(scope="session")
 def shared_fork_server():
-    made = ForkServer()
+    made = ForkServer("tests.torture.jobs")
     yield made
     made.close()
 

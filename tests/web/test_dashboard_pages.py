@@ -73,6 +73,17 @@ def test_a_part_comes_alone(hv, browser, task):
     assert "<html" in browser.get("/batches/mixed?part=failed").text  # as a link, it is the page
 
 
+def test_several_parts_come_in_one_answer(hv, browser, task):
+    both = browser.part("/batches/mixed", "failed,progress")
+    assert both.status == 200 and is_plain(both.text)
+    assert re.findall(r'<hx-partial hx-target="#part-(\w+)"', both.text) == ["failed", "progress"]
+    for name in ("failed", "progress"):
+        assert browser.part("/batches/mixed", name).text in both.text
+    for wrong in ("failed,nowhere", "failed,", '"><script>,failed'):
+        refused = browser.part("/batches/mixed", wrong)
+        assert refused.status == 400 and "<script" not in refused.text
+
+
 def test_what_does_not_exist_is_not_found(browser):
     for path in ("/batches/none", "/tasks/none", "/nowhere"):
         assert browser.get(path).status == 404

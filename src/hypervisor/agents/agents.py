@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.agents.installed import Calls
 from hypervisor.agents.routing import DEFAULTS, lacking, route
 from hypervisor.agents.running_status import cooling_down, live_sessions
 from hypervisor.core import validate
 from hypervisor.core.errors import AgentNotReady, InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import closest
 from hypervisor.inputs.template import Item
 from hypervisor.queue.context import Context
@@ -25,6 +26,7 @@ from hypervisor.runs.spec import (
 
 if TYPE_CHECKING:
     from hypervisor.agents.cooldown import Cooldown
+    from hypervisor.agents.gateway.access import CallWay
     from hypervisor.agents.installed import InstalledAgent, Preview, ProbeResult
     from hypervisor.agents.profile import AgentProfile
 
@@ -53,6 +55,7 @@ class AgentView(NamedTuple):
     resumes: bool
     sandbox: str
     calls: Calls  # how its model is called
+    calls_text: str  # the same in words, with the reason
 
 
 def agents(hv: Context, name: str | None = None) -> tuple[AgentView, ...]:
@@ -189,7 +192,14 @@ def preview(hv: Context, spec: RunSpec, task: NewTask, item: Item) -> Preview:
     name = Router(hv, agent).agent(task) or next(iter(agent.agents))
     profile = profile_of(hv, name)
     start = hv.agent_programs.preview(profile, spec, _as_if_added(task), item)
-    return start._replace(calls=hv.agent_programs.calls(profile, hv.agent_settings, agent))
+    way = hv.agent_programs.call_way(profile, hv.agent_settings, agent)
+    return start._replace(calls=way.calls, calls_text=str(way))
+
+
+def ways_of(hv: Context, spec: AgentSpec) -> dict[str, CallWay]:
+    """How each agent of a run calls its model."""
+    find, settings = hv.agent_programs.call_way, hv.agent_settings
+    return {name: find(profile_of(hv, name), settings, spec) for name in spec.agents}
 
 
 def _as_if_added(task: NewTask) -> Task:
@@ -221,6 +231,7 @@ def _view(
 ) -> AgentView:
     learned = hv.store.read(runs_sql.memory_peak, agent=profile.name) if hv.has_store else None
     own_cooldowns = tuple(cooldown for cooldown in cooldowns if applies_to(cooldown, profile))
+    way = hv.agent_programs.call_way(profile, hv.agent_settings)
     problem = "not installed" if not program.path else program.problem
     return AgentView(
         profile.name,
@@ -239,8 +250,9 @@ def _view(
         own_cooldowns,
         profile.capabilities,
         profile.can_resume,
-        profile.sandbox,
-        hv.agent_programs.calls(profile, hv.agent_settings),
+        profile.own_sandbox,
+        way.calls,
+        str(way),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hypervisor.agents.classify import classify
 from hypervisor.agents.messages import messages_text, unheard
 from hypervisor.agents.outcome import OUTCOMES, Action, OutcomeName
+from hypervisor.agents.profile import ACP
 from hypervisor.agents.prompts import context_of
 from hypervisor.agents.session import releases_in_a_row, resumed, to_resume
 from hypervisor.agents.session_recorder import SessionRecorder, close_orphans
@@ -14,6 +15,7 @@ from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.watch import QUIET, ClaimCheck, StreamCheck
 from hypervisor.batches.reduce_input import with_result, write_reduce_input
 from hypervisor.core.errors import InvalidInput
+from hypervisor.hive.review import must_review
 from hypervisor.inputs.items import item_of
 from hypervisor.inputs.template import Item
 from hypervisor.queue.agent_session import NewSession
@@ -24,6 +26,7 @@ from hypervisor.queue.sql import messages as messages_sql
 from hypervisor.resources.overseer import Overseer
 from hypervisor.runs.retrying_store import if_possible
 from hypervisor.runs.watch import LeaseCheck, OverseerCheck, Watch, signal_check
+from hypervisor.runs.workspaces import StoppedEarly
 
 if TYPE_CHECKING:
     from hypervisor.agents.apply_outcome import OutcomeSettlement
@@ -68,10 +71,11 @@ class AgentAttempts:
         item = opened.item_here(item, worker.spec.cwd) if opened else item
         notes = _notes(opened, returned)
         messages = give_messages(store, lease)
+        allowed = self._allowed(messages, runs, notes)
         if resumes:
             text = self._prompt_to_resume(lease, item, notes, unheard(messages, runs, resumes))
         else:
-            known = "\n\n".join([context_of(store, task), *notes]).strip()
+            known = "\n\n".join([context_of(store, task, must_review(worker.hv)), *notes]).strip()
             text = agent.prompts.write(task, item, known, messages_text(messages))
         budget = agent.budget.left_for(task.id)
         new = NewSession(
@@ -85,12 +89,13 @@ class AgentAttempts:
             spend_code=agent.gateway.new_code() if agent.gateway else "",
         )
         self._session = SessionRecorder(store, new, agent.price)
-        agent.runner.brief(text, resumes, budget, earlier)
+        agent.runner.brief(text, resumes, budget, earlier, granted=allowed)
         if agent.gateway:
             agent.runner.use_gateway(agent.gateway.grant(self._session.id))
         try:
+            worker.fence.enter(lease)
             agent.runner.start(item, lease.token, output)
-        except (OSError, InvalidInput):
+        except (OSError, InvalidInput, StoppedEarly):
             self._session.close("stopped", earlier)
             raise
 
@@ -102,7 +107,7 @@ class AgentAttempts:
         worker = self._agent.worker
         continues = bool(resumes) or (worker.spec.git.continues and returned is None)
         opened = self._workspaces.open(lease, continues)
-        worker.runner.work_in(opened.folder, opened.env)
+        worker.runner.work_in(opened.folder, opened.env, opened.copy)
         return opened
 
     def _refuse_repeated_release(self, task: Task, runs: list[AgentSession]) -> None:
@@ -115,6 +120,19 @@ class AgentAttempts:
     def _can_resume(self, task: str) -> bool:
         profile = self._agent.profile
         return profile.can_resume and self._agent.homes.exists(task)
+
+    def _allowed(
+        self, messages: list[Message], runs: list[AgentSession], notes: list[str]
+    ) -> tuple[str, ...]:
+        """What people allowed an agent that asks; it is noted for its prompt."""
+        if self._agent.profile.stream != ACP:
+            return ()
+        from hypervisor.agents.grants import NOW_ALLOWED, granted  # only over ACP
+
+        allowed = granted(messages, runs)
+        if allowed:
+            notes.append(NOW_ALLOWED.format(", ".join(f"`{action}`" for action in allowed)))
+        return allowed
 
     def _prompt_to_resume(
         self, lease: Lease, item: Item, notes: list[str], messages: list[Message]

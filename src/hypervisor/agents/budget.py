@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import used_text
 from hypervisor.queue.agent_session import Spent
 from hypervisor.runs.spec import AgentSpec

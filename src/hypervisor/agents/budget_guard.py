@@ -21,7 +21,7 @@ from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.runs.spec import AgentSpec
 
 if TYPE_CHECKING:
-    from hypervisor.agents.config import AgentSettings
+    from hypervisor.agents.agent_settings import AgentSettings
     from hypervisor.queue.agent_session import Spent
     from hypervisor.store.database import Database
 

@@ -24,7 +24,7 @@ from hypervisor.agents.final_report import (
 from hypervisor.agents.outcome import OUTCOMES, Action, Outcome, OutcomeName
 from hypervisor.agents.stream_state import ErrorKind, StreamError, StreamState
 from hypervisor.queue.attempt import Ended
-from hypervisor.queue.message import unblock_text
+from hypervisor.queue.message import question_in, unblock_text
 
 if TYPE_CHECKING:
     from hypervisor.agents.gateway.admission import Refusal, RefusalKind
@@ -79,6 +79,8 @@ def classify(
     because it kept running after its end event. `codes` are the profile's exit codes. Without
     `wants_report` (pull agents, probes) no report is expected. `refusal`: the gateway refused its
     last call."""
+    if ledger == "released" and refusal is not None and refusal.kind == "claim":
+        return _outcome("lost_claim", "another process ended its claim")
     if ledger is not None:
         return _outcome("settled", f"it ended the claim as {ledger}")
     structured = structured_in(state)
@@ -102,11 +104,14 @@ def _from_report(report: dict[str, Any], state: StreamState) -> Outcome:
     if status in (COMPLETED, EMPTY):
         return _outcome("completed", result=result)
     name: OutcomeName = "blocked" if status == BLOCKED else "failed"
+    unblock = unblock_text(report.get("next_step", ""), report.get("question", ""))
+    if status == BLOCKED and not question_in(unblock):
+        unblock = " ".join(filter(None, (unblock, _permission_question(state))))
     return _outcome(
         name,
         report.get("reason") or report.get("summary") or f"it reported {status} without a reason",
         report.get("evidence", ""),
-        unblock_text(report.get("next_step", ""), report.get("question", "")),
+        unblock,
         result,
     )
 
@@ -166,10 +171,19 @@ def _without_report(name: OutcomeName, state: StreamState, wants_report: bool) -
     return _outcome(name, evidence=_last_message(state))
 
 
+def _permission_question(state: StreamState) -> str:
+    if not state.grantable:
+        return ""
+    from hypervisor.agents.grants import permission_question  # only over ACP
+
+    return permission_question(state)
+
+
 def _denied(state: StreamState, reason: str = "") -> Outcome:
     names = ", ".join(dict.fromkeys(state.denied))
     evidence = reason or " ".join(state.message.split())
-    return _outcome("tools_denied", f"every tool it asked for was refused: {names}", evidence)
+    reason = f"every tool it asked for was refused: {names}"
+    return _outcome("tools_denied", reason, evidence, _permission_question(state))
 
 
 def _last_message(state: StreamState) -> str:

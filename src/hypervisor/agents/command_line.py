@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from hypervisor.agents.profile import AgentProfile
+from hypervisor.core.records import NamedTuple
 from hypervisor.runs.spec import Permissions
 
 
@@ -23,6 +23,7 @@ class LaunchOptions(NamedTuple):
     schema: str = ""  # JSON
     schema_file: str = ""  # the path of a file with it
     usage: str = ""  # the path of a file for its token usage
+    attach: bool = False  # in a terminal
 
 
 def arguments(profile: AgentProfile, options: LaunchOptions) -> list[str]:
@@ -39,6 +40,7 @@ def arguments(profile: AgentProfile, options: LaunchOptions) -> list[str]:
         "{schema}": _fill(profile.schema, options.schema, {"{file}": options.schema_file}),
     }
     template = profile.resume if options.session and profile.resume else profile.argv
+    template = profile.attach if options.attach else template
     values = {"{prompt}": options.prompt, "{session}": options.session}
     filled: list[str] = []
     for word in template:

@@ -5,25 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from hypervisor.agents import stream_state as kinds
+from hypervisor.agents.agent_settings import GATEWAY, AgentSettings
 from hypervisor.agents.builtin_profiles import BUILTIN
-from hypervisor.agents.profile import STREAMS, AgentProfile, Price
+from hypervisor.agents.profile import ACP, STREAMS, AgentProfile, Price
 from hypervisor.agents.routing import PICKS, Route
 from hypervisor.agents.stream_state import ErrorKind
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.text import closest
-from hypervisor.runs import config
-from hypervisor.runs.config import Key
+from hypervisor.runs import config_readers as readers
+from hypervisor.runs.config_readers import Key
+from hypervisor.runs.sandbox.level import LEVELS
 from hypervisor.runs.spec import AUTO, PERMISSIONS, Permissions
 
 MAX_MONEY = 1_000_000
 MAX_TOKENS = 10**15
 MAX_AGENTS = 100
 MAX_GRACE = 600
-GATEWAY = False  # unless config.toml or the run says otherwise
 KINDS = (
     kinds.QUOTA,
     kinds.OVERLOAD,
@@ -45,15 +46,11 @@ KNOWN = frozenset(f"{{{name}}}" for name in ("prompt", "session", *FILLED))
 TESTED = ("program", "stream", "argv", "resume", "prompt", "mcp", "permissions")
 
 
-class AgentSettings(NamedTuple):
-    """Money is in millionths. `routes` are the user's own; routing.DEFAULTS come after them."""
-
-    profiles: Mapping[str, AgentProfile] = MappingProxyType(BUILTIN)
-    routes: tuple[Route, ...] = ()
-    prices: Mapping[str, Price] = MappingProxyType({})
-    day_budget: int | None = None
-    day_tokens: int | None = None
-    gateway: bool = GATEWAY
+# What a profile for ACP takes from the one that it is `like`.
+KEPT_FOR_ACP = (
+    *("env", "passes", "keys", "login", "model", "provider", "capabilities", "workers"),
+    *("memory", "price", "install", "mcp", "pick", "modes", "gateway"),
+)
 
 
 def agent_settings_from(config: Mapping[str, Any]) -> AgentSettings:
@@ -73,6 +70,8 @@ def profiles_from(table: object) -> Mapping[str, AgentProfile]:
     tables = _tables("agents", table)
     if len(tables) > MAX_AGENTS:
         raise InvalidInput(f"agents: {len(tables)} tables (maximum {MAX_AGENTS}).")
+    if not tables:
+        return BUILTIN
     profiles = dict(BUILTIN)
     waiting = dict(tables)
     while waiting:  # a profile may be `like` a later one
@@ -91,7 +90,7 @@ def routes_from(rules: object, agents: Mapping[str, AgentProfile]) -> tuple[Rout
     routes = []
     for number, table in enumerate(rules, 1):
         key = f"routing[{number}]"
-        values = config.values(key, table, ROUTE)
+        values = readers.values(key, table, ROUTE)
         names = values.pop("agent", ())
         if not names:
             raise InvalidInput(f"{key}.agent is missing: name the agent that gets these tasks.")
@@ -112,13 +111,13 @@ def prices_from(table: object) -> Mapping[str, Price]:
 
 def budget_from(table: object) -> tuple[int | None, int | None]:
     """[budget]: money per day in millionths, and tokens per day."""
-    values = config.values("budget", table, BUDGET)
+    values = readers.values("budget", table, BUDGET)
     return values.get("day"), values.get("day_tokens")
 
 
 def gateway_from(table: object) -> bool:
     """[gateway]: whether agents with an API key call their model through it."""
-    enabled: bool = config.values("gateway", table, GATEWAY_TABLE).get("enabled", GATEWAY)
+    enabled: bool = readers.values("gateway", table, GATEWAY_TABLE).get("enabled", GATEWAY)
     return enabled
 
 
@@ -126,11 +125,13 @@ def _profile(name: str, table: object, profiles: Mapping[str, AgentProfile]) -> 
     key = f"agents.{name}"
     if not NAME.fullmatch(name) or name == AUTO:
         raise InvalidInput(f"{key}: an agent's name has letters, digits, '.', '_', '-' only.")
-    values = config.values(key, table, PROFILE)
+    values = readers.values(key, table, PROFILE)
     like = values.pop("like", "") or (name if name in profiles else "")
     if like and like not in profiles:
         raise InvalidInput(f"{key}.like: {_unknown(like, profiles)}")
     base = profiles[like] if like else _new(name, values, profiles)
+    if values.get("stream") == ACP != base.stream:
+        base = _without_arguments(base)
     profile = base._replace(name=name, **values)
     profile = profile._replace(
         passes=tuple(dict.fromkeys((*profile.passes, *profile.keys))),
@@ -150,6 +151,16 @@ def _new(
         raise InvalidInput(f"agents.{name}: {_unknown(name, profiles)} A new one needs a program.")
     return AgentProfile(
         name, name, argv=("{prompt}",) if values.get("prompt") == "argument" else ()
+    )
+
+
+def _without_arguments(profile: AgentProfile) -> AgentProfile:
+    """An agent that is run over ACP has none of the options of its command line for a prompt."""
+    return AgentProfile(
+        profile.name,
+        profile.program,
+        calls_as=profile.stream,
+        **{field: getattr(profile, field) for field in KEPT_FOR_ACP},
     )
 
 
@@ -233,6 +244,12 @@ def _modes(key: str, value: Any) -> dict[Permissions, tuple[str, ...]]:
     return {mode: _words(f"{key}.{mode}", words) for mode, words in value.items()}
 
 
+def _session_modes(key: str, value: Any) -> dict[Permissions, str]:
+    if not isinstance(value, Mapping) or not set(value) <= set(PERMISSIONS):
+        _refuse(key, f"a table of names for {', '.join(PERMISSIONS)}")
+    return {mode: _text(f"{key}.{mode}", name) for mode, name in value.items()}
+
+
 def _codes(key: str, value: Any) -> Mapping[int, ErrorKind]:
     if not isinstance(value, Mapping) or not all(
         str(code).isdecimal() and 0 < int(code) < 256 and kind in KINDS
@@ -243,26 +260,26 @@ def _codes(key: str, value: Any) -> Mapping[int, ErrorKind]:
 
 
 def _price(key: str, value: Any) -> Price:
-    prices = config.values(key, value, PRICE)
+    prices = readers.values(key, value, PRICE)
     if "input" not in prices or "output" not in prices:
         _refuse(key, "a table with the price of a million tokens: {input = 1.25, output = 10}")
     return Price(**prices)
 
 
 def _money(key: str, value: Any) -> int:
-    amount: float = config.number(0, MAX_MONEY)(key, value)
+    amount: float = readers.number(0, MAX_MONEY)(key, value)
     return round(amount * 1_000_000)
 
 
 def _grace(key: str, value: Any) -> float:
-    seconds = config.span(value, key) / 1000
+    seconds = readers.span(value, key) / 1000
     if seconds > MAX_GRACE:
         _refuse(key, f"at most {MAX_GRACE} s")
     return seconds
 
 
 def _memory(key: str, value: Any) -> int:
-    return config.size(value, key)
+    return readers.size(value, key)
 
 
 def _agents(key: str, value: Any) -> tuple[str, ...]:
@@ -276,7 +293,7 @@ def _list(key: str, value: Any) -> tuple[str, ...]:
     return validate.names(key, [value] if isinstance(value, str) else value)
 
 
-_MONEY = config.number(0, MAX_MONEY)
+_MONEY = readers.number(0, MAX_MONEY)
 _WORDS, _NAMES = "list of arguments", "list of names"
 PRICE: dict[str, Key] = {
     "input": Key(_MONEY, "US dollars", "price of a million input tokens", example="1.25"),
@@ -288,7 +305,7 @@ BUDGET: dict[str, Key] = {
         _money, "US dollars", "pause agent batches at this cost per UTC day", example="20.00"
     ),
     "day_tokens": Key(
-        config.number(0, MAX_TOKENS, whole=True),
+        readers.number(0, MAX_TOKENS, whole=True),
         "number",
         "pause agent batches at this many tokens per UTC day",
         example="50_000_000",
@@ -296,10 +313,10 @@ BUDGET: dict[str, Key] = {
 }
 GATEWAY_TABLE: dict[str, Key] = {
     "enabled": Key(
-        config.yes_or_no,
+        readers.yes_or_no,
         "true, false",
         "agents with an API key call their model through the gateway",
-        "false",
+        "true",
     ),
 }
 ROUTE: dict[str, Key] = {
@@ -309,7 +326,7 @@ ROUTE: dict[str, Key] = {
     "complexity": Key(_list, _NAMES, "tasks of one of these complexities", example='["simple"]'),
     "requires": Key(_list, _NAMES, "tasks that require one of these", example='["browser"]'),
     "pick": Key(
-        config.one_of(*PICKS),
+        readers.one_of(*PICKS),
         ", ".join(PICKS),
         "which of the agents: the first that is ready, or the cheapest of those",
         '"first"',
@@ -319,14 +336,17 @@ PROFILE: dict[str, Key] = {
     "like": Key(_text, "agent", "start with the values of this agent", example='"claude"'),
     "program": Key(_text, "path", "the program: a name on PATH, or a path", example='"my-agent"'),
     "stream": Key(
-        config.one_of(*STREAMS), ", ".join(STREAMS), "the format of its output", '"text"'
+        readers.one_of(*STREAMS), ", ".join(STREAMS), "the format of its output", '"text"'
     ),
     "argv": Key(_words, _WORDS, "arguments of the program, with placeholders", "[]"),
     "resume": Key(
         _words, _WORDS, "arguments to resume a {session}, instead of argv; [] if it cannot", "[]"
     ),
+    "attach": Key(
+        _words, _WORDS, "arguments to resume a {session} in a terminal, for hv attach", "[]"
+    ),
     "prompt": Key(
-        config.one_of("stdin", "argument"),
+        readers.one_of("stdin", "argument"),
         "stdin, argument",
         "how it gets the prompt; with argument, argv has {prompt}",
         '"stdin"',
@@ -341,9 +361,16 @@ PROFILE: dict[str, Key] = {
         "variables with secrets: passed on, never shown; tell accounts apart",
         "[]",
     ),
+    "gateway": Key(
+        readers.yes_or_no,
+        "true, false",
+        "with an API key, call its model through the gateway",
+        "true",
+    ),
     "login": Key(_paths, "list of paths", "files below your home that hold its login", "[]"),
     "mcp": Key(_words, _WORDS, "arguments for {mcp}: connect it to the MCP server", "[]"),
     "permissions": Key(_modes, "table", "arguments for {permissions}, by mode", "{}"),
+    "modes": Key(_session_modes, "table", "mode of its session over ACP, by permissions", "{}"),
     "allow": Key(_words, _WORDS, "arguments for {allow}, repeated for each allowed tool", "[]"),
     "turns": Key(_words, _WORDS, "arguments for {turns}: limit the turns to {value}", "[]"),
     "budget": Key(_words, _WORDS, "arguments for {budget}: limit the cost to {value}", "[]"),
@@ -352,24 +379,33 @@ PROFILE: dict[str, Key] = {
     ),
     "pick": Key(_words, _WORDS, "arguments for {pick}: use the model {value}", "[]"),
     "usage": Key(_words, _WORDS, "arguments for {usage}: write token counts to {value}", "[]"),
-    "model": Key(_text, config.TEXT, "the model, unless --model is given", '""'),
-    "provider": Key(_text, config.TEXT, "whose rate limits apply", '""'),
+    "model": Key(_text, readers.TEXT, "the model, unless --model is given", '""'),
+    "provider": Key(_text, readers.TEXT, "whose rate limits apply", '""'),
     "capabilities": Key(_list, _NAMES, "what it can do, for tasks that require it", "[]"),
     "workers": Key(
-        config.number(1, config.MAX_WORKERS, whole=True),
+        readers.number(1, readers.MAX_WORKERS, whole=True),
         "number",
         "maximum number at once on this host",
         example="3",
     ),
-    "memory": Key(_memory, config.SIZE, "memory one needs, until that is measured", '"512M"'),
+    "memory": Key(_memory, readers.SIZE, "memory one needs, until that is measured", '"512M"'),
     "codes": Key(_codes, "table", 'exit codes with a meaning, as in {53 = "turns"}', "{}"),
-    "grace": Key(_grace, config.DURATION, "time to exit after its last output", '"10s"'),
+    "grace": Key(_grace, readers.DURATION, "time to exit after its last output", '"10s"'),
     "price": Key(
         _price,
         "table",
         "price of a million tokens, if it does not report its cost",
         example="{input = 0.50, output = 2.00}",
     ),
-    "sandbox": Key(_text, config.TEXT, "what confines it to its folder; only shown", '""'),
-    "install": Key(_text, config.TEXT, "how to install it; only shown", '""'),
+    "sandbox": Key(
+        readers.one_of(*LEVELS),
+        ", ".join(LEVELS),
+        "its sandbox, unless --sandbox is given",
+        example='"network"',
+    ),
+    "own_sandbox": Key(_text, readers.TEXT, "how its program confines it; for display only", '""'),
+    "hosts": Key(
+        _list, _NAMES, "hosts of its provider, which the sandbox level network allows", "[]"
+    ),
+    "install": Key(_text, readers.TEXT, "how to install it; only shown", '""'),
 }

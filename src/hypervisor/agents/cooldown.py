@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import zlib
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import NamedTuple
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.stream_state import OUTAGES, ErrorKind, StreamError
+from hypervisor.core.records import NamedTuple
 from hypervisor.resources.limits import span_text
 
 FIRST_LIMIT = 30_000  # after a limit without an announced end

@@ -10,10 +10,10 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.places import make_private
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.lease import Worker
 
 

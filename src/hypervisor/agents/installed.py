@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.agent_session import Tokens
 
 # How a model is called: through the gateway, with a key that the gateway could keep, by a login
@@ -29,6 +30,7 @@ class Preview(NamedTuple):
     variables: tuple[str, ...] = ()  # the names of those it gets
     sandbox: str = ""
     calls: Calls = ""  # how its model is called
+    calls_text: str = ""  # the same in words, with the reason
 
 
 class ProbeResult(NamedTuple):

@@ -16,12 +16,14 @@ from hypervisor.agents.prompts import FOLDER, Prompts
 from hypervisor.agents.runner import AgentRunner
 from hypervisor.agents.setup import setup_for
 from hypervisor.core.errors import InvalidInput
+from hypervisor.runs.make_worker import sandbox_of
 from hypervisor.runs.processes.environment import attempt_variables
 from hypervisor.runs.processes.launcher import mark_of
 from hypervisor.runs.spec import agent_of
 from hypervisor.runs.telemetry_settings import telemetry_of
 
 if TYPE_CHECKING:
+    from hypervisor.agents.setup import AgentSetup
     from hypervisor.runs.make_worker import WorkerStart
     from hypervisor.runs.settlement import PartsOf
     from hypervisor.runs.worker import Worker
@@ -29,14 +31,26 @@ if TYPE_CHECKING:
 
 def make_agent_worker(start: WorkerStart, name: str, parts_of: PartsOf) -> Worker[Any]:
     """A worker that runs an agent on tasks it claims (push), or whose agent claims (pull)."""
+    return agent_worker(agent_context(start, name), parts_of)
+
+
+def agent_setup(start: WorkerStart, name: str) -> AgentSetup:
+    """How the agent of a batch is started. InvalidInput: it is no longer configured."""
     hv, spec, settings = start.hv, agent_of(start.spec), start.hv.agent_settings
     if name not in settings.profiles:
         raise InvalidInput(f"agent {name!r} is no longer in config.toml.")
     profile = settings.profiles[name]
     store = os.environ.get("HYPERVISOR_STORE") or hv.store.where
     mcp = worker_access(profile, spec, start.batch, store, start.me)
+    return setup_for(profile, spec, start.folder, start.user_env, mcp)
+
+
+def agent_context(start: WorkerStart, name: str) -> AgentContext:
+    """What the parts of an agent's worker share."""
+    hv, settings, setup = start.hv, start.hv.agent_settings, agent_setup(start, name)
+    profile, spec = setup.profile, setup.spec
     runner = AgentRunner(
-        setup_for(profile, spec, start.spec.cwd, start.user_env, mcp),
+        setup,
         hv.homes,
         attempt_variables(start.spec, start.batch, hv.launcher.places.locks),
         own_home=worker_home(start.me),
@@ -46,9 +60,10 @@ def make_agent_worker(start: WorkerStart, name: str, parts_of: PartsOf) -> Worke
         tools_path=hv.outputs.tools_path
         if telemetry_of(hv.settings.telemetry, os.environ)
         else None,
+        sandbox=sandbox_of(start, profile.sandbox),
     )
     names = {name, *spec.agents} & set(settings.profiles)
-    agent = AgentContext(
+    return AgentContext(
         start.context(runner, hv.outputs, name),
         runner=runner,
         profile=profile,
@@ -58,4 +73,3 @@ def make_agent_worker(start: WorkerStart, name: str, parts_of: PartsOf) -> Worke
         price=price_of(profile, spec.model, settings.prices),
         gateway=gateway_access(hv.launcher, spec, profile, settings, start.user_env),
     )
-    return agent_worker(agent, parts_of)

@@ -8,9 +8,10 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.agents.profile import AgentProfile
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.lease import Worker
 from hypervisor.runs.spec import AgentSpec
 
@@ -34,6 +35,10 @@ PASSED = (
     "PGSERVICEFILE",
     "PGSSLKEY",
 )
+
+# A snapshot is a file in its home with the whole environment, keys included.
+CODEX_FEATURES = "[features]\nplugins = false\nshell_snapshot = false\n"
+QWEN_TOOLS: dict[str, Any] = {"tools": {"toolSearch": {"enabled": False}}}
 
 
 class McpAccess(NamedTuple):
@@ -77,6 +82,17 @@ def worker_access(
     )
 
 
+class ServerEntry(NamedTuple):
+    """How a program starts the server, or what leads to it."""
+
+    words: tuple[str, ...]
+    env: dict[str, str]
+
+
+def direct_entry(env: dict[str, str]) -> ServerEntry:
+    return ServerEntry((COMMAND, *ARGUMENTS, *TOOLS), env)
+
+
 class Written(NamedTuple):
     path: str
     env: dict[str, str]  # variables that tell the program where it is
@@ -85,29 +101,50 @@ class Written(NamedTuple):
 def write(
     profile: AgentProfile,
     home: str,
-    env: dict[str, str],
+    entry: ServerEntry,
     spec: AgentSpec,
     user_env: Mapping[str, str],
 ) -> Written:
     """Write the configuration file of this kind of program."""
     stream = profile.stream
-    name, content = FORMS.get(stream, _claude)(env, spec)
-    address = user_env.get("OPENAI_BASE_URL")
-    if stream == "codex" and address:  # it no longer reads the variable
-        content = f"openai_base_url = {_toml(address)}\n{content}"
-    if stream == "codex":  # the commands it runs need no key
-        content += f"[shell_environment_policy]\nexclude = {_toml(list(profile.keys))}\n"
+    name, content = FORMS.get(stream, _claude)(entry, spec)
+    if stream == "codex":
+        content = _codex_settings(profile, user_env, content)
     if stream == "gemini":
         content = json.dumps({**json.loads(content), **_gemini_login(user_env)}, indent=1)
     path = os.path.join(home, name)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     write_own(path, content)
+    if stream == "acp":
+        _write_for_acp(profile, home, user_env)
     return Written(
         path,
         {"codex": {"CODEX_HOME": os.path.dirname(path)}, "opencode": {"OPENCODE_CONFIG": path}}.get(
             stream, {}
         ),
     )
+
+
+def _write_for_acp(profile: AgentProfile, home: str, user_env: Mapping[str, str]) -> None:
+    """What cannot be said over ACP: Qwen would hide our tools behind a search; codex needs its
+    address, and would save its key in a file."""
+    files = {".qwen/settings.json": json.dumps(QWEN_TOOLS)}
+    if profile.calls_as == "codex":
+        content = _codex_settings(profile, user_env, CODEX_FEATURES)
+        if user_env.get("CODEX_API_KEY") or user_env.get("OPENAI_API_KEY"):
+            content = f'cli_auth_credentials_store = "ephemeral"\n{content}'
+        files[".codex/config.toml"] = content
+    for name, content in files.items():
+        path = os.path.join(home, name)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        write_own(path, content)
+
+
+def _codex_settings(profile: AgentProfile, user_env: Mapping[str, str], content: str) -> str:
+    """With its address, as it no longer reads the variable; the commands it runs need no key."""
+    if address := user_env.get("OPENAI_BASE_URL"):
+        content = f"openai_base_url = {_toml(address)}\n{content}"
+    return f"{content}[shell_environment_policy]\nexclude = {_toml(list(profile.keys))}\n"
 
 
 def write_own(path: str, content: str) -> None:
@@ -123,26 +160,32 @@ def write_own(path: str, content: str) -> None:
     os.rename(path + ".new", path)
 
 
-def _entry(env: dict[str, str], **more: Any) -> dict[str, Any]:
-    return {"command": COMMAND, "args": [*ARGUMENTS, *TOOLS], "env": env, **more}
+def _entry(server: ServerEntry, **more: Any) -> dict[str, Any]:
+    program, *arguments = server.words
+    return {"command": program, "args": arguments, "env": server.env, **more}
 
 
 def _servers(entry: dict[str, Any], **more: Any) -> str:
     return json.dumps({"mcpServers": {SERVER: entry}, **more}, indent=1)
 
 
-def _claude(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
-    return "mcp.json", _servers(_entry(env, type="stdio", alwaysLoad=True))
+def _claude(server: ServerEntry, spec: AgentSpec) -> tuple[str, str]:
+    return "mcp.json", _servers(_entry(server, type="stdio", alwaysLoad=True))
 
 
-def _copilot(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
-    return "mcp.json", _servers(_entry(env, type="local", tools=["*"]))
+def _acp(server: ServerEntry, spec: AgentSpec) -> tuple[str, str]:
+    """Read by our bridge, and by Copilot, which takes no local servers over ACP."""
+    return "mcp.json", _servers(_entry(server, type="stdio", tools=["*"]))
 
 
-def _gemini(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
+def _copilot(server: ServerEntry, spec: AgentSpec) -> tuple[str, str]:
+    return "mcp.json", _servers(_entry(server, type="local", tools=["*"]))
+
+
+def _gemini(server: ServerEntry, spec: AgentSpec) -> tuple[str, str]:
     turns = {"model": {"maxSessionTurns": spec.turns}} if spec.turns else {}
     general = {"maxAttempts": 3, "enableAutoUpdate": False}
-    return ".gemini/settings.json", _servers(_entry(env, trust=True), general=general, **turns)
+    return ".gemini/settings.json", _servers(_entry(server, trust=True), general=general, **turns)
 
 
 def _gemini_login(user_env: Mapping[str, str]) -> dict[str, Any]:
@@ -153,16 +196,15 @@ def _gemini_login(user_env: Mapping[str, str]) -> dict[str, Any]:
     return {"security": {"auth": {"selectedType": kind}}}
 
 
-def _qwen(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
-    entry = _entry(env, trust=True)
-    return ".qwen/settings.json", _servers(entry, tools={"toolSearch": {"enabled": False}})
+def _qwen(server: ServerEntry, spec: AgentSpec) -> tuple[str, str]:
+    return ".qwen/settings.json", _servers(_entry(server, trust=True), **QWEN_TOOLS)
 
 
-def _opencode(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
+def _opencode(server: ServerEntry, spec: AgentSpec) -> tuple[str, str]:
     entry = {
         "type": "local",
-        "command": [COMMAND, *ARGUMENTS, *TOOLS],
-        "environment": env,
+        "command": list(server.words),
+        "environment": server.env,
         "enabled": True,
         "timeout": 120_000,
     }
@@ -178,33 +220,31 @@ def _opencode_permissions(spec: AgentSpec) -> dict[str, str]:
     return rules | dict.fromkeys(spec.allow, "allow")
 
 
-def _codex(env: dict[str, str], spec: AgentSpec) -> tuple[str, str]:
+def _codex(server: ServerEntry, spec: AgentSpec) -> tuple[str, str]:
     """JSON strings and lists are valid TOML."""
     lines = [
         f"[mcp_servers.{SERVER}]",
-        f"command = {_toml(COMMAND)}",
-        f"args = {_toml([*ARGUMENTS, *TOOLS])}",
+        f"command = {_toml(server.words[0])}",
+        f"args = {_toml(list(server.words[1:]))}",
         "required = true",
         "startup_timeout_sec = 120",  # 10 s are too short on a busy host
         'default_tools_approval_mode = "approve"',
         f"[mcp_servers.{SERVER}.env]",
-        *(f"{_toml(name)} = {_toml(value)}" for name, value in env.items()),
-        "[features]",
-        "plugins = false",
-        "shell_snapshot = false",  # a file in its home with the whole environment, keys included
+        *(f"{_toml(name)} = {_toml(value)}" for name, value in server.env.items()),
     ]
-    return ".codex/config.toml", "\n".join(lines) + "\n"
+    return ".codex/config.toml", "\n".join(lines) + "\n" + CODEX_FEATURES
 
 
 def _toml(value: str | list[str]) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-FORMS: dict[str, Callable[[dict[str, str], AgentSpec], tuple[str, str]]] = {
+FORMS: dict[str, Callable[[ServerEntry, AgentSpec], tuple[str, str]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
     "opencode": _opencode,
     "qwen": _qwen,
     "copilot": _copilot,
+    "acp": _acp,
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.task import Json
 
 
@@ -46,6 +47,7 @@ OutcomeName = Literal[
     "crashed",
     "lost_claim",
     "stopped",
+    "attached",
 ]
 # name → (action, meaning)
 OUTCOMES: dict[OutcomeName, tuple[Action, str]] = {
@@ -74,6 +76,7 @@ OUTCOMES: dict[OutcomeName, tuple[Action, str]] = {
     "crashed": (Action.RETRY, "the program failed without an error message"),
     "lost_claim": (Action.NOTHING, "its claim ended while it was working"),
     "stopped": (Action.NOTHING, "stopped by Hypervisor"),
+    "attached": (Action.NOTHING, "a person continued the session in a terminal"),
 }
 
 

@@ -44,6 +44,8 @@ class AgentPools:
         self._noted: set[tuple[str, int]] = set()
         self._cooldowns: dict[str, Cooldown] | None = None
         self._accounts: dict[Pool, str] = {}
+        # Of the workers that an agent may have on all hosts, those of this host.
+        self.share_of_agent: Callable[[str, int], int] = lambda agent, workers: workers
 
     def begin(self, now: int) -> None:
         """Start a new tick: drop what was cached in the previous one."""
@@ -108,9 +110,8 @@ class AgentPools:
         for name in sorted({pool.agent for pool in pools}):
             profile = self.hv.agent_settings.profiles.get(name)
             if profile is not None and profile.workers is not None:
-                demands = cap_demands(
-                    demands, {p for p in pools if p.agent == name}, profile.workers
-                )
+                most = self.share_of_agent(name, profile.workers)
+                demands = cap_demands(demands, {p for p in pools if p.agent == name}, most)
         return demands
 
     def may_work(self, pool: Pool) -> bool:

@@ -4,7 +4,7 @@ cost."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hypervisor.batches.preflight_findings import Finding
@@ -20,6 +20,7 @@ from hypervisor.runs.spec import AgentSpec
 
 if TYPE_CHECKING:
     from hypervisor.agents.agents import Router
+    from hypervisor.agents.gateway.access import CallWay
 
 EXAMPLES = 10
 REMEMBERED = 1_000  # sessions that an estimate is based on
@@ -36,8 +37,9 @@ def agent_task(item: Item, base: NewTask, occurrence: int = 1) -> NewTask:
 class AgentSurvey:
     """Call `add` for every task, then the other methods."""
 
-    def __init__(self, router: Router, spec: AgentSpec) -> None:
-        self._router, self._spec = router, spec
+    def __init__(self, router: Router, spec: AgentSpec, ways: Mapping[str, CallWay]) -> None:
+        """`ways`: how each agent calls its model."""
+        self._router, self._spec, self.ways = router, spec, ways
         self.routed: Counter[str] = Counter()  # by agent; "" for none
         self._lacking: list[str] = []
 
@@ -62,9 +64,11 @@ class AgentSurvey:
             yield Finding("budget", 1, text)
 
     def order(self) -> tuple[str, ...]:
-        """How many tasks each agent gets."""
+        """How many tasks each agent gets, and how it calls its model."""
         parts = [f"{name} on {n:,}" for name, n in self.routed.most_common() if name]
-        return (f"Agents: {', '.join(parts)}.",) if parts else ()
+        calls = [f"{name} {self.ways[name]}" for name in self.routed if name in self.ways]
+        lines = (f"Agents: {', '.join(parts)}.", f"Model calls: {'; '.join(calls)}.")
+        return lines[: 1 + bool(calls)] if parts else ()
 
     def cost(self, hv: Context | None, to_do: int) -> int | None:
         """The expected cost of this many tasks, based on earlier runs; None without any."""

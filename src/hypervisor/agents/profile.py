@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.runs.spec import Permissions
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 Stream = Literal["claude", "codex", "gemini", "opencode", "qwen", "copilot", "acp", "text"]
 STREAMS: tuple[Stream, ...] = get_args(Stream)
+ACP: Stream = "acp"  # run by acp/bridge.py
 LOGIN = "login"
 NO_PERMISSIONS: Mapping[Permissions, tuple[str, ...]] = MappingProxyType({})
 
@@ -39,13 +41,17 @@ class AgentProfile(NamedTuple):
     stream: Stream = "text"
     argv: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()  # used instead of argv to resume a session; (): not supported
+    attach: tuple[str, ...] = ()  # to resume a session in a terminal; (): not supported
     prompt: Literal["stdin", "argument"] = "stdin"  # how it gets the prompt
     env: Mapping[str, str] = MappingProxyType({})  # set
     passes: tuple[str, ...] = ()  # names of the user's variables that it gets
     keys: tuple[str, ...] = ()  # those that are secrets, and identify accounts
     login: tuple[str, ...] = ()  # login files below the user's home
+    gateway: bool = True  # with an API key: call its model through the gateway
+    calls_as: Stream = "text"  # if it speaks ACP: the program whose settings lead to its model
     mcp: tuple[str, ...] = ()
     permissions: Mapping[Permissions, tuple[str, ...]] = NO_PERMISSIONS  # words by mode
+    modes: Mapping[Permissions, str] = MappingProxyType({})  # of its sessions, if it speaks ACP
     allow: tuple[str, ...] = ()  # repeated for each additionally allowed tool
     turns: tuple[str, ...] = ()
     budget: tuple[str, ...] = ()
@@ -60,14 +66,16 @@ class AgentProfile(NamedTuple):
     codes: Mapping[int, ErrorKind] = MappingProxyType({})  # exit codes that mean a kind of error
     grace: float = 10.0  # seconds it may take to exit after its last message
     price: Price | None = None  # if the stream has no cost
-    sandbox: str = ""  # what confines it to the folder, as text; "": nothing
+    sandbox: str = ""  # the level of sandbox; "": as configured
+    own_sandbox: str = ""  # what its program does to stay in the folder, as text; "": nothing
+    hosts: tuple[str, ...] = ()  # that it needs to reach its provider
     verified: bool = False  # tested with the real program
     install: str = ""  # the command to install it
 
     @property
     def can_resume(self) -> bool:
         """Agents that speak ACP are asked; those that cannot get a new session."""
-        return bool(self.resume) or self.stream == "acp"
+        return bool(self.resume) or self.stream == ACP
 
 
 def account_of(profile: AgentProfile, env: Mapping[str, str]) -> str:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from hypervisor.agents import discovery
 from hypervisor.agents.classify import classify
 from hypervisor.agents.command_line import LaunchOptions, arguments
-from hypervisor.agents.gateway.access import calls_of
+from hypervisor.agents.gateway.access import CallWay, call_way
 from hypervisor.agents.homes import Home
-from hypervisor.agents.installed import Calls, InstalledAgent, Preview, ProbeResult
+from hypervisor.agents.installed import InstalledAgent, Preview, ProbeResult
 from hypervisor.agents.mcp_config import McpAccess
 from hypervisor.agents.profile import AgentProfile
 from hypervisor.agents.prompts import Prompts
@@ -36,7 +36,7 @@ from hypervisor.runs.processes import tree
 from hypervisor.runs.spec import AgentSpec, RunSpec, agent_of
 
 if TYPE_CHECKING:
-    from hypervisor.agents.config import AgentSettings
+    from hypervisor.agents.agent_settings import AgentSettings
 
 QUESTION = "Answer with the one word OK. Use no tools."
 GRACE = 1.0
@@ -51,11 +51,11 @@ class LocalAgents:
     def find(self, profile: AgentProfile) -> InstalledAgent:
         return discovery.find(profile, self._user_env)
 
-    def calls(
+    def call_way(
         self, profile: AgentProfile, settings: AgentSettings, spec: AgentSpec | None = None
-    ) -> Calls:
-        """How its model is called, through the gateway or not."""
-        return calls_of(profile, settings, self._user_env, spec)
+    ) -> CallWay:
+        """How its model is called, through the gateway or not, and why not."""
+        return call_way(profile, settings, self._user_env, spec)
 
     def preview(self, profile: AgentProfile, spec: RunSpec, task: Task, item: Item) -> Preview:
         prompts, agent = Prompts(spec, self._prompts), agent_of(spec)
@@ -75,7 +75,7 @@ class LocalAgents:
         program = discovery.locate(profile, self._user_env) or profile.program
         names = sorted({*agent_environment(profile, self._user_env), "HOME", "TMPDIR"})
         argv = (program, *arguments(profile, options))
-        return Preview(argv, prompt, spec.cwd, tuple(names), profile.sandbox)
+        return Preview(argv, prompt, spec.cwd, tuple(names), profile.own_sandbox)
 
     def probe(self, profile: AgentProfile, spec: AgentSpec, seconds: float) -> ProbeResult:
         began = time.monotonic()

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.item_names import printable_path
 from hypervisor.inputs.template import Item, as_text
 from hypervisor.queue.task import Task

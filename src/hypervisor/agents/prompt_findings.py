@@ -20,8 +20,11 @@ FINDINGS = (
 )
 
 
-def relevant_findings(store: Database, task: Task, limit_chars: int = 6_000) -> str:
-    """Findings on the task's branch about its subject, best first, fenced, of limited size."""
+def relevant_findings(
+    store: Database, task: Task, limit_chars: int = 6_000, review: bool = False
+) -> str:
+    """Findings on the task's branch about its subject, best first, fenced, of limited size. With
+    `review`, those of its ancestors only after a person has approved them."""
     if not task.branch:
         return ""
     from hypervisor.hive.branch import visible_branches
@@ -35,7 +38,8 @@ def relevant_findings(store: Database, task: Task, limit_chars: int = 6_000) -> 
         words = ()  # a reduce is about whatever the others found
     elif not words:
         return ""
-    query = Query(words, visible_branches(store, task.branch))
+    reader = task.branch if review else None
+    query = Query(words, visible_branches(store, task.branch), reader=reader)
     lines: list[str] = []
     room = limit_chars - len(FINDINGS) - 100  # the fence
     for finding in store.read(search.recall, query, MAX_FINDINGS):

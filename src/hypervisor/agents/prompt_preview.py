@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypervisor.agents.prompts import FOLDER, Prompts, context_of
 from hypervisor.batches.reduce_input import with_result
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.hive.review import must_review
 from hypervisor.inputs.items import item_of
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import Batch, Task
@@ -20,6 +21,6 @@ def prompt_of(hv: Context, task: Task, batch: Batch | None) -> str:
         if spec.agent is None or spec.agent.mode != "push":
             return ""
         item = with_result(hv, task, item_of(task), spec)
-        return Prompts(spec, FOLDER).write(task, item, context_of(hv.store, task))
+        return Prompts(spec, FOLDER).write(task, item, context_of(hv.store, task, must_review(hv)))
     except (InvalidInput, NotFound):  # the item does not fit, or a task it builds on is gone
         return ""

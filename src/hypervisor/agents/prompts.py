@@ -66,15 +66,16 @@ class Prompts:
             return file.read()
 
 
-def context_of(store: Database, task: Task) -> str:
-    """Results that the task builds on, findings on its branch and its last failure, as text."""
+def context_of(store: Database, task: Task, review: bool = False) -> str:
+    """Results that the task builds on, findings on its branch and its last failure, as text. With
+    `review`, findings of other branches only if they are reviewed."""
     detail = store.read(queries.detail, task.id)
     lines = []
     for name in detail.after[:MAX_RESULTS]:
         before = store.read(queries.task, name)
         if before.state == DONE and before.result is not None:
             lines.append(f"Result of {before.title} ({before.id}):\n{_shown(before.result)}")
-    if findings := relevant_findings(store, task):
+    if findings := relevant_findings(store, task, review=review):
         lines.append(findings)
     ended = [
         attempt for attempt in detail.attempts if attempt.outcome == "failed" and attempt.reason

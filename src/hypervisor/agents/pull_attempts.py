@@ -48,6 +48,8 @@ class PullAttempts:
     def run(self, new: NewSession) -> None:
         """Run an agent from its start to its end."""
         agent, worker = self._agent, self._agent.worker
+        if not worker.fence.enter_session():
+            return worker.runner.pause(1.0)
         if agent.gateway:
             new = new._replace(spend_code=agent.gateway.new_code())
         session = SessionRecorder(worker.hv.store, new, agent.price)
@@ -88,8 +90,12 @@ class PullAttempts:
         runner, grace = self._agent.runner, self._agent.worker.settings.grace
         if isinstance(outcome, Ended):
             runner.clear(grace)
+            if cut := self._agent.worker.fence.leave():
+                self._close(session, "stopped")
+                return self._settle_stopped(cut)
             return self._settle(session, claims, outcome, watch.peak)
         ended = runner.stop(grace)
+        self._agent.worker.fence.leave()
         if outcome.next == "classify":
             return self._settle(session, claims, ended, watch.peak)
         self._close(session, "stopped")
@@ -146,6 +152,8 @@ class PullAttempts:
     def _close(self, session: SessionRecorder, outcome: OutcomeName) -> None:
         with if_possible(self._agent.worker.hv):  # what happens to its claims comes first
             session.close(outcome, self._agent.runner.stream_state)
+        self._agent.worker.outputs.finished(session.id, ATTEMPT)
+        self._agent.worker.outputs.publish()
 
 
 class HeldClaims:
@@ -161,7 +169,8 @@ class HeldClaims:
         self._agent.budget.is_empty()  # if so, this pauses the batch
         held = {lease.token for lease in held_claims(self._worker)}
         self.seen |= held
-        if held and now - self._last_heartbeat >= HEARTBEAT:
+        leased = bool(self._worker.fence.leased_by)
+        if held and not leased and now - self._last_heartbeat >= HEARTBEAT:
             self._last_heartbeat = now
             self._worker.hv.store.write_unsynced(
                 claims_sql.heartbeat,

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.cooldown import Cooldown, next_cooldown
-from hypervisor.agents.running_status import cooling_down
 from hypervisor.agents.sql import cooldowns as cooldowns_sql
 from hypervisor.agents.stream_state import StreamError
 from hypervisor.core import validate
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
 def cooldowns(hv: Context, now: int | None = None) -> tuple[Cooldown, ...]:
     """List the rate-limited accounts of agents, with the time and the reason."""
+    from hypervisor.agents.running_status import cooling_down  # the gateway needs no status
+
     return cooling_down(hv, hv.now() if now is None else now)
 
 

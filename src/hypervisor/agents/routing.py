@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.task import NewTask
 
 if TYPE_CHECKING:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hypervisor.agents.homes import AgentHomes, Home
 from hypervisor.agents.mcp_config import ARGUMENTS
+from hypervisor.agents.profile import ACP
 from hypervisor.agents.scrubbing import scrub
 from hypervisor.agents.setup import (
     AgentSetup,
@@ -36,9 +39,11 @@ from hypervisor.runs.processes.runner import LocalRunner
 
 if TYPE_CHECKING:
     from hypervisor.agents.gateway.access import Access
+    from hypervisor.runs.sandbox.prepare import Sandbox
 
 NOTHING = StreamState()
 OUR_SERVER = tuple(os.fsencode(word) for word in ARGUMENTS)
+CANCEL_PATIENCE = 3.0  # seconds for an agent to end its turn
 HANGING = 1.0  # seconds between signals after its last message
 
 
@@ -54,11 +59,18 @@ class AgentRunner(LocalRunner):
         group: Group | None,
         niceness: int,
         tools_path: Callable[[str, int], str] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """`variables` are added to the environment; `own_home` is the home of a pull agent.
         `tools_path`: where to note the times of tool calls, for traces."""
         super().__init__(
-            setup.cwd, setup.spec, variables, mark=mark, group=group, niceness=niceness
+            setup.cwd,
+            setup.spec,
+            variables,
+            mark=mark,
+            group=group,
+            niceness=niceness,
+            sandbox=sandbox,
         )
         self.stream_state = StreamState()
         self.hung = False
@@ -80,13 +92,20 @@ class AgentRunner(LocalRunner):
 
     @property
     def fatal_error(self) -> str | None:
-        return self._setup.problem or None
+        return self._setup.problem or super().fatal_error
 
     def brief(
-        self, text: str, session: str = "", budget: int | None = None, known: StreamState = NOTHING
+        self,
+        text: str,
+        session: str = "",
+        budget: int | None = None,
+        known: StreamState = NOTHING,
+        *,
+        granted: tuple[str, ...] = (),
     ) -> None:
-        """Set the prompt of the next agent, the session it resumes, and the money it may spend."""
-        self._prompt, self._known = Prompt(text, session, budget), known
+        """Set the prompt of the next agent, the session it resumes, the money it may spend, and
+        what people allowed it."""
+        self._prompt, self._known = Prompt(text, session, budget, granted=granted), known
 
     def use_gateway(self, access: Access) -> None:
         """The next agent calls its model through the gateway."""
@@ -115,13 +134,23 @@ class AgentRunner(LocalRunner):
         for channel in self._channels:
             self._poll.register(channel.fileno(), select.POLLIN)
         try:
-            self._launch(prepared.argv, env, Pipes(out[1], err[1]), prepared.stdin)
+            self._start_program(prepared, env, Pipes(out[1], err[1]))
         except OSError:
             self._hang_up()
             raise
         finally:
             os.close(out[1])
             os.close(err[1])
+
+    def _start_program(self, prepared: Launch, env: dict[str, str], pipes: Pipes) -> None:
+        if self._sandbox is None:
+            return self._launch(prepared.argv, env, pipes, prepared.stdin)
+        from hypervisor.agents.confinement import confined
+
+        assert self._home is not None
+        attempt = confined(self._setup, prepared, self._home, self._access)
+        attempt = attempt._replace(name=env[tree.MARK], env=env, root=self._root)
+        return self._confine(attempt, pipes, prepared.stdin)
 
     def _own_home(self, name: str) -> Home:
         """A new session gets an empty home: an earlier one could have tampered with it. A resumed
@@ -140,6 +169,10 @@ class AgentRunner(LocalRunner):
         setup = setup._replace(mcp=setup.mcp._replace(token=token, mark=(tree.MARK, mark)))
         if self._folder:
             setup = setup._replace(cwd=self._folder)
+        if self._sandbox is not None and not self._sandbox.problem:
+            from hypervisor.agents.confinement import address_file
+
+            setup = setup._replace(relay=self._sandbox.mcp_words(address_file(home)))
         return prepare_launch(setup, home, self._prompt, self._access)
 
     def wait(self, seconds: float) -> Ended | None:
@@ -163,19 +196,39 @@ class AgentRunner(LocalRunner):
         CPU even while they wait."""
         if not self._speaks:
             return alive
-        others = [process for process in alive if process.pid != self.leader]
+        ours = {self.leader}
+        if self._sandbox is not None:
+            from hypervisor.agents.confinement import wrapped
+
+            ours = wrapped(self.leader, alive)
+        if self._setup.profile.stream == ACP:  # the program is the child of our bridge
+            ours |= {process.pid for process in alive if process.parent in ours}
+        others = [process for process in alive if process.pid not in ours]
         return [process for process in others if not is_our_server(process.pid)]
 
     def stop(self, grace: float) -> Ended:
         """An error it is stopped for stays, whatever it prints until it exits, unless that is the
         end of
         a successful session: an answer that came too late would make a rate limit a crash."""
+        self._cancel()
         error = self.stream_state.error
         ended = super().stop(grace)
         self._hang_up()
         if error is not None and not self.stream_state.ok:
             self.stream_state = self.stream_state._replace(error=error)
         return ended
+
+    def _cancel(self) -> None:
+        """An agent that speaks ACP is asked to end its turn; its processes are ended after that."""
+        if self._setup.profile.stream != ACP or self._command is None or not self._speaks:
+            return
+        until = time.monotonic() + CANCEL_PATIENCE
+        with suppress(ProcessLookupError):
+            os.kill(self._command.pid, signal.SIGTERM)
+        ending = select.poll()
+        ending.register(self._command.fileno(), select.POLLIN)
+        while time.monotonic() < until and not ending.poll(50):
+            self._read()  # a full pipe would hold it up
 
     def clear(self, grace: float) -> int:
         left = super().clear(grace)
@@ -185,6 +238,14 @@ class AgentRunner(LocalRunner):
     def close(self) -> None:
         self._hang_up()
         super().close()
+
+    def read_session_file(self) -> None:
+        """Look for token counts that the program does not print while it runs."""
+        stream = self._setup.profile.stream
+        if stream == "codex" and self._home is not None and self._access is None:
+            from hypervisor.agents.session_files import with_live_tokens
+
+            self.stream_state = with_live_tokens(stream, self._home.home, self.stream_state)
 
     def _is_hanging(self, now: float) -> bool:
         return self._command is not None and now >= self._patience(now + 1)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.agents.sql import cooldowns
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import used_text
 from hypervisor.queue.agent_session import AgentSession, DaySpent, Spent
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import IN_PROGRESS
 from hypervisor.queue.sql import agent_sessions, queries
 from hypervisor.queue.task import Batch
-from hypervisor.runs.results import latest_output
-from hypervisor.runs.spec import Running, agent_of, spec_from
 
 if TYPE_CHECKING:
     from hypervisor.agents.budget import Limit
     from hypervisor.agents.cooldown import Cooldown
+    from hypervisor.runs.spec import Running
 
 TAIL = 48_000  # bytes at the end of a transcript that are read for the current activity
 MAX_SESSIONS = 400
@@ -86,15 +86,19 @@ def money_of(hv: Context, batch: Batch | None, now: int | None = None) -> Money 
     """What agents have cost, for a batch or today; None if none have run."""
     if batch is not None and not (isinstance(batch.spec, dict) and batch.spec.get("agent")):
         return None
-    from hypervisor.agents.budget import batch_limits, day_limits
-
     at = hv.now() if now is None else now
     today = hv.store.read(agent_sessions.spent, since=at - at % DAY)
     settings = hv.agent_settings
+    if not (batch or today.tokens or settings.day_budget or settings.day_tokens):
+        return None
+    from hypervisor.agents.budget import batch_limits, day_limits
+
     if batch is None:
         limits = day_limits(today, settings.day_budget, settings.day_tokens)
         used = tuple(map(_used, limits))
         return Money(today, used) if today.tokens or used else None
+    from hypervisor.runs.spec import agent_of, spec_from
+
     try:
         agent = agent_of(spec_from(batch.spec))
     except InvalidInput:  # of a newer version
@@ -147,7 +151,7 @@ def cooling_down(hv: Context, now: int, batch: Batch | None = None) -> tuple[Coo
 def _doing(hv: Context, session: AgentSession, here: bool) -> AgentActivity:
     task, attempt = transcript_of(session)
     activity = ""
-    if here and (size := hv.outputs.size(task, attempt)):
+    if (here or hv.outputs.shared is not None) and (size := hv.outputs.size(task, attempt)):
         tail = hv.outputs.read(task, attempt, max(size - TAIL, 0), TAIL)
         if size > TAIL:
             tail = tail.partition(b"\n")[2]  # skip a partial line
@@ -176,6 +180,8 @@ class Transcript(NamedTuple):
 
 def transcript(hv: Context, name: str, attempt: int | None = None) -> Transcript:
     """Find an output by its task, or by the session of an agent."""
+    from hypervisor.runs.results import latest_output
+
     try:
         task = hv.resolve(name)
     except NotFound:
@@ -201,9 +207,7 @@ def transcript(hv: Context, name: str, attempt: int | None = None) -> Transcript
 def read(hv: Context, transcript: Transcript, start: int = 0, most: int = 1 << 20) -> bytes:
     """A piece of a stored output. NotFound: it is not stored here."""
     if hv.outputs.size(transcript.task, transcript.attempt) is None:
-        raise NotFound(
-            f"no output stored here for {transcript.task}, attempt {transcript.attempt}."
-        )
+        raise NotFound(hv.outputs.where(transcript.task, transcript.attempt))
     return hv.outputs.read(transcript.task, transcript.attempt, start, most)
 
 

@@ -27,7 +27,7 @@ OVER = (
     "mcp_dead",
 )
 COMPLETED = ("completed", "settled")
-UNHARMED = ("quota", "overload", "server_error", "network", "stopped", "lost_claim")
+UNHARMED = ("quota", "overload", "server_error", "network", "stopped", "lost_claim", "attached")
 # The provider must have answered for these.
 ANSWERED = (
     "completed",

@@ -11,20 +11,21 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.agents import mcp_config
 from hypervisor.agents.command_line import LaunchOptions, arguments
 from hypervisor.agents.discovery import locate
 from hypervisor.agents.final_report import REPORT_SCHEMA, schema_with
 from hypervisor.agents.homes import Home, link_login, unlink_login
-from hypervisor.agents.mcp_config import McpAccess, write_own
-from hypervisor.agents.profile import AgentProfile
+from hypervisor.agents.mcp_config import McpAccess, ServerEntry, write_own
+from hypervisor.agents.profile import ACP, AgentProfile
 from hypervisor.agents.secrets import marks_of
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import with_usage
 from hypervisor.agents.transcript_writer import secrets_in
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.template import MAX_WORD_LENGTH
 from hypervisor.queue.task import Json
 from hypervisor.runs.spec import AgentSpec
@@ -47,7 +48,6 @@ SCHEMA_FILE = "report-schema.json"
 SECRET_NAMES = ("token", "key", "secret", "password", "refresh", "access")
 MAX_LOGIN_SIZE = 1 << 20
 USAGE_FILE = "usage.json"
-ACP = "acp"
 # Like our own workers: independent of PATH, PYTHONPATH and the current directory.
 BRIDGE = (sys.executable, "-I", "-c", "from hypervisor.agents.acp.bridge import main; main()")
 MAX_USAGE_SIZE = 1 << 20
@@ -63,6 +63,7 @@ class AgentSetup(NamedTuple):
     mcp: McpAccess
     program: str = ""  # "" if it was not found
     schema: str = ""  # of a report, as text
+    relay: tuple[str, ...] = ()  # the command that leads out of a sandbox to our server
 
     @property
     def problem(self) -> str:
@@ -85,11 +86,14 @@ def setup_for(
 
 
 class Prompt(NamedTuple):
-    """The prompt of an agent, the session it resumes, and the money it may spend."""
+    """The prompt of an agent, the session it resumes, and the money it may spend. `attach`: without
+    a prompt, in a terminal."""
 
     text: str
     session: str = ""
     budget: int | None = None
+    attach: bool = False
+    granted: tuple[str, ...] = ()  # what people allowed in answers, for agents that ask
 
 
 class Launch(NamedTuple):
@@ -98,6 +102,7 @@ class Launch(NamedTuple):
     stdin: bytes | None
     cwd: str
     secrets: frozenset[str]  # must not appear in its output
+    server: ServerEntry | None = None  # of MCP, if it has to run outside of a sandbox
 
 
 def prepare_launch(
@@ -107,6 +112,7 @@ def prepare_launch(
     the gateway. InvalidInput: the profile cannot do it."""
     keys = secrets_of(setup.profile, setup.user_env)
     if access is not None:
+        keys |= {*access.route.secrets, access.token}
         unlink_login(home.home, setup.profile.login)
         setup = _behind_gateway(setup, access)
     profile, spec, user_env = setup.profile, setup.spec, setup.user_env
@@ -118,7 +124,9 @@ def prepare_launch(
     link_login(home.home, user_env.get("HOME", ""), profile.login)
     secrets = secrets_of(profile, user_env, setup.mcp)
     hide = {"HV_HIDE": marks_of(secrets, os.urandom(16))} if secrets else {}
-    written = mcp_config.write(profile, home.home, setup.mcp.env(user_env) | hide, spec, user_env)
+    server = mcp_config.direct_entry(setup.mcp.env(user_env) | hide)
+    entry = ServerEntry(setup.relay, {}) if setup.relay else server
+    written = mcp_config.write(profile, home.home, entry, spec, user_env)
     options = LaunchOptions(
         prompt=prompt.text,
         session=prompt.session,
@@ -131,15 +139,19 @@ def prepare_launch(
         schema=setup.schema,
         schema_file=_schema_file(home, setup.schema),
         usage=_usage_file(home),
+        attach=prompt.attach,
     )
     argv = (setup.program or profile.program, *arguments(profile, options))
-    if profile.stream == ACP:
-        argv = _bridged(argv, options)
+    if profile.stream == ACP and not prompt.attach:
+        mode = profile.modes.get(spec.permissions, "")
+        argv = _bridged(argv, options, mode, prompt.granted)
     _refuse_long(profile, argv)
     env = agent_environment(profile, user_env) | written.env
     env |= {"HOME": home.home, "TMPDIR": home.tmp}
-    stdin = prompt.text.encode("utf-8", "surrogateescape") if profile.prompt == "stdin" else None
-    return Launch(argv, env, stdin, setup.cwd, secrets | keys)
+    by_stdin = profile.prompt == "stdin" and not prompt.attach
+    stdin = prompt.text.encode("utf-8", "surrogateescape") if by_stdin else None
+    outside = server if setup.relay else None
+    return Launch(argv, env, stdin, setup.cwd, secrets | keys, outside)
 
 
 def _behind_gateway(setup: AgentSetup, access: Access) -> AgentSetup:
@@ -148,15 +160,20 @@ def _behind_gateway(setup: AgentSetup, access: Access) -> AgentSetup:
     user_env = route.env({**setup.user_env, **profile.env}, access.address, access.token)
     changed = {*route.given, *route.withheld}
     own_env = {name: value for name, value in profile.env.items() if name not in changed}
-    profile = profile._replace(login=(), env=own_env)
+    passes = (*profile.passes, *route.given)
+    profile = profile._replace(login=(), env=own_env, passes=passes)
     return setup._replace(profile=profile, user_env=user_env)
 
 
-def _bridged(argv: tuple[str, ...], options: LaunchOptions) -> tuple[str, ...]:
+def _bridged(
+    argv: tuple[str, ...], options: LaunchOptions, mode: str, granted: tuple[str, ...]
+) -> tuple[str, ...]:
     """An agent that speaks ACP is run by our bridge, which prints what it does."""
-    from hypervisor.agents.acp.bridge import Order, order_words
+    from hypervisor.agents.acp.order import Order, order_words
 
-    order = Order(options.mcp, options.permissions, options.session, options.allow, argv)
+    order = Order(
+        options.mcp, options.permissions, options.session, options.allow, mode, granted, argv
+    )
     return (*BRIDGE, *order_words(order))
 
 

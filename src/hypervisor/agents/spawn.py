@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from hypervisor.batches.reduce_input import REDUCE, REDUCES, mention, results_path
+from hypervisor.batches.pipeline_names import REDUCE
+from hypervisor.batches.reduce_input import REDUCES, mention, results_path
 from hypervisor.batches.sql import pipelines
 from hypervisor.batches.submit import submit
 from hypervisor.batches.wait import start_cursor
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.items import occurrences, task_for
 from hypervisor.inputs.template import Item
 from hypervisor.learning.sql import prior_of
@@ -264,7 +266,7 @@ def _reduce(
     batch: str,
 ) -> Reduce:
     """The reduce has its own batch, because its command or prompt differs."""
-    from hypervisor.batches.pipeline import reduce_name
+    from hypervisor.batches.pipeline_names import reduce_name
 
     request = {"description": reduce} if isinstance(reduce, str) else dict(reduce)
     if not _text(request) and any(request.get(word) for word in TELLING):

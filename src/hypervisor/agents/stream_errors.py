@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 from hypervisor.agents import stream_state as kinds
 from hypervisor.agents.stream_state import MAX_TEXT_LENGTH, ErrorKind, StreamError, storable
@@ -109,6 +108,8 @@ def parse_retry_after(header: str) -> tuple[int | None, int | None]:
     header = header.strip()
     if header.isascii() and header.isdecimal() and len(header) < 9:
         return None, int(header) * 1000
+    from email.utils import parsedate_to_datetime  # rarely needed, and large
+
     try:
         return round(parsedate_to_datetime(header).timestamp() * 1000), None
     except (ValueError, OverflowError):

@@ -7,10 +7,11 @@ needs the state, does not pay for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.agents.json_fields import Object, parse_object
 from hypervisor.agents.stream_state import ErrorKind, StreamError, StreamState, storable
+from hypervisor.core.records import NamedTuple
 
 STACK_TRACE = ("at ", "}", "{")  # how the lines of a JavaScript stack trace begin
 

@@ -5,8 +5,9 @@ All texts in it can be stored, and its size is bounded.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.task import Json
 
@@ -76,6 +77,7 @@ class StreamState(NamedTuple):
     turns: int = 0
     tools: int = 0  # calls of tools that were carried out
     denied: tuple[str, ...] = ()  # tools that were refused
+    grantable: bool = False  # an answer can allow what was refused
     mcp: McpState = ""  # "" until that is known
     message: str = ""  # the agent's last message
     result: Json = None  # its structured result

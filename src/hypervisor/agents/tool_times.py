@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 from hypervisor.agents.stream_events import Event, ToolCall, ToolResult
+from hypervisor.core.records import NamedTuple
 
 MAX_CALLS = 10_000  # of an attempt
 MAX_NAME_LENGTH = 100

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import NamedTuple
 
 from hypervisor.agents import stream_events as ev
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.agents.streams import parser
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import money_text
 
 # Whose line it is.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import unified_diff
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.agents import stream_events as ev
 from hypervisor.agents.transcript import (
@@ -14,6 +14,7 @@ from hypervisor.agents.transcript import (
     TranscriptRenderer,
     text_of,
 )
+from hypervisor.core.records import NamedTuple
 
 MAX_EDIT = 40_000  # characters that are compared
 MAX_DIFF_LINES = 200

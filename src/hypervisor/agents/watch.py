@@ -57,6 +57,7 @@ class StreamCheck:
 
     def record(self, now: float) -> None:
         """Needs the store. An answer of the provider ends a cooldown whose time is over."""
+        self._agent.runner.read_session_file()
         state = self._agent.runner.stream_state
         self._session.update(state, now)
         if not self._answered and (state.tools or state.tokens.output):

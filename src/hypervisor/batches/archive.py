@@ -1,6 +1,6 @@
 """Archiving finished batches: lists leave them out, and everything of them is kept."""
 
-from hypervisor.batches.pipeline import batches_of
+from hypervisor.batches.pipeline_names import batches_of
 from hypervisor.core import validate
 from hypervisor.core.errors import WrongState
 from hypervisor.core.text import pluralize

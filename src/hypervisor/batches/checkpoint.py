@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.batches.chunk import HELD, Chunk
 from hypervisor.batches.samples import Sample, choose_samples
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.result import actions_in, category_of, items_in, text_of
 from hypervisor.queue.task import Batch
 from hypervisor.runs.spec import TaskReport

@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.batches.chunk import SPANS, UNDATED, span_name
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.inputs.item_names import text_as_data
 from hypervisor.inputs.items import column_text, day_of

@@ -7,11 +7,11 @@ tasks at a time go: their files first, so that a killed deletion can be repeated
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from hypervisor.batches.archive import refuse_unfinished, whole_pipeline
 from hypervisor.batches.sql import removal
 from hypervisor.core.errors import WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.task import Batch
@@ -99,18 +99,40 @@ def _delete_tasks(hv: Context, part: Batch, dry_run: bool) -> tuple[list[Output]
     gone, left = [], 0
     for tasks in _slices(hv, part.id):
         outputs = [output for task, last in tasks for output in _outputs(hv, task, last)]
-        if not dry_run:
-            removed = hv.outputs.remove(outputs)
-            left += len(outputs) - len(removed)
-            outputs = removed
-            for task, _ in tasks:
-                hv.homes.remove(task)
-            hv.store.write(removal.delete_tasks, [task for task, _ in tasks])
-        gone += outputs
+        removed = outputs if dry_run else _delete_slice(hv, tasks, outputs)
+        left += len(outputs) - len(removed)
+        gone += removed
     sessions = hv.store.read(removal.session_ids, part.id)
     own = [output for session in sessions for output in _outputs(hv, session, 1)]
     removed = own if dry_run else hv.outputs.remove(own)
+    if hv.outputs.shared is not None and not dry_run:
+        hv.outputs.shared.remove_all_of(sessions)
     return gone + removed, left + len(own) - len(removed)
+
+
+def _delete_slice(
+    hv: Context, tasks: Sequence[tuple[str, int]], outputs: list[Output]
+) -> list[Output]:
+    """Delete a few tasks and their outputs; returns the outputs that are gone."""
+    removed = hv.outputs.remove(outputs)
+    if hv.outputs.shared is not None:
+        hv.outputs.shared.remove_all_of([task for task, _ in tasks])
+    for task, _ in tasks:
+        hv.homes.remove(task)
+    hv.store.write(removal.delete_tasks, [task for task, _ in tasks])
+    return removed
+
+
+def delete_single_tasks(hv: Context, before: int, dry_run: bool = False) -> int:
+    """Delete tasks without a batch that ended before then, unless others wait for them; returns how
+    many."""
+    count, after = 0, ""
+    while tasks := hv.store.read(removal.single_tasks, before, after, SLICE):
+        if not dry_run:
+            outputs = [output for task, last in tasks for output in _outputs(hv, task, last)]
+            _delete_slice(hv, tasks, outputs)
+        count, after = count + len(tasks), tasks[-1][0]
+    return count
 
 
 def _slices(hv: Context, batch: str) -> Iterator[list[tuple[str, int]]]:
@@ -122,7 +144,7 @@ def _slices(hv: Context, batch: str) -> Iterator[list[tuple[str, int]]]:
 
 def _outputs(hv: Context, task: str, attempts: int) -> Iterator[Output]:
     for number in range(1, attempts + 1):
-        size = hv.outputs.size(task, number)
+        size = hv.outputs.local_size(task, number)
         if size is not None:
             yield Output(task, number, size, 0)
 

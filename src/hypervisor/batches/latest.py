@@ -1,6 +1,6 @@
 """The latest batch, which commands use when none is named."""
 
-from hypervisor.batches.pipeline import batches_of
+from hypervisor.batches.pipeline_names import batches_of
 from hypervisor.batches.sql import last_run
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 
-from hypervisor.batches.reduce_input import PREVIOUS, REDUCE, REDUCES, STAGE, mention, results_path
+from hypervisor.batches.pipeline_names import REDUCE, reduce_name
+from hypervisor.batches.reduce_input import PREVIOUS, REDUCES, STAGE, mention, results_path
 from hypervisor.batches.sql import pipelines
 from hypervisor.batches.sql.pipelines import Pipeline
 from hypervisor.batches.submit import Submitted, submit
 from hypervisor.core import validate
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.add import insert_tasks
 from hypervisor.queue.context import Context
@@ -120,23 +121,6 @@ def _program(spec: RunSpec) -> tuple[str, tuple[str, ...]]:
             return name, ("",)
         case AgentSpec():
             return spec.work.name, (spec.work.prompt,)
-
-
-def reduce_name(name: str) -> str:
-    """The name of the reduce's batch."""
-    return f"{name} {REDUCE}"
-
-
-def batches_of(hv: Context, batch: str) -> tuple[str, ...]:
-    """The ids of all batches of the pipeline that a batch belongs to; else the batch alone."""
-    pipeline = hv.store.read(pipelines.of_batch, batch)
-    return (batch,) if pipeline is None else pipeline.batches
-
-
-def batches_from(hv: Context, batch: str) -> tuple[str, ...]:
-    """The batches that this batch's name stands for: the whole pipeline if it is the first."""
-    batches = batches_of(hv, batch)
-    return batches if batches[0] == batch else (batch,)
 
 
 def _save_stages(hv: Context, batches: tuple[str, ...]) -> Pipeline | None:

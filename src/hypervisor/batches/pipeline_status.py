@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from hypervisor.batches.pipeline import batches_from
+from hypervisor.batches.pipeline_names import batches_from
 from hypervisor.batches.reduce_input import printed
 from hypervisor.batches.sql import pipelines
 from hypervisor.batches.sql.pipelines import Pipeline
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.items import item_of
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from hypervisor.batches.item_links import ItemLinks
 from hypervisor.batches.preflight_findings import (
@@ -34,6 +34,7 @@ from hypervisor.batches.preflight_findings import (
 from hypervisor.batches.sql import report
 from hypervisor.core.errors import RequestError
 from hypervisor.core.ids import key_digest
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.item_names import printable_path, text_as_data
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.named_files import Conflict, NamedFiles, declared, is_readable, is_task_file

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import money_text, pluralize
 from hypervisor.resources.limits import size_text, span_text
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from hypervisor.batches.pipeline_names import REDUCE
 from hypervisor.batches.sql import pipelines
 from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.lease import parse_token
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from hypervisor.queue.task import Json, Task
     from hypervisor.runs.spec import RunSpec, TaskReport
 
-REDUCE = "reduce"  # the key of a reduce task in its batch
 # In the data of tasks:
 REDUCES = "gather"  # of a reduce task: the id of the batch whose results it gets
 PREVIOUS = "from"  # of a later stage's task: the id of its task in the previous stage …
@@ -156,9 +156,9 @@ def _without_output(item: Item, done: Task, spec: RunSpec) -> Item:
         if _names(spec, name):
             raise InvalidInput(
                 f"{{{name}}} is incomplete: only part of the output of the previous stage is kept "
-                "on this host. Raise `keep_each` under [outputs] in config.toml (`hv config "
-                "path` prints its path), or have the previous stage write a file, then run "
-                "it again with --again."
+                "on this host. Raise `keep_each` (or, if it ran on another host, set `store`) "
+                "under [outputs] in config.toml (`hv config path` prints its path), or have the "
+                "previous stage write a file, then run it again with --again."
             )
     return item._replace(columns=columns)
 

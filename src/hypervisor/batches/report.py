@@ -7,7 +7,7 @@ million tasks is no larger than that of some thousand.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.batches.chunk import Chunk
 from hypervisor.batches.pipeline_status import Overview, has_succeeded, pattern, what_of
@@ -15,6 +15,7 @@ from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.batches.sql import report as report_sql
 from hypervisor.batches.timeline import Attempts, Bin, Timeline, read_attempts
 from hypervisor.core import validate
+from hypervisor.core.records import NamedTuple
 from hypervisor.learning.learn import Learned, learned_about
 from hypervisor.learning.record import Work
 from hypervisor.queue import lifecycle

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from hypervisor.batches.checkpoint import Checkpoint, checkpoint, digest_of
 from hypervisor.batches.chunk import HELD, OPEN, Chunk, ChunkState
@@ -19,6 +19,7 @@ from hypervisor.batches.review_items import item_digest
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, Task

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import state_called
 from hypervisor.queue.result import category_of, items_in

@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.batches.submit import Submitted
 from hypervisor.core.errors import BatchPaused, TaskFailed, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle, steer
 from hypervisor.queue.context import Context
+from hypervisor.queue.lifecycle import OPEN
 from hypervisor.queue.pause import BATCH
 from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.queue.sql import queries
@@ -19,7 +21,6 @@ from hypervisor.queue.task import Json, Task, TaskFilter
 from hypervisor.runs import sql
 from hypervisor.runs.finished import FINISHED, FinishedTasks
 from hypervisor.runs.rerun import is_by_person
-from hypervisor.runs.results import OPEN
 from hypervisor.runs.supervise import supervise
 
 ENDED = (*FINISHED, lifecycle.CANCELLED)

@@ -3,17 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.batches.sql import last_run
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.inputs.item_names import text_in_data
 from hypervisor.queue import lifecycle
 from hypervisor.queue.add import SimilarTaskChecker, insert_tasks
 from hypervisor.queue.context import Context
+from hypervisor.queue.lifecycle import OPEN
 from hypervisor.queue.pause import BATCH, Pause
 from hypervisor.queue.sql import insert, queries, steer
 from hypervisor.queue.sql import pauses as pauses_sql
@@ -28,7 +29,7 @@ from hypervisor.runs.rerun import (
     has_columns,
     tasks_to_redo,
 )
-from hypervisor.runs.results import BAD, FOR_PEOPLE, OPEN
+from hypervisor.runs.results import BAD, FOR_PEOPLE
 from hypervisor.runs.spec import Gate, RunSpec, spec_data
 from hypervisor.store.database import slices
 
@@ -60,6 +61,15 @@ class Again(NamedTuple):
     rerun: Rerun
 
 
+def _check_sandbox(hv: Context, spec: RunSpec) -> None:
+    if not hv.is_equipped:
+        return
+    if spec.sandbox or spec.agent or hv.settings.sandbox.level != "none":
+        from hypervisor.runs.sandbox.check import check_sandbox
+
+        check_sandbox(hv, spec)
+
+
 def submit(
     hv: Context,
     spec: RunSpec,
@@ -81,6 +91,7 @@ def submit(
     check_spec(spec)
     if spec.agent:
         spec, tasks = hv.assign_agents(hv, spec, tasks)
+    _check_sandbox(hv, spec)
     spec = with_workspace(spec)
     if spec.workspace == "clone":
         tasks = list(tasks)  # all are checked before the first one starts

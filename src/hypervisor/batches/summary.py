@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from hypervisor.batches.pipeline import batches_from
+from hypervisor.batches.pipeline_names import batches_from
 from hypervisor.batches.pipeline_status import has_succeeded
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.batches.sql import last_run
 from hypervisor.batches.sql import summary as summary_sql
 from hypervisor.core import validate
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.agent_session import Spent
 from hypervisor.queue.context import Context

@@ -12,10 +12,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import nlargest
 from itertools import groupby
-from typing import NamedTuple
 
 from hypervisor.batches.sql import report
 from hypervisor.core.ids import LENGTH
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 from hypervisor.queue.history import AttemptLine
 

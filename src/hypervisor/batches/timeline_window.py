@@ -4,9 +4,9 @@ are few, otherwise cells of equal time. However many attempts there are, the ans
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from hypervisor.batches.timeline import MAX_BARS, Attempts, Lane, Segment
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic, sleep
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hypervisor.batches.sql import chunks
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.notifications.sql import cursors
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.event import OLD_KINDS, Event

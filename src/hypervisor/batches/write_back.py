@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.batches.sql import report as report_sql
 from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, StoreError
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.changed_items import own_changes
 from hypervisor.inputs.items import item_of
 from hypervisor.queue.context import Context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hypervisor.batches.pipeline import batches_from
+from hypervisor.batches.pipeline_names import batches_from
 from hypervisor.cli.output import one_line
 from hypervisor.monitoring.monitor import Monitor, Target
 from hypervisor.queue import lifecycle

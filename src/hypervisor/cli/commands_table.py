@@ -3,7 +3,7 @@
 The lines are here because only the module of the called command is imported.
 """
 
-from typing import NamedTuple
+from hypervisor.core.records import NamedTuple
 
 
 class Command(NamedTuple):
@@ -72,6 +72,7 @@ GROUPS = {
     "Agents": (
         Command("answer", "Answer a blocked agent; it continues", "answer"),
         Command("tell", "Send a note to the agent of a task", "tell"),
+        Command("attach", "Continue an agent's session in this terminal"),
         Command("agents", "List agents and show whether they are ready", "agents", "bare"),
         Command("mcp", "Run an MCP server on stdin and stdout", store="none"),
         Command("serve", "Run an MCP server over HTTP on this machine", store="make"),
@@ -87,8 +88,11 @@ GROUPS = {
     ),
     "Admin": (
         Command("doctor", "Check the store for problems", "doctor"),
+        Command("selftest", "Try to break a scratch store on this machine", store="none"),
         Command("gc", "Delete old outputs and clones", "gc"),
+        Command("backup", "Back up the store and its outputs", "backup", "bare"),
         Command("supervise", "Run the supervisor of this host", "supervise", "make"),
+        Command("cluster", "Run supervisors on many hosts", "cluster_status", "make"),
         Command("config", "Show settings and where they come from", store="none"),
         Command("completion", "Print or install shell tab completion", store="none"),
         Command("version", "Print the version", store="none"),
@@ -112,8 +116,10 @@ ALSO = {
     "mcp": ("spawn_parallel_tasks", "propose", "wait_for_events"),
     "learn": ("learn_parallelization",),
     "doctor": ("sweep",),
+    "cluster": ("cluster_up", "cluster_down", "cluster_join", "cluster_manifest"),
     "remember": ("forget",),
     "recall": ("joined",),
+    "hive": ("unreviewed_findings", "approve_findings"),
     "branch": ("branches",),
     "notify": (
         "rules",

@@ -1,10 +1,11 @@
 """Every table of config.toml with its keys, for `hv config` and the documentation."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from hypervisor.agents.config import BUDGET, GATEWAY_TABLE, PRICE, PROFILE, ROUTE
-from hypervisor.runs.config import AGENT_TABLES, LIMITS, TABLES, Key
+from hypervisor.core.records import NamedTuple
+from hypervisor.runs.config import AGENT_TABLES, LIMITS, TABLES
+from hypervisor.runs.config_readers import Key
 
 COMMENTS_AT = 32  # column
 
@@ -43,10 +44,14 @@ SECTIONS = (
         {name: key for name, key in TABLES["limits"].items() if name != "types"},
     ),
     Section("[limits.types.NAME]", "Limits of one type of task.", LIMITS),
-    Section("[outputs]", "What `hv gc` keeps of the outputs.", TABLES["outputs"]),
+    Section("[outputs]", "How long outputs are kept.", TABLES["outputs"]),
+    Section("[retention]", "How much of its history a store keeps.", TABLES["retention"]),
     Section("[workspace]", "Clones that attempts work in.", TABLES["workspace"]),
     Section("[merge]", "Verification before finished work is merged.", TABLES["merge"]),
+    Section("[sandbox]", "Isolation of commands and agents.", TABLES["sandbox"]),
+    Section("[hive]", "Findings that agents share.", TABLES["hive"]),
     Section("[telemetry]", "Traces for OpenTelemetry.", TABLES["telemetry"]),
+    Section("[hosts]", "Several hosts that share a store.", TABLES["hosts"]),
     Section(
         "[agents.NAME]",
         "Change a built-in agent, whose values are then the defaults, or add one.",

@@ -10,7 +10,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from hypervisor.batches import submit
-from hypervisor.batches.pipeline import PipelineRun, batches_from
+from hypervisor.batches.pipeline import PipelineRun
+from hypervisor.batches.pipeline_names import batches_from
 from hypervisor.batches.submit import Submitted
 from hypervisor.batches.summary import whole_summary
 from hypervisor.cli import result
@@ -33,10 +34,10 @@ from hypervisor.monitoring.monitor import (
     Monitor,
     Target,
     ended_since,
-    open_tasks,
     run_counts,
     stuck_tasks,
 )
+from hypervisor.monitoring.snapshot import open_tasks
 from hypervisor.monitoring.status import combine, quick_status
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries

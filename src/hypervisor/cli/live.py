@@ -40,8 +40,9 @@ from hypervisor.cli.output import (
     width,
 )
 from hypervisor.cli.views import MORE, View, failure
-from hypervisor.monitoring.monitor import FRAME, Snapshot
+from hypervisor.monitoring.monitor import FRAME
 from hypervisor.monitoring.progress import running
+from hypervisor.monitoring.snapshot import Snapshot
 from hypervisor.monitoring.status import CurrentAttempt
 from hypervisor.queue.task import Task
 

@@ -10,9 +10,10 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from hypervisor.core.errors import EXIT_OK
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import JOINERS
 from hypervisor.core.text import one_line as one_line
 
@@ -282,16 +283,30 @@ def table(
     widest: int = WIDEST_CELL,
 ) -> None:
     """Columns as wide as needed; on a terminal each row stays on one line."""
-    lines = [[one_line(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        lines = [[*(cut(cell, widest) for cell in line[:-1]), line[-1]] for line in lines]
-    widths = [max(map(width, column)) for column in zip(head, *lines, strict=True)][:-1]
-    room = max(columns_here() - sum(widths) - 2 * len(widths), WIDEST_CELL)
-    if sys.stdout.isatty():
-        print(colour(_row(head, widths), "cancelled"))
-        lines = [[*line[:-1], cut(line[-1], room)] for line in lines]
-    for index, line in enumerate(lines):
-        print(colour(_row(line, widths), states[index]) if states else _row(line, widths))
+    long_table(head, [(list(rows), states)], widest)
+
+
+def long_table(
+    head: Sequence[str],
+    pages: Iterable[tuple[Sequence[Sequence[str]], Sequence[str]]],
+    widest: int = WIDEST_CELL,
+) -> None:
+    """A table that is printed page by page: rows and their states. Columns only get wider."""
+    widths, is_terminal, has_head = [width(cell) for cell in head[:-1]], sys.stdout.isatty(), False
+    for rows, states in pages:
+        lines = [[one_line(cell) for cell in row] for row in rows]
+        if is_terminal:
+            lines = [[*(cut(cell, widest) for cell in line[:-1]), line[-1]] for line in lines]
+        for line in lines:
+            widths = [max(w, width(cell)) for w, cell in zip(widths, line, strict=False)]
+        room = max(columns_here() - sum(widths) - 2 * len(widths), WIDEST_CELL)
+        if is_terminal:
+            lines = [[*line[:-1], cut(line[-1], room)] for line in lines]
+            if not has_head:
+                print(colour(_row(head, widths), "cancelled"))
+        has_head = True
+        for index, line in enumerate(lines):
+            print(colour(_row(line, widths), states[index]) if states else _row(line, widths))
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -13,8 +13,6 @@ from hypervisor.queue.lifecycle import DONE
 from hypervisor.queue.result import text_of
 from hypervisor.queue.task import Json, Task
 
-PIECE = 1 << 20
-
 
 def write_output(pieces: Iterable[bytes], stream: TextIO) -> None:
     """Write an output piece by piece; on a terminal it ends with a newline."""
@@ -57,11 +55,8 @@ def output_of(hv: Context, task: Task, spec: Json) -> Iterator[bytes]:
 
 
 def kept_output(hv: Context, task: str, attempt: int) -> Iterator[bytes]:
-    """The part of an attempt's output that is kept on this host."""
-    start = 0
-    while piece := hv.outputs.read(task, attempt, start, PIECE):
-        yield piece
-        start += len(piece)
+    """The part of an attempt's output that can be read on this host."""
+    return hv.outputs.pieces(task, attempt)
 
 
 def tagged(pieces: Iterable[bytes], tag: str) -> Iterator[bytes]:

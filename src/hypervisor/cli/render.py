@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hypervisor.batches.pipeline import reduce_name
+from hypervisor.batches.pipeline_names import reduce_name
 from hypervisor.cli.output import (
     BLUE,
     BOLD,
@@ -27,8 +27,8 @@ from hypervisor.cli.output import (
     one_line,
 )
 from hypervisor.core.text import money_text, pluralize
-from hypervisor.monitoring.monitor import Snapshot
 from hypervisor.monitoring.progress import Counts, count
+from hypervisor.monitoring.snapshot import Snapshot
 from hypervisor.monitoring.status import CurrentAttempt, Question, Status
 from hypervisor.monitoring.waiting import waiting_text
 from hypervisor.queue.agent_session import Spent

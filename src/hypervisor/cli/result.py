@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.batches.submit import Submitted
 from hypervisor.batches.summary import Summary
@@ -22,8 +22,9 @@ from hypervisor.cli.output import (
     one_line,
 )
 from hypervisor.cli.render import cost_text, rate, tokens_text
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
-from hypervisor.monitoring.monitor import Snapshot, open_tasks
+from hypervisor.monitoring.snapshot import Snapshot, open_tasks
 from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.message import question_of
 from hypervisor.queue.task import Task

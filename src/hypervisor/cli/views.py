@@ -16,7 +16,7 @@ from hypervisor.cli.output import (
     warn,
 )
 from hypervisor.cli.render import clock, hints, rate, waiting_line
-from hypervisor.monitoring.monitor import Snapshot
+from hypervisor.monitoring.snapshot import Snapshot
 from hypervisor.queue.lifecycle import state_name
 from hypervisor.queue.message import NEEDS_INPUT, question_of
 from hypervisor.queue.task import Task

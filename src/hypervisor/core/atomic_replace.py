@@ -20,9 +20,9 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.renameat2 import EXCHANGE, NO_REPLACE, renameat2
 
 PATIENCE = 5.0  # seconds that another program may take to write a file before we give up

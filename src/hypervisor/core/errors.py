@@ -17,11 +17,13 @@
     │   ├── GitUnusable         git is missing or too old
     │   ├── GitFailed           git refused, or took too long
     │   └── NotCollected        it is not clear which commits are the work of an attempt
+    ├── SandboxUnavailable      this host cannot build the sandbox that was asked for
     ├── SupervisorFailed        the supervisor of this host did not start
+    ├── ClusterError            a cluster cannot be reached or is not safe to use
     ├── TaskFailed              an item of a run did not succeed (Python only)
     └── StoreError              the store cannot be used
         ├── StoreBroken         damaged, or not a Hypervisor store at all
-        ├── StoreNewer          written by a newer version
+        ├── StoreNewer          written by a newer version, perhaps while it was open
         ├── StoreReadOnly       can be read but not written
         ├── StoreFull           no space left; the change was not made
         ├── StoreGone           deleted, moved or replaced while it was open
@@ -130,8 +132,16 @@ class NotCollected(WorkspaceError):
     code = "not_collected"
 
 
+class SandboxUnavailable(HypervisorError):
+    code = "sandbox_unavailable"
+
+
 class SupervisorFailed(HypervisorError):
     code = "supervisor_failed"
+
+
+class ClusterError(HypervisorError):
+    code = "cluster"
 
 
 class TaskFailed(HypervisorError):
@@ -171,6 +181,10 @@ class StoreUnavailable(StoreError):
     code = "store_unavailable"
 
 
+# A process that sees one of these can do nothing more for its store, and ends.
+STORE_LOST = (StoreGone, StoreNewer)
+
+
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1
 EXIT_NOTHING_TO_CLAIM = 3
@@ -195,7 +209,9 @@ EXIT_CODES = {
     "git_unusable": 13,
     "git_failed": 13,
     "not_collected": 13,
+    "sandbox_unavailable": 15,
     "supervisor_failed": 12,
+    "cluster": 14,
     "task_failed": EXIT_UNSUCCESSFUL,
     "store": 7,
     "store_broken": 7,

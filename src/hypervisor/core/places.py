@@ -16,10 +16,10 @@ import fcntl
 import os
 import stat
 from contextlib import suppress
-from typing import NamedTuple
 
 from hypervisor.core.errors import StoreUnavailable
 from hypervisor.core.mounts import read_mounts
+from hypervisor.core.records import NamedTuple
 
 DATA = ".hypervisor"
 STORE = "HYPERVISOR_STORE"  # the environment variable that names the store …

@@ -16,15 +16,17 @@ from hypervisor.core.errors import StoreError, WorkspaceError
 from hypervisor.core.places import private_folder
 from hypervisor.core.private_folders import make_private_folders
 from hypervisor.git import sql
-from hypervisor.git.base import base_of, repository_of
+from hypervisor.git.base import base_of, repository_on
 from hypervisor.git.conflict import bring_together
 from hypervisor.git.destination import destination_of, lane_tip
+from hypervisor.git.elsewhere import fetch_base, is_elsewhere, mark_ended, send_work
 from hypervisor.git.files import locked
-from hypervisor.git.hub import Hub, open_hub
+from hypervisor.git.hub import Hub, base_ref, open_hub
 from hypervisor.git.removal import trash
+from hypervisor.git.sending import Unsent
 from hypervisor.git.setting_up import set_up, tear_down, tear_down_later
 from hypervisor.git.slots import Slot, take_slot
-from hypervisor.git.snapshot import Snapshot, take, thin_out
+from hypervisor.git.snapshot import Snapshot, latest, take, thin_out
 from hypervisor.git.workspace import Workspace, create, open_existing, state_folder
 from hypervisor.queue.sql import merging
 from hypervisor.runs.workspaces import NotSetUp, Opened, Returned
@@ -45,7 +47,9 @@ logger = logging.getLogger("hypervisor.git")
 class AttemptWorkspaces:
     def __init__(self, ctx: WorkerContext) -> None:
         self._ctx, self._hv, self._spec = ctx, ctx.hv, ctx.spec
-        self._repository = repository_of(ctx.spec)
+        self._is_elsewhere = is_elsewhere(ctx.spec, ctx.hv.probe.host())
+        self._repository = repository_on(ctx.hv, ctx.spec)
+        self._root = ctx.spec.git.root if self._is_elsewhere else self._repository.root
         self._hub: Hub | None = None
         self._saved_at = 0.0
         self._slot: Slot | None = None
@@ -71,7 +75,7 @@ class AttemptWorkspaces:
             workspace = create(hub, folder, self._branch(task), base, self._spec.git.sparse)
             note = FROM_BASE if task.attempts > 1 else ""
         self._saved_at = 0.0
-        inside = os.path.relpath(self._spec.cwd, self._repository.root)
+        inside = os.path.relpath(self._spec.cwd, self._root)
         place = os.path.normpath(os.path.join(workspace.folder, inside))
         os.makedirs(place, exist_ok=True)
         env = {**workspace.environment, **self._take_slot().environment}
@@ -85,7 +89,7 @@ class AttemptWorkspaces:
             place,
             env,
             _description(workspace, note),
-            original=self._repository.root,
+            original=self._root,
             copy=workspace.folder,
             sparse=workspace.sparse,
         )
@@ -93,7 +97,7 @@ class AttemptWorkspaces:
     def _reserve(self, folder: str, lease: Lease) -> None:
         """From here on nobody removes the workspace: `hv gc` looks again under this lock."""
         task, host = lease.task, self._hv.probe.host()
-        row = sql.WorkspaceRow(task.id, task.attempts, host, self._repository.root, folder, False)
+        row = sql.WorkspaceRow(task.id, task.attempts, host, self._root, folder, False)
         if not self._hv.store.write(sql.save_workspace, row, self._hv.now()):
             raise OSError(errno.ESTALE, "a later attempt works in its clone")
         make_private_folders(state_folder(folder))
@@ -153,13 +157,31 @@ class AttemptWorkspaces:
             tear_down(self._ctx, lease, workspace)
         self._free_slot()
         with suppress(OSError):
-            os.chdir(self._spec.cwd)  # a folder that a process is in cannot be moved away
+            os.chdir("/")  # a folder that a process is in cannot be moved away
+            os.chdir(self._spec.cwd)
         self._save_current(lease, reason)
+        self._send(lease)
         self._hv.store.write(sql.close_workspace, lease.task.id, lease.task.attempts)
 
     def _save_current(self, lease: Lease, reason: str) -> None:
         if workspace := self._existing(lease.task.id):
             self._save(workspace, lease.task.id, lease.task.attempts, reason)
+
+    def _send(self, lease: Lease) -> None:
+        """Before the end of the attempt is written down, to the host that merges; later if that
+        is not possible now."""
+        task, attempt = lease.task.id, lease.task.attempts
+        if not self._is_elsewhere:
+            return
+        unsent, hub = Unsent(self._hv.places.data), self._open_hub()
+        unsent.add(task, attempt)
+        try:
+            if last := latest(hub, task, attempt):
+                mark_ended(hub, task, attempt, last.commit)
+            send_work(hub, self._spec.git, task, attempt)
+            unsent.remove(task, attempt)
+        except (WorkspaceError, OSError) as error:
+            self._note_problem(task, f"not sent to host {self._spec.git.host} yet: {error}")
 
     def _existing(self, task: str) -> Workspace | None:
         try:
@@ -174,6 +196,8 @@ class AttemptWorkspaces:
             taken = take(workspace, task, attempt, reason, now=self._hv.now())
             if taken.is_new:
                 thin_out(workspace.hub, task, attempt, self._ctx.settings.workspace.snapshots)
+                if self._is_elsewhere:
+                    Unsent(self._hv.places.data).add(task, attempt)
         except (WorkspaceError, OSError) as error:
             self._note_problem(task, f"no snapshot: {error}")
             return
@@ -209,10 +233,18 @@ class AttemptWorkspaces:
         if not self._spec.git.merge:
             return base
         entry = self._hv.store.read(sql.last_entry, task.id, task.attempts)
+        if entry and entry.tip:
+            self._get(hub, entry.tip)
         for commit in (entry.tip if entry else "", self._landed(hub)):
             if commit and hub.git.succeeds("merge-base", "--is-ancestor", base, commit):
                 base = commit
         return base
+
+    def _get(self, hub: Hub, commit: str) -> None:
+        """A commit of the host that merges. OSError: not now, so the task is tried again."""
+        if self._is_elsewhere and hub.git.commit_of(commit) is None:
+            fetch_base(self._hv.places.data, self._spec, commit)
+            hub.fetch(self._repository.common_dir, [(commit, base_ref(commit))])
 
     def _landed(self, hub: Hub) -> str | None:
         repository, batch = self._repository, self._ctx.batch
@@ -229,6 +261,7 @@ class AttemptWorkspaces:
         if entry is None or not entry.tip:
             return ""
         try:
+            self._get(workspace.hub, entry.tip)
             before = (task.id, task.attempts - 1)
             made = bring_together(workspace, *before, entry.tip, now=self._hv.now())
         except (WorkspaceError, OSError) as error:

@@ -7,12 +7,14 @@ import re
 from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.git.elsewhere import is_elsewhere, mirror_of
 from hypervisor.git.hub import Hub, base_ref, open_hub
 from hypervisor.git.preflight import check_clones
 from hypervisor.git.repository import Repository, discover
 
 if TYPE_CHECKING:
     from hypervisor.git.item_files import ItemFiles
+    from hypervisor.queue.context import Context
     from hypervisor.runs.spec import RunSpec
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -44,6 +46,13 @@ def base_of(hub: Hub, spec: RunSpec) -> str:
     commit = base if here else hub.resolve(base or "HEAD")  # "": a batch of an earlier version
     hub.keep_base(commit)
     return commit
+
+
+def repository_on(hv: Context, spec: RunSpec) -> Repository:
+    """The repository of a batch, or its mirror here if it is on another host."""
+    if is_elsewhere(spec, hv.probe.host()):
+        return mirror_of(hv.places.data, spec)
+    return repository_of(spec)
 
 
 def repository_of(spec: RunSpec) -> Repository:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import WorkspaceError
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.clean_text import clean_text
 from hypervisor.git.removal import save_commits
 from hypervisor.git.snapshot import take, tree_of_files

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+
+from hypervisor.core.records import NamedTuple
 
 CONFIRMED = 2  # failures of the same prefix
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.places import digest
+from hypervisor.git.elsewhere import is_elsewhere
 from hypervisor.git.hub import Hub
 from hypervisor.git.landing import Destination, PullRequest
 from hypervisor.git.lane_refs import LaneRefs
@@ -27,10 +28,11 @@ def destination_of(
     own = f"hv/{safe_name(name)}"
     mode = spec.git.merge or "branch"
     target = spec.git.target or (own if mode == "branch" else checked_out(repository))
-    identity, request = (
-        [hv.probe.host(), hub.path, mode, target],
-        PullRequest(name, f"The work of batch {name}."),
-    )
+    place, root = [hv.probe.host(), hub.path], repository.root
+    if is_elsewhere(spec, hv.probe.host()):
+        place, root = [spec.git.host, spec.git.hub], spec.git.root
+    identity = [*place, mode, target]
+    request = PullRequest(name, f"The work of batch {name}.")
     if mode == "pr":
         identity.append(own)
         if spec.git.pr_per == "task" and task:
@@ -39,7 +41,7 @@ def destination_of(
             identity.append(task)
     branch = target if mode == "branch" else own
     lane = f"{mode}-{digest(*identity)[:12]}"
-    return Destination(hub.git, repository.root, lane, target, mode, branch, pull_request=request)
+    return Destination(hub.git, root, lane, target, mode, branch, pull_request=request)
 
 
 def lane_tip(destination: Destination) -> str | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.batches.preflight_findings import Finding
 from hypervisor.core.errors import WorkspaceError
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.repository import Repository, dirty, discover, submodules_at
 from hypervisor.git.workspace import is_in_cone
 from hypervisor.inputs.item_names import printable_path

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput, NotFound, WorkspaceError
+from hypervisor.core.records import NamedTuple
 from hypervisor.git import sql
 from hypervisor.git.preflight import check_clones
 from hypervisor.git.saved_work import diff
 from hypervisor.git.uncommitted import changes_to_land, why_not_yet
 from hypervisor.git.workplace import Workplace, open_workplace
+from hypervisor.queue.lifecycle import OPEN
 from hypervisor.queue.sql import lanes, merging, queries
 from hypervisor.runs import sql as runs_sql
-from hypervisor.runs.results import OPEN, reports
+from hypervisor.runs.results import reports
 from hypervisor.runs.spec import MERGE_MODES, GitSpec, RunSpec, spec_data, spec_from
 from hypervisor.runs.supervise import supervise
 
@@ -65,6 +67,7 @@ def land(
 ) -> Landing:
     """Merge the finished work of a batch, whatever its run said about merging."""
     stored = hv.store.read(queries.batch, batch)
+    _check_host(hv, stored)
     spec = _checked(_new_spec(hv, stored, merge, target, tuple(verify)))
     place = open_workplace(hv, stored.id)._replace(spec=spec)
     where = place.destination(hv)
@@ -89,6 +92,14 @@ def land(
     if not dry_run and planned.to_land:
         _submit(hv, stored, spec, planned.to_land, hv.at(now))
     return planned
+
+
+def _check_host(hv: Context, batch: Batch) -> None:
+    git = spec_from(batch.spec).git
+    if git.exchange and git.host != hv.probe.host():
+        raise InvalidInput(
+            f"the repository of batch {batch.name!r} is on host {git.host}; land it there."
+        )
 
 
 def _new_spec(

@@ -14,9 +14,10 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hypervisor.core.errors import GitFailed, InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.checkout import branches_in_use, fast_forward
 from hypervisor.git.command import Git, check_ref_name
 from hypervisor.git.pull_request import PullRequest, find_forge

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.command import Git
 from hypervisor.git.hub import Hub
 from hypervisor.git.stack import DURABLE, tree_of

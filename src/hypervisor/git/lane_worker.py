@@ -24,6 +24,7 @@ from hypervisor.git.decisions import (
     TargetUnreachable,
     Verifying,
 )
+from hypervisor.git.elsewhere import import_work, publish_tip
 from hypervisor.git.intake import ACTOR
 from hypervisor.git.merge_queue import Lane, MergeQueue
 from hypervisor.git.trial import MAX_WIDTH
@@ -73,6 +74,9 @@ class LaneWorker:
 
     def _merge(self, held: sql.Held, place: Workplace, entries: list[sql.EntryRow]) -> bool:
         rows = {f"{row.task}.{row.attempt}": row for row in entries}
+        for row in entries:
+            if place.hub.git.commit_of(row.head) is None:  # another host did the work
+                import_work(place.hub, place.spec.git, row.task, row.attempt)
         lane = self._make_lane(held, place, rows)
         if reason := why_not_yet(place, lane.destination):
             return self._pause(held, place.batch, f"{reason}, then this continues", PAUSE_MS)
@@ -130,8 +134,10 @@ class LaneWorker:
                 store.write(sql.landed, held, rows[entry.id], data, now=now)
             case EntryConflicted(entry, tip, paths, message):
                 reason = conflict_text(place.hub, rows[entry.id], tip, paths, message)
+                publish_tip(place.hub, place.spec.git, tip)
                 store.write(sql.returned, held, rows[entry.id], reason, tip, now=now)
             case EntryFailed(entry, _, tip, _, _, reason):
+                publish_tip(place.hub, place.spec.git, tip)
                 store.write(sql.returned, held, rows[entry.id], clean_text(reason), tip, now=now)
             case BaseFailed(_, _, reason):
                 self._wait_for_base(now)

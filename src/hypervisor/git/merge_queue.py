@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.culprit import CONFIRMED
 from hypervisor.git.decisions import (
     BaseFailed,

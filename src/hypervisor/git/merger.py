@@ -19,6 +19,7 @@ from hypervisor.git import sql
 from hypervisor.git.intake import Intake
 from hypervisor.git.lane_worker import LaneWorker
 from hypervisor.git.parallel import Parallel
+from hypervisor.git.sending import Unsent, send_unsent
 from hypervisor.git.tidy import save_left, tidy
 from hypervisor.queue.sql import merging
 
@@ -29,6 +30,7 @@ LOOK = 0.25  # seconds between looks at whether anything was submitted
 ROUND_MS = 5_000  # a round at least this often: what had to wait is tried again
 LINGER = 2.0  # seconds that it stays with nothing to do
 MAX_LANES = 8  # at a time
+SENDING, SEND_MS = "sending", 10_000  # ms between looks at what other hosts need
 
 logger = logging.getLogger("hypervisor.git")
 
@@ -41,6 +43,7 @@ class Merger:
         self._busy: dict[str, Future[None]] = {}
         self._failed: dict[str, int] = {}  # when to try again after an error nobody expected
         self._wake = threading.Event()
+        self._unsent, self._send_at = Unsent(hv.places.data), 0
 
     def run(self) -> None:
         """Merge until nothing is left to merge; save what killed attempts left, and tidy up."""
@@ -77,6 +80,9 @@ class Merger:
         self._wake.clear()
         self._collect_ended(now)
         self._intake.tick(now)
+        if now >= self._send_at and SENDING not in self._busy and self._unsent.attempts():
+            self._send_at = now + SEND_MS
+            self._run(SENDING, pool.submit(send_unsent, self._hv))
         due = {lane.id for lane in self._hv.store.read(sql.merge_lanes) if self._is_due(lane, now)}
         for lane, group in groupby(self._hv.store.read(sql.queued), lambda entry: entry.lane):
             entries = list(group)
@@ -90,8 +96,10 @@ class Merger:
 
     def _start(self, lane: str, entries: list[sql.EntryRow], pool: ThreadPoolExecutor) -> None:
         worker = self._workers.setdefault(lane, LaneWorker(self._hv, lane, self._parallel))
-        future = pool.submit(worker.work, entries)
-        self._busy[lane] = future
+        self._run(lane, pool.submit(worker.work, entries))
+
+    def _run(self, name: str, future: Future[None]) -> None:
+        self._busy[name] = future
         future.add_done_callback(lambda _: self._wake.set())
 
     def _collect_ended(self, now: int) -> None:

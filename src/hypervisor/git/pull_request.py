@@ -9,7 +9,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from hypervisor.core.records import NamedTuple
 
 TIMEOUT = 120.0  # seconds
 TRIES, PAUSE = 5, 1.0  # a forge may take a moment to show what was pushed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.git import sql
 from hypervisor.git.verify_output import output_in
 from hypervisor.queue.sql import merging, queries

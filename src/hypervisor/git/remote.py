@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
-from typing import NamedTuple
 
 from hypervisor.core.errors import GitFailed, InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.command import Git
 
 TIMEOUT = 300.0  # seconds

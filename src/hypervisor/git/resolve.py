@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput, WorkspaceError, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.git import sql
 from hypervisor.git.collect import task_ref, unresolved
 from hypervisor.git.conflict import Prepared, bring_together

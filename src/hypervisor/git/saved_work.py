@@ -9,14 +9,16 @@ import glob
 import os
 import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.git import sql
 from hypervisor.git.collect import task_ref
 from hypervisor.git.command import Git, check_ref_name
 from hypervisor.git.hub import Hub
 from hypervisor.git.repository import discover
+from hypervisor.git.sending import get_from_elsewhere
 from hypervisor.git.snapshot import Snapshot, latest
 from hypervisor.git.snapshot import snapshots as snapshots_in
 from hypervisor.queue.sql import queries
@@ -196,6 +198,7 @@ def _version(
 
 
 def _hub_of(hv: Context, task: str) -> Hub:
+    get_from_elsewhere(hv, task)
     for path in sorted(glob.glob(os.path.join(glob.escape(hv.places.data), "git", "*.git"))):
         hub = Hub(path)
         if hub.refs(f"refs/hv/snapshots/{task}", f"refs/hv/tasks/{task}"):

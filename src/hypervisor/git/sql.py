@@ -7,8 +7,8 @@ every change that a merger makes names the fence: one that was overtaken changes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.verify import Verdict
 from hypervisor.queue.sql import merging
 from hypervisor.queue.task import Json
@@ -56,7 +56,15 @@ SELECT id, repository, host, mode, target, paused, retry_at, doing FROM merge_la
 """
 ANY_HERE = """
 SELECT 1 FROM submissions s LEFT JOIN workspaces w ON w.task = s.task
-WHERE w.host = ? OR w.host IS NULL LIMIT 1
+LEFT JOIN merge_entries e ON e.task = s.task AND e.attempt = s.attempt AND e.state = 'queued'
+LEFT JOIN merge_lanes l ON l.id = e.lane
+WHERE l.host = ? OR (l.host IS NULL AND (w.host = ? OR w.host IS NULL)) LIMIT 1
+"""
+STRANDED = """
+SELECT DISTINCT s.batch FROM submissions s JOIN workspaces w ON w.task = s.task
+LEFT JOIN merge_entries e ON e.task = s.task AND e.attempt = s.attempt AND e.state = 'queued'
+WHERE e.task IS NULL AND w.host <> ? AND NOT EXISTS (
+    SELECT 1 FROM hosts h WHERE h.name = w.host AND h.state = 'up' AND h.lease_until > ?)
 """
 ADD_ENTRY = """
 INSERT INTO merge_entries (task, attempt, batch, lane, head, base, state, round, at, landed, reason)
@@ -203,7 +211,12 @@ def show_doing(session: Session, held: Held, doing: str) -> None:
 
 def any_here(session: Session, host: str) -> bool:
     """Whether a merger of this host has anything to merge."""
-    return bool(session.rows(ANY_HERE, (host,)))
+    return bool(session.rows(ANY_HERE, (host, host)))
+
+
+def stranded(session: Session, host: str, now: int) -> list[str]:
+    """Batches with attempts to be merged that nobody collects, because their host is gone."""
+    return [batch for (batch,) in session.rows(STRANDED, (host, now))]
 
 
 def pause_lane(session: Session, held: Held, reason: str, retry_at: int) -> bool:

@@ -10,9 +10,10 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hypervisor.core.errors import GitFailed
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.command import IDENTITY, Git
 
 Strategy = Literal["merge", "squash", "rebase"]

@@ -11,22 +11,27 @@ import glob
 import logging
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hypervisor.batches.retention import Cleared, delete_finished
 from hypervisor.core.errors import HypervisorError, NotFound, StoreError, WorkspaceError
+from hypervisor.core.records import NamedTuple
 from hypervisor.git import sql
 from hypervisor.git.bench import remove_unused
 from hypervisor.git.collect import collect, task_ref
+from hypervisor.git.elsewhere import hubs_of_mirrors, remove_from_exchanges
 from hypervisor.git.files import write_file
 from hypervisor.git.hub import Hub
 from hypervisor.git.refresh import refresh_hubs
 from hypervisor.git.removal import empty_trash, size_of, trash
+from hypervisor.git.sending import Unsent
 from hypervisor.git.setting_up import tear_down_later
 from hypervisor.git.snapshot import take
 from hypervisor.git.stack import is_merged
-from hypervisor.git.unused_refs import UnusedRefs
+from hypervisor.git.unused_refs import BASES, UnusedRefs
 from hypervisor.git.workspace import STATE, Workspace, open_existing
 from hypervisor.queue import lifecycle
+from hypervisor.queue.old_events import delete_old_events
 from hypervisor.queue.sql import queries
 from hypervisor.runs.outputs import retention
 from hypervisor.runs.processes import tree
@@ -42,7 +47,7 @@ MAX_BATCHES = 1_000_000
 PRUNE_MS = 15 * DAY_MS
 GRACE = 2.0  # seconds for what a dead worker left running
 ENDED = tuple(sorted(lifecycle.TERMINAL))
-OF_TASK = ("refs/hv/snapshots", "refs/hv/kept", "refs/hv/tasks")
+OF_TASK = ("refs/hv/snapshots", "refs/hv/kept", "refs/hv/tasks", "refs/hv/ended")
 
 logger = logging.getLogger("hypervisor.git")
 
@@ -74,7 +79,9 @@ class Tidied(NamedTuple):
 
 
 class Freed(NamedTuple):
-    """What `gc` deleted (or would, in a dry run) and what it kept; `homes` are those of agents."""
+    """What `gc` deleted (or would, in a dry run) and what it kept; `homes` are those of agents.
+    `events` are those of the log; `batches` are the names of finished ones, `tasks` theirs and
+    others."""
 
     outputs: int
     bytes: int
@@ -82,14 +89,25 @@ class Freed(NamedTuple):
     kept_bytes: int
     homes: int
     git: Tidied
+    events: int = 0
+    batches: tuple[str, ...] = ()
+    tasks: int = 0
 
 
 def gc(hv: Context, dry_run: bool = False, now: int | None = None) -> Freed:
-    """Delete outputs beyond the limits of age and size, and clones of finished tasks.
+    """Delete outputs and events beyond the limits of age and size, and clones of finished tasks.
 
-    Unfinished tasks keep everything. Clones go to a trash first, and are deleted later."""
+    Finished batches and tasks are deleted, too, if `finished_days` is set in config.toml.
+    Unfinished tasks keep everything but old events. Clones go to a trash first, and are deleted
+    later."""
+    at, limits = hv.at(now), hv.settings.retention
+    cleared = Cleared()
+    if limits.finished_days is not None:
+        cleared = delete_finished(hv, at - int(limits.finished_days * DAY_MS), dry_run, now)
     outputs = retention.gc(hv, dry_run, now)
-    return Freed(*outputs, git=tidy(hv, dry_run=dry_run, now=now))
+    events = delete_old_events(hv, at - int(limits.event_days * DAY_MS), limits.events, dry_run)
+    tidied = tidy(hv, dry_run=dry_run, now=now)
+    return Freed(*outputs, tidied, events, cleared.batches, cleared.tasks)
 
 
 def tidy(hv: Context, *, dry_run: bool = False, now: int | None = None) -> Tidied:
@@ -180,6 +198,8 @@ def save_left(hv: Context, now: int) -> int:
             workspace = open_existing(row.folder)
             if workspace is not None:
                 take(workspace, row.task, row.attempt, "its worker died", now=now)
+                if hv.store.is_shared:
+                    Unsent(hv.places.data).add(row.task, row.attempt)
                 _tear_down(hv, workspace, hv.store.read(queries.task, row.task), row.attempt)
         except (WorkspaceError, OSError, NotFound, tree.TreeSurvived) as error:
             logger.warning("%s: not saved: %s", row.folder, error)
@@ -239,11 +259,15 @@ def _drop_refs(hv: Context, before: int, now: int, *, dry_run: bool) -> tuple[in
     snapshots = others = 0
     batches = hv.store.read(queries.batches, MAX_BATCHES, None)
     fresh, unused = refresh_hubs(hv, batches), UnusedRefs(hv, batches, before)
+    specs = (batch.spec for batch in batches)
+    mirrors = hubs_of_mirrors(hv.places.data, hv.probe.host(), specs)
     for path in sorted(glob.glob(os.path.join(glob.escape(hv.places.data), "git", "*.git"))):
         hub = Hub(path)
         tasks = _refs_by_task(hub)
         is_fresh = path in fresh
         over = {name for name in tasks if _is_over(hv, hub, name, before, is_fresh=is_fresh)}
+        if path in mirrors:
+            over |= {name for name in tasks if _is_sent(hv, name, before)}
         of_batches = unused.of(hub, is_fresh=is_fresh)
         others += len(of_batches)
         snapshots += _delete(hv, hub, over, of_batches, now, dry_run=dry_run)
@@ -258,6 +282,12 @@ def _delete(
     """Delete the snapshots of these tasks and other refs; returns how many snapshots."""
     doomed = [ref for name, refs in _refs_by_task(hub).items() if name in tasks for ref in refs]
     if not dry_run:
+        bases = [ref.removeprefix(BASES) for ref in others if ref.startswith(BASES)]
+        try:
+            remove_from_exchanges(hub, hv.probe.host(), tasks, bases)
+        except (WorkspaceError, OSError) as error:  # what is in the exchange is known by the refs
+            logger.warning("%s", error)
+            return 0
         hub.delete_refs([*doomed, *others])
         _prune(hv, hub, bool(doomed or others), now)
     return len(doomed)
@@ -290,6 +320,17 @@ def _refs_by_task(hub: Hub) -> dict[str, list[str]]:
     for ref in hub.refs(*OF_TASK):
         tasks.setdefault(ref.split("/")[3], []).append(ref)
     return tasks
+
+
+def _is_sent(hv: Context, name: str, before: int) -> bool:
+    """Whether a task has been done for long, by work that the host with the repository has."""
+    if os.path.exists(os.path.join(hv.places.data, "git", "work", name)):
+        return False
+    unsent = {task for task, _ in Unsent(hv.places.data).attempts()}
+    with suppress(NotFound):
+        task = hv.store.read(queries.task, name)
+        return name not in unsent and task.state == "done" and task.updated_at < before
+    return False
 
 
 def _is_over(hv: Context, hub: Hub, name: str, before: int, *, is_fresh: bool) -> bool:

@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from hypervisor.core.places import digest
+from hypervisor.core.records import NamedTuple
 from hypervisor.git.bench import Bench, Benches, Cancelled, leader_of
 from hypervisor.git.command import Git
 from hypervisor.git.stack import tree_of

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from hypervisor.git.base import base_of, repository_of
+from hypervisor.core.records import NamedTuple
+from hypervisor.git.base import base_of, repository_on
 from hypervisor.git.destination import destination_of
 from hypervisor.git.hub import Hub, open_hub
 from hypervisor.git.landing import Destination
@@ -31,6 +32,6 @@ class Workplace(NamedTuple):
 def open_workplace(hv: Context, batch: str) -> Workplace:
     """With the user's branches as they are now."""
     spec = spec_from(hv.store.read(queries.batch, batch).spec)
-    repository = repository_of(spec)
+    repository = repository_on(hv, spec)
     hub = open_hub(hv.places.data, repository)
     return Workplace(batch, spec, repository, hub, base_of(hub, spec))

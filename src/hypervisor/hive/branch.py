@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from hypervisor.queue.context import Context

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.hive.branch import Branch, branches, levels, parents_of
 from hypervisor.hive.finding import Known
@@ -42,8 +43,13 @@ class HiveReport(NamedTuple):
     branches: tuple[BranchReport, ...]
 
 
-def hive_report(hv: Context, branch: str | None = None, limit: int = 10) -> HiveReport:
-    """Summarize the findings of a branch and those below it: agents, topics, contradictions."""
+def hive_report(
+    hv: Context, branch: str | None = None, limit: int = 10, *, reader: str | None = None
+) -> HiveReport:
+    """Summarize the findings of a branch and those below it: agents, topics, contradictions.
+
+    `reader` is the branch of an agent that reads it, as in `recall`."""
+    from hypervisor.hive.review import must_review
     from hypervisor.hive.sql import search
 
     validate.number("the limit", limit, 0, MAX_SHOWN)
@@ -56,7 +62,8 @@ def hive_report(hv: Context, branch: str | None = None, limit: int = 10) -> Hive
             raise NotFound(f"no branch named {branch!r}. `hv branch` lists all branches.")
         below = levels(branch, parents_of(known.values())) if branch else [[""]]
         names = [name for level in below for name in level]
-    reports = hv.store.read(search.reports, [known.get(n, Branch(n)) for n in names], limit)
+    wanted = [known.get(name, Branch(name)) for name in names]
+    reports = hv.store.read(search.reports, wanted, limit, reader if must_review(hv) else None)
     if branch is None:
         reports = [report for report in reports if report.findings]
     return HiveReport(

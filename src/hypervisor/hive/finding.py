@@ -2,21 +2,26 @@
 
 A finding is never changed. One that says the same as an earlier one of its branch joins it: the
 first is shown for both, and both sources are kept. Reading a branch includes its ancestors.
+With `[hive] review`, an agent gets findings of other agents from another branch only after a person
+has approved them; this holds for every wording on its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import log
-from typing import NamedTuple
+from typing import Literal
 
-from hypervisor.core.ids import decode
+from hypervisor.core import validate
+from hypervisor.core.ids import clean, decode
+from hypervisor.core.records import NamedTuple
 
 MAX_FINDING_LENGTH = 20_000
 MAX_SEARCHED = 12  # words of a query
 RARE = 300  # findings: a word with fewer is searched completely, otherwise only the newest
 MAX_COMPARED_FINDINGS = 60  # candidates whose texts are read, unless more are asked for
 MAX_WORDINGS = 3  # shown in addition to the first
+Trust = Literal["agent", "person", "reviewed"]
 SOURCE_WEIGHT = 0.5  # of another source that says the same, relative to a rare word
 SAME_BRANCH_WEIGHT = 0.25  # of a finding of the branch itself and not of an ancestor
 
@@ -29,7 +34,8 @@ class NewFinding(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """`joins` is the id of the finding that it repeats, "" if it is the first."""
+    """`joins` is the id of the finding that it repeats, "" if it is the first. `trust` is `agent`
+    until a person has reviewed it."""
 
     id: str
     branch: str
@@ -42,11 +48,24 @@ class Finding(NamedTuple):
     actor: str
     at: int
     joins: str = ""
+    trust: Trust = "agent"
 
     @property
     def source(self) -> str:
         """Who found it: a task or a person."""
         return self.task or self.actor
+
+    @property
+    def author(self) -> str:
+        """Whose words it has, for a prompt."""
+        if self.trust == "person":
+            return "by a person"
+        by = f"by {self.agent or 'an agent'}"
+        return f"{by}, reviewed" if self.trust == "reviewed" else by
+
+    def visible_to(self, reader: str | None) -> bool:
+        """Whether an agent of the branch `reader` may read it unreviewed; None is a person."""
+        return reader is None or self.branch == reader or self.trust != "agent"
 
 
 class Doubt(NamedTuple):
@@ -77,13 +96,20 @@ class Remembered(NamedTuple):
 
 
 class Query(NamedTuple):
-    """Which findings: `branches` from nearest to farthest, None for all."""
+    """Which findings: `branches` from nearest to farthest, None for all. `reader` is the branch of
+    an agent that may not read unreviewed findings of other branches."""
 
     words: tuple[str, ...] = ()
     branches: tuple[str, ...] | None = None
     topic: str = ""
     kind: str = ""
     task: str = ""
+    reader: str | None = None
+
+
+def finding_id(text: str) -> str:
+    """The id of a finding as a person typed it."""
+    return clean(validate.text("the finding", text, 60, empty=False))
 
 
 def weight(findings: int) -> float:
@@ -149,7 +175,7 @@ def one_line(known: Known, limit: int = MAX_FINDING_LENGTH) -> str:
     also = f" (also: {'; '.join(known.also)})" if known.also else ""
     text = " ".join((finding.text + also).split())
     text = text if len(text) <= limit else text[: limit - 1] + "…"
-    about = ", ".join(part for part in (finding.topic, finding.kind) if part)
+    about = ", ".join(part for part in (finding.topic, finding.kind, finding.author) if part)
     by = f" (found by {known.sources} agents)" if known.sources > 1 else ""
     doubt = (
         f" (in doubt, {known.doubts[0].why}: see {known.doubts[0].other})" if known.doubts else ""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hypervisor.core import validate
-from hypervisor.core.ids import clean
-from hypervisor.hive.finding import MAX_FINDING_LENGTH, NewFinding, Remembered
+from hypervisor.hive.finding import MAX_FINDING_LENGTH, NewFinding, Remembered, finding_id
+from hypervisor.hive.review import must_review
 from hypervisor.hive.sql import findings
 from hypervisor.queue.hide_tokens import hide_tokens
 from hypervisor.queue.lease import parse_token
@@ -26,21 +26,23 @@ def remember(
     topic: str = "",
     kind: str = "finding",
     claim: str = "",
+    by_agent: bool = False,
     now: int | None = None,
 ) -> Remembered:
     """Store a finding for all agents of the branch; a duplicate is merged into the existing one.
 
     Under a claim's token it is the worker's, with a task's id it belongs to that task; both
-    bring their branch along.
+    bring their branch along. Without either it is a person's, unless `by_agent`.
     """
     new = check_finding(text, branch, topic, kind)
-    source: findings.Source = hv.actor
+    source: findings.Source = findings.OfActor(hv.actor, "agent" if by_agent else "person")
     if claim:
         source = (
             parse_token(claim) if "." in claim else findings.OfTask(hv.resolve(claim), hv.actor)
         )
     prepared = findings.prepare(new)  # slow, so before the transaction
-    return hv.store.write(findings.remember, prepared, source, hv.at(now))
+    review = must_review(hv)
+    return hv.store.write(findings.remember, prepared, source, hv.at(now), review=review)
 
 
 def check_finding(
@@ -58,7 +60,3 @@ def check_finding(
 def forget(hv: Context, finding: str, now: int | None = None) -> str:
     """Delete a finding from the hive; findings that were merged into it stay."""
     return hv.store.write(findings.forget, finding_id(finding), hv.actor, hv.at(now))
-
-
-def finding_id(text: str) -> str:
-    return clean(validate.text("the finding", text, 60, empty=False))

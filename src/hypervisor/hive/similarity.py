@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+
+from hypervisor.core.records import NamedTuple
 
 ALIKE = 0.7  # share of common words from which two texts say the same
 SAME_SUBJECT = 0.6

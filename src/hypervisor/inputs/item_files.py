@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.item_names import text_in_data
 from hypervisor.queue.task import Json
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import IO, NamedTuple
+from typing import IO
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.charset import decoded
 from hypervisor.inputs.item_names import printable_path
 from hypervisor.inputs.items import MailItem, OnBadItem, checked, reporting

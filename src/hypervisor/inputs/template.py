@@ -27,10 +27,11 @@ anything unclear. It also works only for this one shell: a script that passes th
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.item_names import is_name, is_utf8
 
 MAX_WORD_LENGTH = 131_071  # bytes; Linux does not accept longer arguments

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from posixpath import join
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from hypervisor.core.records import NamedTuple
 
 SERVER = "hypervisor"
 Scope = Literal["user", "project"]

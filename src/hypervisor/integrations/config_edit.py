@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 
 BLANK = " \t\r\n"
 UNIT = "  "

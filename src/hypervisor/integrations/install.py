@@ -12,9 +12,10 @@ import stat
 import sys
 from contextlib import suppress
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.integrations import config_edit
 from hypervisor.integrations.clients import (
     CLIENTS,

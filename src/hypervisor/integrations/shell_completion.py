@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from os.path import join
-from typing import NamedTuple
 
 from hypervisor.core.errors import InvalidInput, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.integrations.clients import Place
 from hypervisor.integrations.install import write_file
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.event import Event
 
 RAN = ("complete", "fail", "back_off", "block", "crash", "poison")

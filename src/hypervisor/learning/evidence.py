@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import exp, log
-from typing import NamedTuple
+
+from hypervisor.core.records import NamedTuple
 
 LAW = 0.06  # how far off the law may be, as a share
 FADE = 0.985  # the weight of a sample after each later one

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.learning import sql
 from hypervisor.learning.policy import Choice, choose, levels
 from hypervisor.learning.posterior import Posterior, Range, claim_from, posterior
@@ -107,7 +108,9 @@ def learned_about(hv: Context, work: Work, types: Iterable[str]) -> tuple[Learne
     return tuple(
         _learned(kind, record, sql.prior_of(hv, record.type), MAX_SHOWN)
         for kind, record in sorted(known.items())
-        if record.type in wanted and kind == kind_of(record.type, work, record.agent)
+        if record.type in wanted
+        and kind == kind_of(record.type, work, record.agent)
+        and not (work.program and record.agent)  # no agent runs a command
     )[:MAX_KINDS]
 
 

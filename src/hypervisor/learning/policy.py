@@ -10,8 +10,7 @@ again whether more workers pay by now, often if that costs nothing, as with a lo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from hypervisor.core.records import NamedTuple
 from hypervisor.learning.evidence import MANY, is_in_doubt
 from hypervisor.learning.posterior import Posterior, Range
 

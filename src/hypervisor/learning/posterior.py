@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import exp, inf, log
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.learning.evidence import (
     FORGOTTEN,
     LAW,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.learning.evidence import Evidence, Level, add_attempt
 from hypervisor.queue.task import Json
 

@@ -12,9 +12,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.core.errors import HypervisorError, InvalidInput, LeaseLost, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.claim import (
     CompleteAndClaim,
     Done,

@@ -110,7 +110,7 @@ def add_resources(server: MCPServer[Any], registry: ClaimRegistry) -> None:
         """The newest findings of a branch."""
         from hypervisor.hive.recall import recall
 
-        newest = _answered(lambda: recall(hv, branch=branch, limit=MAX_FINDINGS))
+        newest = _answered(lambda: recall(hv, branch=branch, limit=MAX_FINDINGS, reader=""))
         return json.dumps([shown(known) for known in newest], ensure_ascii=False)
 
     @server.resource(OUTPUT, name="task output", mime_type=TEXT)

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.to_thread
@@ -16,6 +16,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
 from hypervisor.core.errors import HypervisorError
+from hypervisor.core.records import NamedTuple
 from hypervisor.mcp import claims
 from hypervisor.mcp.claims import ClaimRegistry, given_by
 from hypervisor.mcp.pipe import CONTROL, GRACE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from hypervisor.agents.secrets import TokenHider
 from hypervisor.core.errors import HypervisorError, LeaseLost
+from hypervisor.core.records import NamedTuple
 from hypervisor.mcp.parameters import DESCRIPTIONS
 from hypervisor.serving.refusals import Refusals
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import one_line
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import state_name

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hypervisor.batches.sql import summary as summary_sql
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.history import Totals
-from hypervisor.queue.lifecycle import IN_PROGRESS
+from hypervisor.queue.lifecycle import IN_PROGRESS, OPEN
 from hypervisor.queue.sql import queries
-from hypervisor.runs.results import OPEN
 
 MINUTE = 60_000  # milliseconds
 TOO_EARLY = 1_000

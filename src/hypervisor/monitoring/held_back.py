@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hypervisor.agents.cooldown import cooldown_text
 from hypervisor.agents.running_status import used_up_today
+from hypervisor.core.records import NamedTuple
 from hypervisor.monitoring.status import Status
 from hypervisor.monitoring.waiting import WaitKind, by_load, by_requirements, pause_text
 from hypervisor.queue.context import Context

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.lifecycle import DONE, FAILED
 from hypervisor.queue.sql import agent_sessions, counts
 

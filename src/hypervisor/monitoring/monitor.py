@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType, MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
 
 from hypervisor.batches import submit
 from hypervisor.batches.submit import Submitted
+from hypervisor.core.records import NamedTuple
 from hypervisor.monitoring import status as statuses
 from hypervisor.monitoring.progress import Counts, Pace, RunCounter, count
+from hypervisor.monitoring.snapshot import Snapshot, open_tasks, paused_batches
 from hypervisor.monitoring.status import Status, combine
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.pause import BATCH, INTERRUPTED, Pause
 from hypervisor.queue.queries import list_tasks
-from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Task
 from hypervisor.runs import sql
 from hypervisor.runs.rerun import is_by_person
-from hypervisor.runs.results import OPEN
 from hypervisor.runs.supervise import supervise
 
 FRAME = 0.2  # seconds between two snapshots at most
@@ -38,43 +38,6 @@ SUPERVISOR_CHECK = 1.0
 MAX_REPORTED = 20
 MAX_FAILURES = 500
 FailureListener = Callable[[Sequence[Task], bool], None]
-
-
-class Snapshot(NamedTuple):
-    """The state and the pace of the followed batches at a moment."""
-
-    status: Status
-    counts: Counts
-    now: int
-    since: int | None = None  # None: no elapsed time is shown
-    per_second: float | None = None
-    left: int | None = None  # milliseconds
-    interrupts: int = 0
-    idle_since: int | None = None
-    batches: Mapping[str, str] = MappingProxyType({})  # names by id
-    parts: tuple[Status, ...] = ()  # of a pipeline, how each part stands
-    stuck: int = 0  # waiting tasks whose dependencies did not succeed
-    reduce_released: bool = True  # before it was read
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """The names of batches by their ids."""
-        own = [status.batch for status in (self.status, *self.parts) if status.batch]
-        return {**self.batches, **{batch.id: batch.name for batch in own}}
-
-    @property
-    def continues(self) -> bool:
-        return not self.interrupts and not self.status.pauses
-
-    @property
-    def open(self) -> int:
-        """How many tasks may still run."""
-        return open_tasks(self.status) - self.stuck
-
-    @property
-    def is_finished(self) -> bool:
-        """Nothing is open, or a person has to decide first."""
-        return (self.reduce_released and not self.open) or is_at_checkpoint(self.status)
 
 
 class Target(NamedTuple):
@@ -316,22 +279,6 @@ def stuck_tasks(hv: Context, batches: Sequence[str], status: Status) -> int:
         return 0
     stuck = hv.store.read(sql.stuck, batches)
     return sum(stuck.get(batch, 0) for batch in batches)
-
-
-def open_tasks(status: Status) -> int:
-    """How many tasks have not ended."""
-    return sum(status.stats.states[state] for state in OPEN)
-
-
-def paused_batches(hv: Context, status: Status) -> dict[str, str]:
-    """The names of the batches that are paused, by id."""
-    ids = [pause.name for pause in status.pauses if pause.scope == BATCH]
-    return {batch_id: hv.store.read(queries.batch, batch_id).name for batch_id in ids}
-
-
-def is_at_checkpoint(status: Status) -> bool:
-    moves = status.stats.claimed or status.stats.states["active"]
-    return status.checkpoint is not None and not moves
 
 
 def _is_final(pause: Pause) -> bool:

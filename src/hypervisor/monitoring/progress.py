@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from hypervisor.batches.submit import Submitted
-from hypervisor.monitoring.status import CurrentAttempt
-from hypervisor.queue.task import Stats
-from hypervisor.runs.results import OPEN
+from hypervisor.core.records import NamedTuple
+from hypervisor.queue.lifecycle import OPEN
+
+if TYPE_CHECKING:
+    from hypervisor.batches.submit import Submitted
+    from hypervisor.monitoring.status import CurrentAttempt
+    from hypervisor.queue.task import Stats
 
 HELD = ("inbox", "review", "blocked")
 COUNTED = ("done", "failed", "cancelled", *HELD, "waiting", "merging")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from hypervisor.agents.rate_limits import cooldowns
+from hypervisor.core.records import NamedTuple
 from hypervisor.monitoring.metrics import ZONES
 from hypervisor.queue.context import Context
 from hypervisor.queue.counts import keep_short

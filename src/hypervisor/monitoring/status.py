@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.agents.running_status import (
     AgentActivity,
@@ -14,7 +14,7 @@ from hypervisor.agents.running_status import (
     cooling_down,
     money_of,
 )
-from hypervisor.batches.sql import chunks
+from hypervisor.core.records import NamedTuple
 from hypervisor.monitoring.waiting import Waiting, combined, why_waiting
 from hypervisor.queue import counts, lifecycle
 from hypervisor.queue.context import Context, batch_id
@@ -24,12 +24,12 @@ from hypervisor.queue.queries import list_tasks
 from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.queue.sql import queries
 from hypervisor.queue.task import Batch, Stats
-from hypervisor.runs import sql
-from hypervisor.runs.spec import MIN_FREE_BYTES, Running, no_room_text
+from hypervisor.runs.outputs.room import MIN_FREE_BYTES, no_room_text
 
 if TYPE_CHECKING:
     from hypervisor.agents.cooldown import Cooldown
     from hypervisor.batches.chunk import Chunk
+    from hypervisor.runs.spec import Running
 
 MAX_SHOWN = 1_000
 MAX_QUESTIONS = 100
@@ -85,7 +85,9 @@ def status(hv: Context, batch: str | None = None, now: int | None = None) -> Sta
     counts.keep_short(hv)
     stats = hv.store.read(queries.stats, batch_id(hv, batch), hv.at(now))
     return quick_status(hv, batch, now)._replace(
-        stats=stats, attempts=attempts(hv, batch), questions=_questions(hv, batch, stats)
+        stats=stats,
+        attempts=attempts(hv, batch) if stats.claimed else (),
+        questions=_questions(hv, batch, stats),
     )
 
 
@@ -126,7 +128,27 @@ def _waiting(hv: Context, current: Status, batch: str | None, now: int) -> Waiti
     states = current.stats.states
     may_be_delayed = states[lifecycle.WAITING] and not current.stats.claimed
     delays = hv.store.read(queries.delays, batch) if may_be_delayed else ()
-    return why_waiting(current, delays, now)
+    waiting = why_waiting(current, delays, now)
+    is_idle = states[lifecycle.ACTIVE] and not current.stats.claimed
+    spec = current.batch.spec if current.batch is not None else None
+    is_placed = hv.store.is_shared or (isinstance(spec, dict) and "on" in spec)
+    if is_idle and is_placed and (waiting is None or waiting.kind == "requirements"):
+        return _by_hosts(hv, batch, now) or waiting
+    return waiting
+
+
+def _by_hosts(hv: Context, batch: str | None, now: int) -> Waiting | None:
+    """Tasks are ready, and no live host can run them."""
+    from hypervisor.queue.sql import hosts as hosts_sql
+    from hypervisor.runs import placement, sql
+
+    hosts = hv.store.read(hosts_sql.hosts)
+    for ready in hv.store.read(sql.ready, None) if hosts else ():
+        if batch in (None, ready.batch):
+            lacking = placement.no_host_text(ready.tasks, ready.requires, hosts, now)
+            if text := lacking or placement.refusal_text(ready.batch, hosts, now):
+                return Waiting("hosts", text)
+    return None
 
 
 def trouble(hv: Context, host: dict[str, Any] | None) -> str:
@@ -139,6 +161,8 @@ def trouble(hv: Context, host: dict[str, Any] | None) -> str:
 def _checkpoint(hv: Context, batch: Batch | None) -> Chunk | None:
     if batch is None:
         return None
+    from hypervisor.batches.sql import chunks
+
     return next(
         (chunk for chunk in hv.store.read(chunks.every, batch.id) if chunk.awaits_decision), None
     )
@@ -146,12 +170,15 @@ def _checkpoint(hv: Context, batch: Batch | None) -> Chunk | None:
 
 def attempts(hv: Context, batch: str | None = None) -> tuple[CurrentAttempt, ...]:
     """List the running attempts with their age, memory and last line of output."""
+    from hypervisor.runs import sql
+
     id = batch_id(hv, batch)
     running = hv.store.read(sql.running, id, MAX_SHOWN)
     here = hv.probe.boot()
     memory = hv.launcher.memory({r.worker.pid for r in running if r.worker.boot == here})
     agents = agents_doing(hv, running, id)
-    lines = _last_lines(hv, [r for r in running if r.worker.boot == here])
+    readable = hv.outputs.shared is not None
+    lines = _last_lines(hv, [r for r in running if readable or r.worker.boot == here])
     return tuple(
         _with_agent(_attempting(run, here, memory, lines), agents.get((run.task, run.attempt)))
         for run in running
@@ -175,7 +202,12 @@ def _with_agent(attempt: CurrentAttempt, doing: AgentActivity | None) -> Current
 def _last_lines(hv: Context, running: list[Running]) -> dict[tuple[str, int], str]:
     """The last lines of started attempts. An earlier attempt of the same worker has ended and is
     about to be settled: its output is not read."""
-    begun = [r for r in running if hv.outputs.size(r.task, r.attempt) is not None]
+    elsewhere = _last_parts_elsewhere(hv, running)
+    begun = [
+        r
+        for r in running
+        if (r.task, r.attempt) in elsewhere or hv.outputs.local_size(r.task, r.attempt) is not None
+    ]
     latest = {r.worker.id: r for r in begun}
     setting_up = {
         (r.task, r.attempt): SETTING_UP
@@ -183,11 +215,21 @@ def _last_lines(hv: Context, running: list[Running]) -> dict[tuple[str, int], st
         if os.path.exists(hv.outputs.setup_path(r.task, r.attempt))
     }
     return setting_up | {
-        (r.task, r.attempt): hv.outputs.last_line(r.task, r.attempt)
+        (r.task, r.attempt): hv.outputs.last_line(
+            r.task, r.attempt, elsewhere.get((r.task, r.attempt))
+        )
         if r is latest[r.worker.id]
         else ""
         for r in begun
     }
+
+
+def _last_parts_elsewhere(hv: Context, running: list[Running]) -> dict[tuple[str, int], bytes]:
+    """The ends of what attempts on other hosts have printed."""
+    if hv.outputs.shared is None:
+        return {}
+    boot = hv.probe.boot()
+    return hv.outputs.shared.last_parts([r.task for r in running if r.worker.boot != boot])
 
 
 def _attempting(

@@ -6,8 +6,9 @@ The sentence is built again whenever it is shown, so that it counts down.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.core.times import clock_text
 from hypervisor.queue.lifecycle import ACTIVE, WAITING
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
     from hypervisor.monitoring.status import Status
 
 WaitKind = Literal[
-    "disk", "pause", "rate_limit", "checkpoint", "load", "time", "dependencies", "requirements"
+    "disk",
+    "pause",
+    "rate_limit",
+    "checkpoint",
+    "load",
+    "time",
+    "dependencies",
+    "requirements",
+    "hosts",
 ]
 SOON = 600_000  # milliseconds; a nearer start is shown as a countdown
 HELD_BACK = ("nothing new is started: ", "0 of ")  # the beginning of the governor's sentence

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, NotFound, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.notifications.matching import collect
 from hypervisor.notifications.notice import (
     MAX_TRIES,
@@ -152,7 +152,7 @@ def drop_notices(hv: Context, rule: str | None = None) -> int:
 
 def send_notices(hv: Context) -> Delivered:
     """Deliver all due notices now, for when no supervisor is running."""
-    handle = hv.launcher.acquire_notifier_lock()
+    handle = hv.launcher.acquire_lock_of("notifier")
     if handle is None:
         raise WrongState("another process is already delivering notices here. Nothing was changed.")
     try:

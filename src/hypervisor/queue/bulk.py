@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from hypervisor.core.errors import RequestError
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import BLOCKED, FAILED, TRANSITIONS, state_name

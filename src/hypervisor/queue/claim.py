@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, LeaseLost, NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.times import duration_ms
 from hypervisor.queue import settle
 from hypervisor.queue.context import Context, remembered_batch_id

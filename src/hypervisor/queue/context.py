@@ -11,7 +11,7 @@ from hypervisor.queue.sql import queries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hypervisor.agents.config import AgentSettings
+    from hypervisor.agents.agent_settings import AgentSettings
     from hypervisor.agents.homes import AgentHomes
     from hypervisor.agents.programs import LocalAgents
     from hypervisor.batches.files import BatchFiles
@@ -70,7 +70,10 @@ class Context:
     make_workspaces: Callable[[WorkerContext], Workspaces]  # for the attempts of a worker
     # when a batch is submitted, with its items
     prepare_workspaces: Callable[[RunSpec, Iterable[str]], RunSpec]
+    # why clones of a repository of another host cannot be made here yet; None: it is not elsewhere
+    repository_problem: Callable[[RunSpec], str | None]
     make_supervisor: Callable[[int | None], Supervisor]  # by how long it stays idle, in ms
+    open_store: Callable[..., Context]  # another one, by its URL; in another process, too
 
     def __init__(
         self, store: Database, probe: LocalHost, actor: str, pid: int = 0, parts: object = None

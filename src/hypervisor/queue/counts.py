@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import StoreError
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.sql import counts
 

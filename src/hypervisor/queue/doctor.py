@@ -1,10 +1,10 @@
-"""Checking the installation and the store, with a fix for each problem."""
+"""Checks of the installation and the store, with a fix for each problem."""
 
 import os
 import shutil
 import sys
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.rescue import sweep
@@ -22,8 +22,8 @@ class Check(NamedTuple):
     fix: str = ""
 
 
-def doctor(hv: Context) -> tuple[Check, ...]:
-    """Check the store, versions, permissions, disk space, receipts and stuck claims."""
+def check_store(hv: Context) -> tuple[Check, ...]:
+    """Versions, the store and its file, receipts, counts, claims."""
     facts = hv.store.facts()
     checks = [
         Check("python", sys.version_info >= (3, 11), sys.version.split()[0], "use 3.11 or newer"),
@@ -36,6 +36,7 @@ def doctor(hv: Context) -> tuple[Check, ...]:
             "stop all workers and restore a backup of the store",
         ),
     ]
+    checks += [Check(*finding) for finding in facts.get("server", ())]
     if os.path.exists(facts["where"]):
         checks += _files(facts["where"])
     return (*checks, _receipts(hv), _counts(hv), _claims(hv))

@@ -1,7 +1,6 @@
 """The event log: one numbered line for every change."""
 
-from typing import NamedTuple
-
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.task import Json
 
 # What older versions wrote; the log is never rewritten, so it is translated when it is read.

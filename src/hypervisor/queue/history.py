@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from hypervisor.core.records import NamedTuple
 
 
 class AttemptLine(NamedTuple):

@@ -11,10 +11,11 @@ was added a week later, and nothing starves.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, cast, get_args
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.ids import ENTROPY_BITS
+from hypervisor.core.records import NamedTuple
 
 Priority = Literal["critical", "high", "medium", "low"]
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)

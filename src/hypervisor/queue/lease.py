@@ -5,10 +5,11 @@ once the attempt has ended, the token changes nothing.
 """
 
 from _operator import _compare_digest  # hmac would load OpenSSL
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hypervisor.core import ids
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.lane import ClaimFilter
 from hypervisor.queue.task import Json, Task
 
@@ -118,6 +119,11 @@ class Holder(NamedTuple):
     until: int
     worker: Worker
     starts_processes: bool = False  # it is a worker of a run, which marks its child processes
+    host_state: str = ""  # of the host whose lease keeps the claim; "": it has its own lease
+
+    def has_lapsed(self, now: int) -> bool:
+        """Whether nothing keeps the claim any more."""
+        return self.host_state == "gone" if self.host_state else self.until < now
 
 
 class Leftovers(NamedTuple):

@@ -13,6 +13,7 @@ from hypervisor.core.errors import InvalidInput, WrongState
 from hypervisor.store.clock import MAX_DELAY
 
 CRASH_LIMIT = 3
+LOST_HOSTS_LIMIT = 5  # in a row
 FIRST_DELAY = 10_000
 NEVER = 4_102_444_800_000  # the year 2100: a start time that will be replaced
 
@@ -42,7 +43,8 @@ STATES = {
 }
 NAMES = {ACTIVE: "ready", IN_PROGRESS: "running", REVIEW: "in review"}  # shown to people
 TERMINAL = frozenset({DONE, FAILED, CANCELLED})
-UNFINISHED = (INBOX, WAITING, ACTIVE, IN_PROGRESS, MERGING)
+OPEN = (WAITING, ACTIVE, IN_PROGRESS, MERGING)
+UNFINISHED = (INBOX, *OPEN)
 
 EVENTS = {
     "add": "a task is added",
@@ -56,7 +58,7 @@ EVENTS = {
     "block": "the worker cannot continue without help",
     "release": "the worker returns it; this counts neither as a failure nor as a crash",
     "crash": "the worker died; the task is retried",
-    "poison": "workers died on it too often",
+    "poison": "workers died on it too often, or too many hosts were lost with it",
     "submit": "the worker finished it, and its commits are to be merged",
     "merge": "its commits are merged, or it changed nothing",
     "land": "a person asks for its commits to be merged after all",

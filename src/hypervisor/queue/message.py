@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.lifecycle import BLOCKED, state_name
 from hypervisor.queue.task import MessageKind, Task
 

@@ -1,6 +1,6 @@
 """Pauses: tasks that cannot be claimed for now."""
 
-from typing import NamedTuple
+from hypervisor.core.records import NamedTuple
 
 ALL = "all"
 BATCH = "batch"

@@ -1,10 +1,10 @@
 """Reading tasks, batches and events. Nothing here changes anything."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.ids import clean
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import counts, lifecycle
 from hypervisor.queue.agent_session import AgentSession
 from hypervisor.queue.context import Context, batch_id
@@ -112,9 +112,10 @@ def last_events(
     validate.number("the number of events", count, 1, MAX_LISTED)
     matching: list[Event] = []
     last = end = queries.end_of_log(hv.store)
-    oldest = 0 if most is None else max(last - most, 0)
+    first = queries.events(hv.store, 0, 1)  # older ones may have been deleted
+    oldest = max(first[0].seq - 1 if first else 0, 0 if most is None else last - most)
     while end > oldest and len(matching) < count:
-        start = max(end - EVENT_PAGE, 0)
+        start = max(end - EVENT_PAGE, oldest)
         page = [event for event in events(hv, start, end - start) if event.seq <= end]
         matching = [*filter(wanted, page), *matching]
         end = start

@@ -6,7 +6,8 @@ A task outside any batch has a chain of its own.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from hypervisor.core.records import NamedTuple
 
 GENESIS = ""
 

@@ -2,17 +2,17 @@
 
 No claim is taken from a holder that may be alive: on this host its process must
 be proven gone; a holder elsewhere, or one without a process, loses the claim
-when its lease has expired by the store's clock. Processes of a dead worker are
-ended before its task can be claimed again, and results that it had not yet
+when its lease, or that of its host, has expired by the store's clock. Processes
+of a dead worker are ended before its task can be claimed again, and results that it had not yet
 reported are settled, not repeated.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import NamedTuple
 
 from hypervisor.core.errors import RequestError, StoreError, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import settle
 from hypervisor.queue.context import Context
 from hypervisor.queue.lease import AttemptResult, Holder, Leftovers, Worker, parse_token
@@ -33,23 +33,33 @@ def sweep(hv: Context, now: int | None = None) -> SweepResult:
     hv.swept_at = at
     reclaimed: list[str] = []
     overdue: list[str] = []
+    _declare_hosts_gone(hv, at)
     by_worker = sorted(
         hv.store.read(claims.holders, hv.probe.boot(), at), key=lambda holder: holder.worker.id
     )
     for _, group in groupby(by_worker, key=lambda holder: holder.worker.id):
         holders = list(group)
         gone = hv.probe.is_gone(holders[0].worker)
-        lapsed = [holder for holder in holders if holder.until < at]
+        lapsed = [holder for holder in holders if holder.has_lapsed(at)]
         if gone:
             reclaimed += reap_worker(hv, holders[0].worker, holders, at)
         elif gone is None:
-            reclaimed += [h.task for h in lapsed if _reclaim(hv, h, _lapsed(h.worker), at)]
-        else:
-            overdue += [holder.task for holder in lapsed]
+            reclaimed += [h.task for h in lapsed if _reclaim_lapsed(hv, h, at)]
+        else:  # a worker of a host that was declared gone stops by itself
+            overdue += [holder.task for holder in lapsed if not holder.host_state]
     started = (
         hv.store.write(readiness.promote_due, at) if hv.store.read(readiness.any_due, at) else 0
     )
     return SweepResult(tuple(reclaimed), started, tuple(overdue))
+
+
+def _declare_hosts_gone(hv: Context, now: int) -> None:
+    """Only hosts of a shared store have leases."""
+    if hv.store.is_shared:
+        from hypervisor.queue.sql import hosts
+
+        if hv.store.read(hosts.any_lapsed, now):
+            hv.store.write(hosts.declare_gone, now)
 
 
 def sweep_if_due(hv: Context, now: int) -> None:
@@ -92,7 +102,8 @@ def _end_sessions(hv: Context, worker: Worker, now: int) -> None:
 
 def _recover_output(hv: Context, worker: Worker, leftovers: Leftovers) -> None:
     running = parse_token(leftovers.running) if leftovers.running else None
-    hv.outputs.recover(worker.id, running and (running.task, running.attempt))
+    ended = [(verdict.token.task, verdict.token.attempt) for verdict in leftovers.verdicts]
+    hv.outputs.recover(worker.id, running and (running.task, running.attempt), ended)
 
 
 def _settle(hv: Context, verdicts: Sequence[AttemptResult], now: int) -> None:
@@ -137,5 +148,11 @@ def _had_started(holder: Holder, leftovers: Leftovers | None) -> bool:
     return token is not None and (token.task, token.attempt) == (holder.task, holder.attempt)
 
 
-def _lapsed(worker: Worker) -> str:
-    return f"worker {worker.name} on {worker.host} did not renew its lease"
+def _reclaim_lapsed(hv: Context, holder: Holder, now: int) -> bool:
+    """The loss of a host does not count as a crash: it may have lost its network."""
+    worker = holder.worker
+    if holder.host_state:
+        why = f"host {worker.host} of worker {worker.name} {claims.HOST_LOST}"
+    else:
+        why = f"worker {worker.name} on {worker.host} did not renew its lease"
+    return _reclaim(hv, holder, why, now, started=not holder.host_state)

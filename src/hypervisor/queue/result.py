@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from hypervisor.core.records import NamedTuple
 
 
 class Edit(NamedTuple):

@@ -1,9 +1,8 @@
 """Steering tasks from outside a claim: what a person or a supervising agent decides."""
 
-from typing import NamedTuple
-
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.times import LATEST, time_ms
 from hypervisor.queue.context import Context
 from hypervisor.queue.lane import check_priority

@@ -1,6 +1,8 @@
 """Stops: running attempts that must end."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from hypervisor.core.records import NamedTuple
 
 # What happens to the task of a stopped attempt. People choose among the first three. "lost": the
 # claim has ended; "limit": a failure, which may be retried; "classify": the agent's end decides.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from hypervisor.core.records import NamedTuple
 
 if TYPE_CHECKING:
     from datetime import datetime

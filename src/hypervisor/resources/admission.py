@@ -6,8 +6,8 @@ rest when they have stopped growing.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.resources.zones import Load
 
 MIB = 1 << 20

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.lane import PRIORITIES
 
 

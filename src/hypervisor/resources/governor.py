@@ -10,8 +10,9 @@ than the rest of the host.
 
 from collections.abc import Collection, Sequence
 from math import exp
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.lane import PRIORITIES
 from hypervisor.resources import admission, zones
 from hypervisor.resources.admission import Footprint, Trial
@@ -71,6 +72,7 @@ class Governor:
         self.thresholds = thresholds
         self.strategy = strategy
         self.reading = Reading(SAFE, 0, Load(0.0, 0.0, 0, 0))
+        self.latest = self.reading.load  # not smoothed
         self._probe = probe
         self._zone_state: ZoneState | None = None
         self._read_at = 0
@@ -85,7 +87,8 @@ class Governor:
         running: Sequence[RunningAttempt] = (),
     ) -> Reading:
         """Measure the load of the host."""
-        load = self._smoothed(now, self._probe.read(workers))
+        self.latest = self._probe.read(workers)
+        load = self._smoothed(now, self.latest)
         if self.strategy == "auto":
             load = load._replace(planned=sum(_planned(attempt, now) for attempt in running))
         before = self._zone_state or ZoneState(SAFE, now)

@@ -1,6 +1,8 @@
 """Limits of an attempt, samples of it, and amounts as text."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from hypervisor.core.records import NamedTuple
 
 UNITS = ("bytes", "KB", "MB", "GB", "TB")
 LimitName = Literal["time", "memory", "silence", "output"]

@@ -8,9 +8,9 @@ the least free memory counts. What does not exist or cannot be read is left out.
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from math import inf
-from typing import NamedTuple
 
 from hypervisor.core.mounts import Mount, parse_mounts
+from hypervisor.core.records import NamedTuple
 from hypervisor.resources.process_table import (
     TICKS,
     Process,
@@ -43,6 +43,7 @@ class Times(NamedTuple):
     busy: float
     total: float
     cpus: int
+    disk: float = 0.0
 
 
 class HostLoad:
@@ -63,7 +64,7 @@ class HostLoad:
         self._times = self._proc.times()
         self._spent = self._proc.own_cpu()
         self._workers: dict[tuple[int, int], float] = {}
-        self._cpu = self._own = 0.0
+        self._cpu = self._own = self._disk = 0.0
         self._is_first = True
 
     def read(self, workers: Collection[int]) -> Load:
@@ -75,7 +76,7 @@ class HostLoad:
         used, limit = min(
             places, key=lambda place: place.room(self._ceiling), default=MemoryUse(0, 0)
         )
-        return Load(self._cpu, self._own, max(0, used), limit, self._proc.stall())
+        return Load(self._cpu, self._own, max(0, used), limit, self._proc.stall(), disk=self._disk)
 
     def _measure_cpu(self, trees: Mapping[int, Mapping[int, Process]]) -> None:
         times, last = self._proc.times(), self._times
@@ -105,6 +106,7 @@ class HostLoad:
                 self._cpu = min(self._cpu, max(0.0, self._proc.load_average() / times.cpus))
                 self._is_first = False
             self._own = min(self._cpu, max(0.0, own / passed))
+            self._disk = min(1.0, max(0.0, (times.disk - last.disk) / passed))
         self._times, self._spent, self._workers = times, spent, workers
 
 
@@ -151,7 +153,7 @@ class Proc:
             return None
         user, nice, system, idle, iowait, irq, softirq, steal = (*ticks, 0, 0, 0, 0)[:8]
         busy = user + nice + system + irq + softirq
-        return Times(busy, busy + idle + iowait + steal, max(1, stat.count("\ncpu")))
+        return Times(busy, busy + idle + iowait + steal, max(1, stat.count("\ncpu")), iowait)
 
     def load_average(self) -> float:
         """The average of the last minute: the current load may be a peak."""
@@ -182,6 +184,16 @@ class Proc:
         return max((stall for path in paths for stall in _stalls(_read(path))), default=None)
 
 
+def total_memory(proc: str = "/proc") -> int:
+    """The memory that this host, or a cgroup around us, has in bytes; 0 if unknown."""
+    return min((place.limit for place in Proc(proc).places() if place.limit > 0), default=0)
+
+
+def has_cpu_quota(proc: str = "/proc") -> bool:
+    """Whether a cgroup limits our CPU time, so that idle CPUs say nothing."""
+    return any(group.has_cpu_quota() for group in _groups(proc, "cpu"))
+
+
 class Group(NamedTuple):
     """A cgroup that we are in, or one above it."""
 
@@ -191,6 +203,11 @@ class Group(NamedTuple):
     @property
     def pressure(self) -> str:
         return f"{self.path}/memory.pressure" if self.unified else ""
+
+    def has_cpu_quota(self) -> bool:
+        if self.unified:
+            return _read(f"{self.path}/cpu.max").partition(" ")[0].isdecimal()
+        return (_number(_read(f"{self.path}/cpu.cfs_quota_us")) or 0) > 0
 
     def place(self, most: int) -> MemoryUse | None:
         """None without a limit, or with one above `most`.
@@ -232,22 +249,22 @@ def _trees(
     return trees
 
 
-def _groups(proc: str) -> Iterator[Group]:
-    """The cgroups that may limit our memory, from our own up to the mounted root."""
+def _groups(proc: str, controller: str = "memory") -> Iterator[Group]:
+    """The cgroups that may limit us, from our own up to the mounted root."""
     memberships = _read(f"{proc}/self/cgroup")
     for mount in parse_mounts(_read(f"{proc}/self/mountinfo")):
         unified = mount.kind == "cgroup2"
-        if unified or (mount.kind == "cgroup" and "memory" in mount.options):
-            own = _membership(memberships, unified)
+        if unified or (mount.kind == "cgroup" and controller in mount.options):
+            own = _membership(memberships, unified, controller)
             if own is not None:
                 yield from (Group(path, unified) for path in _upwards(own, mount))
 
 
-def _membership(memberships: str, unified: bool) -> str | None:
+def _membership(memberships: str, unified: bool, controller: str) -> str | None:
     for line in memberships.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if (number == "0" and not controllers) if unified else "memory" in controllers.split(","):
+        if (number == "0" and not controllers) if unified else controller in controllers.split(","):
             return path
     return None
 

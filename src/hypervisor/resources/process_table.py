@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.resources.host import DEAD_STATES
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -7,7 +7,9 @@ A zone is entered at once and left slowly: the load must have been lower by a ma
 so that the zone does not flap near a threshold.
 """
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from hypervisor.core.records import NamedTuple
 
 Zone = Literal["safe", "warning", "danger", "emergency"]
 SAFE: Final = "safe"
@@ -38,7 +40,8 @@ class Load(NamedTuple):
     """CPU as shares of the whole machine, `own` being our workers' part; memory in bytes.
 
     `stall` is the percentage of time in which everything waited for memory, None if unknown.
-    `planned` is the part of the used memory that our attempts were admitted for.
+    `planned` is the part of the used memory that our attempts were admitted for, `disk` the share
+    of CPU time in which processes waited for a disk.
     """
 
     cpu: float
@@ -47,6 +50,7 @@ class Load(NamedTuple):
     memory_limit: int
     stall: float | None = None
     planned: int = 0
+    disk: float = 0.0
 
     @property
     def ram(self) -> float:

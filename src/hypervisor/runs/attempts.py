@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from hypervisor.core import validate
-from hypervisor.core.errors import InvalidInput, StoreError, StoreFull, StoreGone, WorkspaceError
+from hypervisor.core.errors import STORE_LOST, InvalidInput, StoreError, StoreFull, WorkspaceError
 from hypervisor.queue.attempt import Ended
 from hypervisor.queue.lease import AttemptResult, Lease, Usage
 from hypervisor.queue.result import receipts_in
+from hypervisor.queue.sql.receipts import append_of_attempt
 from hypervisor.resources.limits import Limits, merged
 from hypervisor.runs.config import limits_from
 from hypervisor.runs.retrying_store import if_possible, without_retry
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 GLANCE = 0.03  # seconds; after that, people may follow the output, and a file costs little
 FIRST_LOOK = 0.25
 LOOK = 1.0
+MAX_IDLE = 3.0  # seconds that a connection to a database is kept while an attempt runs
 MAX_HOST_ERRORS = 10  # in a row
 MAX_SETUP_ERRORS = 3  # the same for setting up, which may take long
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -83,7 +85,7 @@ class LeasedAttempts:
             return self._stop_early(lease, early.stop)
         except NotSetUp as error:
             return self._put_back(lease, error, MAX_SETUP_ERRORS)
-        except StoreGone:
+        except STORE_LOST:
             raise
         except (OSError, StoreError) as error:
             return self._put_back(lease, error)
@@ -93,6 +95,9 @@ class LeasedAttempts:
         if ended is None:
             return self._watch(lease, limits, started)
         self._clear(lease)
+        if cut := self.ctx.fence.leave():
+            return self._stopped(lease, cut, ended, 0)
+        self._keep_evidence(lease)
         self._close_workspace(lease)
         return self.kind.settle(lease, ended, 0, limits)
 
@@ -139,16 +144,23 @@ class LeasedAttempts:
         outcome = watch_until_end(self.ctx, watch, lambda: self._meanwhile(lease))
         if isinstance(outcome, Ended):
             self._clear(lease)
-            self._close_workspace(lease)
-            return self.kind.settle(lease, outcome, watch.peak, limits)
-        ended = runner.stop(self.ctx.settings.grace)
-        if outcome.next == "classify":
+            ended = outcome
+        else:
+            ended = runner.stop(self.ctx.settings.grace)
+        if cut := self.ctx.fence.leave():
+            return self._stopped(lease, cut, ended, watch.peak)
+        if isinstance(outcome, Ended) or outcome.next == "classify":
+            self._keep_evidence(lease)
             self._close_workspace(lease)
             return self.kind.settle(lease, ended, watch.peak, limits)
+        return self._stopped(lease, outcome, ended, watch.peak)
+
+    def _stopped(self, lease: Lease, stop: Stop, ended: Ended, peak: int) -> None:
+        self._keep_evidence(lease)
         if self._workspaces is not None:
-            self._workspaces.stopped(lease, outcome)
-        self.settlement.stop(lease, outcome, lambda: self.meter.usage_of(lease, ended, watch.peak))
-        return self.kind.stopped(lease, outcome)
+            self._workspaces.stopped(lease, stop)
+        self.settlement.stop(lease, stop, lambda: self.meter.usage_of(lease, ended, peak))
+        self.kind.stopped(lease, stop)
 
     def _meanwhile(self, lease: Lease) -> None:
         self.settlement.flush_if_possible()
@@ -159,6 +171,14 @@ class LeasedAttempts:
         """Before the end of the attempt is written down."""
         if self._workspaces is not None:
             self._workspaces.closed(lease)
+
+    def _keep_evidence(self, lease: Lease) -> None:
+        """How the attempt was confined, and what it was refused."""
+        if lines := self.ctx.runner.evidence():
+            store, actor = self.ctx.hv.store, self.ctx.me.name
+            claim = (lease.task.id, lease.task.attempts)
+            with if_possible(self.ctx.hv):
+                store.write(append_of_attempt, claim, actor, list(lines), store.now())
 
     def _clear(self, lease: Lease) -> None:
         if left := self.ctx.runner.clear(self.ctx.settings.grace):
@@ -221,8 +241,10 @@ def watch_until_end(
     with without_retry(ctx.hv):
         while True:
             meanwhile()
-            if stop := watch.look(time.monotonic()):
+            if stop := ctx.fence.cut() or watch.look(time.monotonic()):
                 return stop
+            if ctx.fence.leased_by:
+                ctx.hv.store.hang_up(MAX_IDLE)
             if ended := ctx.runner.wait(LOOK):
                 return ended
 

@@ -4,7 +4,8 @@ import os
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
-from hypervisor.runs.config import MAX_WORKERS
+from hypervisor.runs.config_readers import MAX_WORKERS
+from hypervisor.runs.sandbox.level import LEVELS, NO_FUNCTIONS
 from hypervisor.runs.spec import (
     AUTO,
     GATES,
@@ -39,8 +40,12 @@ def check_spec(spec: RunSpec) -> RunSpec:
     _check_choice("gate", spec.gate, GATES)
     _check_choice("write_back", spec.write_back, WRITE_BACKS)
     _check_workspace(spec)
+    _check_sandbox(spec)
     if spec.workers is not None:
         validate.number("the number of workers", spec.workers, 1, MAX_WORKERS)
+    if spec.per_host is not None:
+        validate.number("the number of workers per host", spec.per_host, 1, MAX_WORKERS)
+    validate.names("on", spec.on)
     validate.number("the retry delay", spec.retry_delay, 0, MAX_DELAY)
     if spec.claim is not None:
         validate.number("the number of tasks to claim at once", spec.claim, 1, 1000)
@@ -78,6 +83,13 @@ def _check_workspace(spec: RunSpec) -> None:
     if spec.agent and spec.agent.mode == "pull" and spec.workspace in ("scratch", "clone"):
         option = "--scratch" if spec.workspace == "scratch" else "--workspace clone"
         raise InvalidInput(f"{option} needs one agent per task and cannot be used with --pull.")
+
+
+def _check_sandbox(spec: RunSpec) -> None:
+    if spec.sandbox:
+        _check_choice("sandbox level", spec.sandbox, LEVELS)
+    if spec.function and spec.sandbox not in ("", "none"):
+        raise InvalidInput(f"{NO_FUNCTIONS}.")
 
 
 def _check_agent(spec: AgentSpec) -> None:

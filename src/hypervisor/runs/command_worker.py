@@ -64,8 +64,9 @@ class CommandAttempts:
         item = self._item_for(self.ctx.hv, lease, self.ctx.spec)
         if self._workspaces is not None:
             opened = self._workspaces.open(lease, self.ctx.spec.git.continues)
-            self.ctx.runner.work_in(opened.folder, opened.env)
+            self.ctx.runner.work_in(opened.folder, opened.env, opened.copy)
             item = opened.item_here(item, self.ctx.spec.cwd)
+        self.ctx.fence.enter(lease)
         self.ctx.runner.start(item, lease.token, output)
 
     def watch(self, lease: Lease, limits: Limits, started: float) -> Watch:
@@ -102,7 +103,7 @@ class CommandAttempts:
     def _printed(self, lease: Lease) -> Json:
         """The JSON result at the end of the output."""
         task, outputs = lease.task, self.ctx.outputs
-        size = outputs.size(task.id, task.attempts) or 0
+        size = outputs.local_size(task.id, task.attempts) or 0
         tail = outputs.read(task.id, task.attempts, max(size - MAX_RESULT_SIZE, 0), size)
         return result_in(tail)
 

@@ -14,7 +14,7 @@ from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.queue.sql import queries
 from hypervisor.queue.sql import stops as stops_sql
 from hypervisor.runs import sql
-from hypervisor.runs.config import MAX_WORKERS
+from hypervisor.runs.config_readers import MAX_WORKERS
 
 if TYPE_CHECKING:
     from hypervisor.queue.steer import Moved

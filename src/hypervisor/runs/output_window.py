@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hypervisor.core import validate
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 from hypervisor.runs.results import latest_output
 

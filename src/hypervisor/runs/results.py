@@ -1,10 +1,10 @@
 """The results of tasks, their reports and their stored output."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries
@@ -14,7 +14,6 @@ from hypervisor.runs.spec import TaskReport
 
 PAGE = 500  # larger pages are no faster: the garbage collector has more to look through
 BAD = (lifecycle.FAILED, lifecycle.BLOCKED, lifecycle.REVIEW, lifecycle.CANCELLED)
-OPEN = (lifecycle.WAITING, lifecycle.ACTIVE, lifecycle.IN_PROGRESS, lifecycle.MERGING)
 
 FOR_PEOPLE = (lifecycle.INBOX, lifecycle.REVIEW)  # nothing happens until a person decides
 
@@ -24,10 +23,13 @@ def all_done(states: Mapping[str, int]) -> bool:
     return 0 < sum(states.values()) == states.get(lifecycle.DONE, 0)
 
 
-def reports(hv: Context, batch: str, now: int | None = None) -> Iterator[TaskReport]:
-    """Every task of a batch with the usage of its attempts, read page by page."""
+def reports(
+    hv: Context, batch: str, now: int | None = None, state: str | None = None
+) -> Iterator[TaskReport]:
+    """Every task of a batch, or those in a state, with the usage of its attempts, read page by
+    page."""
     after = ""
-    while page := hv.store.read(sql.report, batch, after, PAGE, hv.at(now)):
+    while page := hv.store.read(sql.report, batch, after, PAGE, hv.at(now), state):
         yield from page
         after = page[-1].id
 
@@ -61,7 +63,7 @@ def output(
     task_id = hv.resolve(task)
     number = attempt if attempt is not None else latest_output(hv, task_id)
     if hv.outputs.size(task_id, number) is None:
-        raise NotFound(f"no output stored here for {task_id}, attempt {number}.")
+        raise NotFound(hv.outputs.where(task_id, number))
     return hv.outputs.read(task_id, number, start, most)
 
 
@@ -73,6 +75,7 @@ def incomplete_outputs(hv: Context, attempts: Mapping[str, int]) -> list[str]:
         task
         for task, size in printed.items()
         if (hv.outputs.size(task, attempts[task]) or 0) < size
+        or not hv.outputs.is_whole(task, attempts[task])
     ]
 
 

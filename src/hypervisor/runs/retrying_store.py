@@ -2,7 +2,7 @@
 
 Between attempts a worker can wait: its results are safe in the journal. While an attempt runs, the
 worker must keep watching it, so no call waits. A full disk is waited for until there is room; a
-deleted store is not waited for.
+deleted or upgraded store is not waited for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, Concatenate, cast
 
-from hypervisor.core.errors import StoreError, StoreFull, StoreGone, StoreNewer
+from hypervisor.core.errors import STORE_LOST, StoreError, StoreFull
 from hypervisor.queue.sql import event_log, receipts
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ logger = logging.getLogger("hypervisor.runs")
 # A failed call may have taken effect; repeating one of these would add a second row. Everything
 # else may be repeated: a result is recognized by its token, and the next claim releases tasks of a
 # claim that got no answer.
-NEVER_REPEATED = (event_log.note, receipts.append, receipts.append_under_claim)
+NEVER_REPEATED = (
+    event_log.note,
+    receipts.append,
+    receipts.append_of_attempt,
+    receipts.append_under_claim,
+)
 
 
 class RetryingStore:
@@ -81,7 +86,7 @@ class RetryingStore:
 
     def _is_worth_waiting(self, error: StoreError, waited: float) -> bool:
         asked = self._runner.asked
-        if not self._waits or asked == "stop" or isinstance(error, StoreGone | StoreNewer):
+        if not self._waits or asked == "stop" or isinstance(error, STORE_LOST):
             return False
         if asked:
             return waited < ASKED_PATIENCE

@@ -28,8 +28,13 @@ class Runner(Protocol):
         """The pid of the attempt's first process, or 0."""
         ...
 
-    def work_in(self, folder: str, env: Mapping[str, str]) -> None:
-        """Where the next attempts run, with which variables in addition."""
+    def work_in(self, folder: str, env: Mapping[str, str], root: str = "") -> None:
+        """Where the next attempts run, with which variables in addition. `root` is the folder
+        that they may change, if it is not that one."""
+        ...
+
+    def evidence(self) -> tuple[str, ...]:
+        """How the attempt that has just ended was confined, as lines for receipts."""
         ...
 
     def start(self, item: Item, token: str, output: str) -> None:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from hypervisor.core.errors import RequestError, StoreError
 from hypervisor.inputs.item_files import file_state, path_of_item
-from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, Token, Usage, parse_token
+from hypervisor.queue.lease import (
+    AttemptResult,
+    ClaimRequest,
+    Lease,
+    SettledResult,
+    Token,
+    Usage,
+    parse_token,
+)
 from hypervisor.queue.lifecycle import back_off
 from hypervisor.queue.settle import settle_and_claim
 from hypervisor.queue.sql import item_files, steer
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
     from hypervisor.store.database import Database, Row
 
 MIN_PEAK = 1 << 20
+SALVAGED = ("complete", "submit", "fail", "back_off", "block")  # results that are kept if late
 PartsOf = Callable[["Context", str], tuple[str, ...]]  # all batches of a batch's pipeline
 
 
@@ -155,19 +164,40 @@ class Settlement:
             self.flush()
 
     def claim(self, request: ClaimRequest) -> None:
-        """Claim tasks, in one transaction with the results that are due."""
-        self.held += self._exchange(request)
+        """Claim tasks, in one transaction with the results that are due; none if the lease of the
+        host is about to end."""
+        if self.ctx.fence.may_claim():
+            self.held += self._exchange(request)
+        else:
+            self.flush_if_possible()
 
     def _exchange(self, request: ClaimRequest | None) -> list[Lease]:
-        def exchange(store: Database) -> list[Lease]:
-            # Every try has its own `now`: a lease starts when it is granted.
-            return settle_and_claim(store, self.ended, request, store.now())[1]
+        self.ctx.outputs.publish()
 
-        leases = retry_outage(self.ctx.hv, exchange)
+        def exchange(store: Database) -> tuple[list[SettledResult], list[Lease]]:
+            # Every try has its own `now`: a lease starts when it is granted.
+            return settle_and_claim(store, self.ended, request, store.now())
+
+        settled, leases = retry_outage(self.ctx.hv, exchange)
         if self.ended:
+            self._keep_late_results(settled)
             self._follow_up()
         self.flushed = time.monotonic()
         return leases
+
+    def _keep_late_results(self, settled: list[SettledResult]) -> None:
+        """Work that was finished after its claim had ended, while the host was cut off."""
+        late = {answer.token: answer.lost for answer in settled if answer.lost}
+        if not late:
+            return
+        from hypervisor.queue.sql import salvage
+
+        for result in self.ended:
+            why = late.get(str(result.token))
+            if why and result.event in SALVAGED:
+                with if_possible(self.ctx.hv):
+                    store, me = self.ctx.hv.store, self.ctx.me
+                    store.write(salvage.keep, result, why, f"{me.name}@{me.host}", store.now())
 
     def _follow_up(self) -> None:
         """After the results were stored."""
@@ -203,6 +233,7 @@ class UsageMeter:
         size = outputs.ended(task.id, task.attempts)
         if size is not None and size > most:
             outputs.bound(task.id, task.attempts, most)
+        outputs.finished(task.id, task.attempts)
         self.add_peak(task.type, peak)
         return Usage(ended.exit_code, round(ended.cpu * 1000), peak // 1024 or None, size)
 

@@ -1,9 +1,10 @@
 """The run spec of a batch, and values that describe running and finished tasks."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.template import Template, parse
 from hypervisor.queue.lease import Worker
 from hypervisor.queue.lifecycle import FIRST_DELAY
@@ -28,6 +29,11 @@ MergeMode = Literal[
 MergeStrategy = Literal["merge", "squash", "rebase"]
 PullRequestPer = Literal["batch", "task"]
 
+# What happens to an attempt when its host cannot reach the store: paused and then stopped, stopped
+# earlier, or continued, in which case its result may come too late and is only kept.
+OnCut = Literal["freeze", "stop", "finish"]
+
+ON_CUTS: tuple[OnCut, ...] = get_args(OnCut)
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 GATES: tuple[Gate, ...] = get_args(Gate)
 WRITE_BACKS: tuple[WriteBack, ...] = get_args(WriteBack)
@@ -97,6 +103,11 @@ class GitSpec(NamedTuple):
     strategy: MergeStrategy = "merge"
     verify: tuple[str, ...] = ()  # commands that must succeed before work lands
     pr_per: PullRequestPer = "batch"  # with merge "pr"
+    # Of a batch that other hosts may work on without the repository; "" if they need it.
+    host: str = ""  # that has the repository and merges
+    root: str = ""  # of the repository there …
+    hub: str = ""  # … and of its hub
+    exchange: str = ""  # where hosts hand each other commits: a URL
 
 
 class RunSpec(NamedTuple):
@@ -120,6 +131,11 @@ class RunSpec(NamedTuple):
     skill: str = ""  # the recipe that the batch was made from
     workspace: Workspace = ""
     git: GitSpec = GitSpec()
+    on: tuple[str, ...] = ()  # labels of the hosts that may run it; its tasks require them, too
+    per_host: int | None = None  # the most workers on one host
+    pack: bool = False  # fill one host after another, instead of all alike
+    on_cut: OnCut | None = None  # when a host cannot reach the store; None: as configured there
+    sandbox: str = ""  # a level; "": as configured
 
     @property
     def command(self) -> CommandSpec | None:
@@ -249,13 +265,6 @@ class Ready(NamedTuple):
         """Both combined, with the rank and priority of this one."""
         types = tuple(dict.fromkeys((*self.types, *later.types)))
         return self._replace(types=types, tasks=self.tasks + later.tasks, requires=())
-
-
-MIN_FREE_BYTES = 1 << 20  # nothing starts with less free space
-
-
-def no_room_text(where: str) -> str:
-    return f"no space left on the disk of {where}; nothing starts until there is room"
 
 
 class WorkingHost(NamedTuple):

@@ -9,8 +9,8 @@ from hypervisor.core.errors import InvalidInput
 from hypervisor.queue.lane import ClaimFilter, may_claim
 from hypervisor.queue.lease import Worker
 from hypervisor.queue.sql import agent_claims, event_log, insert
-from hypervisor.queue.sql.claims import READY_LANES
 from hypervisor.queue.sql.lanes import get_lane, lane_book, set_merges
+from hypervisor.queue.sql.picking import READY_LANES
 from hypervisor.queue.task import Batch, Json
 from hypervisor.runs.spec import ActiveWorker, Ready, Running, TaskReport, WorkingHost
 from hypervisor.store.database import Session, marks, pad, slices
@@ -30,10 +30,11 @@ SELECT DISTINCT b.id, b.name FROM tasks t JOIN batches b ON b.id = t.batch
 WHERE b.spec IS NOT NULL AND t.id IN ({}) ORDER BY b.id
 """
 REGISTER = """
-INSERT INTO workers (id, name, host, boot, pid, pid_start, started_at, seen_at, batch, agent)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO workers
+    (id, name, host, boot, pid, pid_start, started_at, seen_at, batch, agent, leased_by)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, batch = excluded.batch,
-    agent = excluded.agent, ended_at = NULL
+    agent = excluded.agent, leased_by = excluded.leased_by, ended_at = NULL
 """
 RETIRE = "UPDATE workers SET ended_at = ? WHERE id = ?"
 HOSTS = """
@@ -56,7 +57,7 @@ ORDER BY a.claimed_at, t.id LIMIT ?
 """
 FEW_READY = """
 SELECT count(*) FROM (
-    SELECT 1 FROM tasks WHERE state = 'active' AND lane = ? LIMIT 100) AS few
+    SELECT 1 FROM tasks WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT 100) AS few
 """
 # `batch <> ''` is what tells both databases that the index of batches will do.
 REPORT = """
@@ -71,6 +72,7 @@ FROM tasks t JOIN details d ON d.task = t.id
 LEFT JOIN landings l ON l.task = t.id AND l.attempt = t.attempt
 WHERE t.batch = ? AND t.batch <> '' AND t.id > ? ORDER BY t.id LIMIT ?
 """
+REPORT_STATE = REPORT.replace("AND t.id > ?", "AND t.state = ? AND t.id > ?")
 REPORT_CHUNK = (
     REPORT.partition("WHERE t.batch")[0]
     + """
@@ -130,8 +132,11 @@ def declare(session: Session, name: str, spec: Json, actor: str, now: int) -> Ba
     return batch._replace(spec=spec)
 
 
-def register(session: Session, worker: Worker, batch: str, agent: str, now: int) -> None:
-    session.run(REGISTER, (*worker, now, now, batch, agent))
+def register(
+    session: Session, worker: Worker, batch: str, agent: str, now: int, *, leased_by: str = ""
+) -> None:
+    """`leased_by`: the host whose lease keeps its claims; "": each claim has its own lease."""
+    session.run(REGISTER, (*worker, now, now, batch, agent, leased_by))
 
 
 def retire(session: Session, worker: str, now: int) -> None:
@@ -216,9 +221,12 @@ def set_memory_peak(session: Session, task_type: str, agent: str, size: int) -> 
     session.run(SET_MEMORY_PEAK, (task_type, agent, size))
 
 
-def report(session: Session, batch: str, after: str, limit: int, now: int) -> list[TaskReport]:
-    """A page of a batch's tasks in the order of their ids."""
-    reports = [_report(row) for row in session.rows(REPORT, (now, batch, after, limit))]
+def report(
+    session: Session, batch: str, after: str, limit: int, now: int, state: str | None = None
+) -> list[TaskReport]:
+    """A page of a batch's tasks, or of those in a state, in the order of their ids."""
+    sql, of = (REPORT, [batch]) if state is None else (REPORT_STATE, [batch, state])
+    reports = [_report(row) for row in session.rows(sql, (now, *of, after, limit))]
     return _with_figures(session, batch, reports)
 
 

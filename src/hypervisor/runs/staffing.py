@@ -11,6 +11,7 @@ from hypervisor.queue.sql import stops as stops_sql
 from hypervisor.resources.admission import Footprint
 from hypervisor.resources.allocation import Demand, Pool, assign_workers
 from hypervisor.resources.governor import Decision, RunningAttempt
+from hypervisor.resources.headroom import Headroom
 from hypervisor.runs import sql
 from hypervisor.runs.adaptive_pools import PER_CORE, AdaptivePools
 from hypervisor.runs.worker_processes import LiveWorkers, WorkerProcesses, pool_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hypervisor.queue.context import Context
     from hypervisor.resources.governor import Governor
     from hypervisor.runs.current_specs import CurrentSpecs
+    from hypervisor.runs.fleet import Fleet
     from hypervisor.runs.spec import ActiveWorker, Ready
 
 AGENTS_PER_HOST = 5
@@ -38,21 +40,30 @@ class Staffing:
         specs: CurrentSpecs,
         agents: AgentPools,
         adaptive: AdaptivePools,
+        cpus: int = 0,
     ) -> None:
+        """`cores` are those that this process may use, `cpus` all of the machine; 0: unknown."""
         self.hv, self.governor, self.cores = hv, governor, cores
         self.specs, self.agents, self.adaptive = specs, agents, adaptive
-        self.workers = WorkerProcesses(hv)
+        self.workers, self.fleet = WorkerProcesses(hv), _fleet(hv)
+        self.headroom = Headroom(cores, cpus)
+        if self.fleet is not None:
+            agents.share_of_agent = self.fleet.share_of_agent
         self.batches: tuple[str, ...] = ()  # with demand in the last tick
 
     def begin(self, now: int) -> None:
         """Start a new tick: drop what was cached in the previous one."""
         self.specs.refresh()
         self.agents.begin(now)
+        if self.fleet is not None:
+            self.fleet.begin(now)
 
     def ready(self) -> ReadyByPool:
         """The ready tasks of each pool, best first."""
         ready: ReadyByPool = {}
         for lane in self.hv.store.read(sql.ready, None):
+            if self.fleet and not self.fleet.accepts(lane.batch, self.specs.spec(lane.batch)):
+                continue
             for name in self.agents.agents_of(lane.batch):
                 pool = Pool(lane.batch, name)
                 if self.agents.serves(pool) and {*lane.requires} <= self.agents.capabilities(pool):
@@ -71,10 +82,13 @@ class Staffing:
             busy = sum(worker.worker.id in live.running for worker in staying)
             more = ready.get(pool)
             needed = max(len(staying) + starting[pool], busy + (more.tasks if more else 0))
+            needed = min(needed, self._share_of(pool.batch, live, ready))
             needed = min(needed, self._most_of(now, live, pool, more))
             priority, rank = (more.priority, more.rank) if more else (_priority(live, pool), 0)
             demands.append(Demand(pool, priority, rank, needed))
-        limits = {demand.pool.batch: self._limit_of(demand.pool.batch) for demand in demands}
+        limits = {
+            demand.pool.batch: self._share_of(demand.pool.batch, live, ready) for demand in demands
+        }
         self.batches = tuple(limits)
         return self.agents.limited(demands, limits)
 
@@ -92,6 +106,16 @@ class Staffing:
             now, pool, spec, types, limit=limit, first=0 if is_set else self.cores
         )
 
+    def _share_of(self, batch: str, live: LiveWorkers, ready: ReadyByPool) -> int:
+        """The workers of a batch that this host may have: all, unless hosts share the store."""
+        spec, limit = self.specs.spec(batch), self._limit_of(batch)
+        if self.fleet is None:
+            return limit if spec.per_host is None else min(limit, spec.per_host)
+        total = 1 if spec.strategy == "sequential" else self.specs.requested_workers(batch)
+        work = sum(attempt.batch == batch for attempt in live.running.values())
+        work += sum(more.tasks for pool, more in ready.items() if pool.batch == batch)
+        return min(limit, self.fleet.share(batch, spec, total, limit, work))
+
     def _limit_of(self, batch: str) -> int:
         spec = self.specs.spec(batch)
         if spec.strategy == "sequential":
@@ -100,7 +124,15 @@ class Staffing:
         usual = AGENTS_PER_HOST if spec.agent else self.cores
         if self.adaptive.is_adaptive(spec) and not spec.agent:
             usual *= PER_CORE
+        elif self._may_go_beyond_cores(batch):
+            usual = self.headroom.limit
         return (self.hv.settings.workers or usual) if requested is None else requested
+
+    def _may_go_beyond_cores(self, batch: str) -> bool:
+        """Whether nobody has said how many workers a batch of commands or functions gets."""
+        spec = self.specs.spec(batch)
+        is_open = self.hv.settings.workers is None and self.specs.requested_workers(batch) is None
+        return is_open and spec.strategy == "auto" and not spec.agent
 
     def _host_limit(self, live: LiveWorkers, demands: list[Demand]) -> int:
         """Agents have their own limit: most of the time they wait for their provider."""
@@ -138,6 +170,7 @@ class Staffing:
         attempts = [self._attempt(live, worker, memory, ready) for worker in live.workers]
         self.governor.strategy = self._strategy(demands)
         self.governor.tick(now, pids, attempts)
+        self._measure_headroom(now, live, ready)
         requested = sum(demand.workers for demand in demands) + self._still_leaving(live)
         limit = max(self._host_limit(live, demands), 1)
         first = next(iter(ready), None)
@@ -145,6 +178,14 @@ class Staffing:
         decision = self.governor.decide(now, requested, limit, attempts, expected)
         self.adaptive.note(now, requested, decision.target)
         return decision
+
+    def _measure_headroom(self, now: int, live: LiveWorkers, ready: ReadyByPool) -> None:
+        busy = sum(
+            worker.worker.id in live.running and self._may_go_beyond_cores(pool_of(worker).batch)
+            for worker in live.workers
+        )
+        more = any(self._may_go_beyond_cores(pool.batch) for pool in ready)
+        self.headroom.tick(now, self.governor.latest, busy, more)
 
     def _strategy(self, demands: list[Demand]) -> str:
         strategies = {self.specs.spec(demand.pool.batch).strategy for demand in demands}
@@ -214,6 +255,14 @@ class Staffing:
             by_loss = sorted(here, key=lambda w: (w.worker.id in live.running, -w.started_at))
             for worker in by_loss[: max(len(here) - count, 0)]:
                 self.workers.signal(worker.worker, "drain")
+
+
+def _fleet(hv: Context) -> Fleet | None:
+    if not hv.store.is_shared:
+        return None
+    from hypervisor.runs.fleet import Fleet
+
+    return Fleet(hv)
 
 
 def _priority(live: LiveWorkers, pool: Pool) -> str:

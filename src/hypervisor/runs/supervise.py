@@ -14,16 +14,18 @@ STEP = 0.005
 NO_SUPERVISOR = "no supervisor is running on this host"
 
 
-def supervise(hv: Context, wait: bool = True) -> int:
+def supervise(hv: Context, wait: bool = True, stay: bool = False) -> int:
     """Start a supervisor for this store on this host if none is running; returns its process id.
 
     If the current one is shutting down, a successor is started, which waits for it. Without
-    `wait`, returns 0 while the supervisor is starting."""
+    `wait`, returns 0 while the supervisor is starting. With `stay`, one that is started does not
+    exit when there is nothing to do."""
     leaving = hv.launcher.is_leaving()
     pid = hv.launcher.supervisor()
     starts = 0
     if pid is None or leaving:
-        hv.launcher.start_supervisor()
+        hv.store.check_version()  # a supervisor like us would be refused
+        hv.launcher.start_supervisor(stay)
         starts = 1
     hv.launcher.wake()
     if not wait:
@@ -38,7 +40,7 @@ def supervise(hv: Context, wait: bool = True) -> int:
         time.sleep(STEP)
         pid = hv.launcher.supervisor()
         if pid is None and starts < MAX_STARTS:
-            hv.launcher.start_supervisor()
+            hv.launcher.start_supervisor(stay)
             starts += 1
     return pid
 

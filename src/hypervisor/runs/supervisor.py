@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hypervisor.core.errors import StoreError, StoreFull, StoreGone
+from hypervisor.core.errors import STORE_LOST, StoreError, StoreFull
 from hypervisor.queue.rescue import sweep
 from hypervisor.queue.sql import event_log, readiness
 from hypervisor.queue.sql.settlement import any_submitted
+from hypervisor.runs.outputs.room import MIN_FREE_BYTES, no_room_text
 from hypervisor.runs.processes.signals import Signals
 from hypervisor.runs.rest import Rest
-from hypervisor.runs.spec import MIN_FREE_BYTES, no_room_text
 from hypervisor.runs.worker_processes import LiveWorkers
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Supervisor:
             if self._failing_since is not None:
                 self._failing_since = None
                 logger.info("the store is available again")
-        except StoreGone as error:  # another store may have taken its place
+        except STORE_LOST as error:  # another store, or a newer supervisor, may have taken over
             logger.error("%s", error)
             self._release_at_once()
             return False
@@ -233,6 +233,7 @@ class Supervisor:
         """The published status of this host."""
         zone, load = self.staffing.governor.reading.zone, self.staffing.governor.reading.load
         full = {"trouble": no_room_text(self.hv.store.where)}
+        fleet = self.staffing.fleet
         return {
             "at": now,
             "zone": zone,
@@ -242,6 +243,7 @@ class Supervisor:
             "message": message,
             "target": target,
             "workers": len(live.workers),
+            **({"refused": dict(fleet.refused)} if fleet and fleet.refused else {}),
             **({} if self._full_since is None else full),
         }
 

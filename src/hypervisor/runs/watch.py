@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hypervisor.runs.worker import WorkerContext
 
 HEARTBEAT = 10.0
+LEASED_LOOK = 30.0  # seconds between looks at a claim that the lease of the host keeps
 ACTS = {"warn": "is near its", "stop": "stopped at its", "would_stop": "would stop at its"}
 
 Check = Callable[[float], Stop | None]
@@ -61,20 +62,31 @@ class LeaseCheck:
     def __init__(self, ctx: WorkerContext, lease: Lease, now: float) -> None:
         self.ctx, self.token = ctx, parse_token(lease.token)
         self._last_heartbeat = now
+        self._heartbeat = LEASED_LOOK if ctx.fence.leased_by else HEARTBEAT
+        self._stops_mark = ""
 
     def requested(self, now: float) -> Stop | None:
+        """The supervisor of a leased host looks for stops once a second, for all its workers."""
+        mark = self.ctx.fence.stops()
+        if mark and mark == self._stops_mark:
+            return None
+        self._stops_mark = mark
         stops = self.ctx.hv.store.read(stops_sql.stops, [self.token.task])
         return next((stop for stop in stops if stop.attempt == self.token.attempt), None)
 
     def lost(self, now: float) -> Stop | None:
-        if now - self._last_heartbeat < HEARTBEAT:
+        if now - self._last_heartbeat < self._heartbeat:
             return None
         self._last_heartbeat = now
-        if self.token in self.ctx.hv.store.write_unsynced(
-            claims.heartbeat, [self.token], self.ctx.hv.now() + LEASE_MS
-        ):
-            return None
-        return self.stop("lost", "the claim has ended")
+        return None if self._is_kept() else self.stop("lost", "the claim has ended")
+
+    def _is_kept(self) -> bool:
+        """Whether the claim is ours; without a lease of the host, this renews it."""
+        store = self.ctx.hv.store
+        if self.ctx.fence.leased_by:
+            return store.read(claims.is_live, self.token)
+        until = self.ctx.hv.now() + LEASE_MS
+        return self.token in store.write_unsynced(claims.heartbeat, [self.token], until)
 
     def stop(self, action: StopAction, reason: str) -> Stop:
         return Stop(self.token.task, self.token.attempt, action, reason, self.ctx.me.name)
@@ -115,7 +127,7 @@ class OverseerCheck:
     def _sample(self, now: float) -> Sample:
         vital = self.ctx.runner.vital()
         self.peak = max(self.peak, vital.memory)
-        written = self.ctx.outputs.size(*self._output) or 0
+        written = self.ctx.outputs.local_size(*self._output) or 0
         at = int((now - self._started) * 1000)
         return Sample(at, vital.cpu, vital.memory, vital.written, written)
 

@@ -7,7 +7,7 @@ the settlement writes the results to the store. Agents use other parts, not anot
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from hypervisor.queue.pause import BATCH, Pause
@@ -15,7 +15,8 @@ from hypervisor.queue.settle import remember_worker
 from hypervisor.queue.sql import event_log
 from hypervisor.queue.sql import pauses as pauses_sql
 from hypervisor.runs import sql
-from hypervisor.runs.spec import MIN_FREE_BYTES, no_room_text
+from hypervisor.runs.outputs.room import MIN_FREE_BYTES, no_room_text
+from hypervisor.runs.unfenced import Unfenced
 
 if TYPE_CHECKING:
     from typing import Any
@@ -51,6 +52,7 @@ class WorkerContext:
     outputs: Outputs
     settings: Settings
     agent: str = ""  # the agent's profile; "" for commands and functions
+    fence: Unfenced = field(default_factory=Unfenced)
 
     def pause_batch(self, reason: str, batch: str = "") -> None:
         pause = Pause(BATCH, batch or self.batch, reason[:MAX_REASON_LENGTH], self.me.name, 0)
@@ -97,7 +99,10 @@ class Worker(Generic[Work]):
         """Work until the batch has nothing left to claim, or a signal ends the worker."""
         ctx = self.ctx
         now = ctx.hv.now()
-        ctx.hv.store.write_unsynced(sql.register, ctx.me, ctx.batch, ctx.agent, now)
+        ctx.fence.start()
+        ctx.hv.store.write_unsynced(
+            sql.register, ctx.me, ctx.batch, ctx.agent, now, leased_by=ctx.fence.leased_by
+        )
         remember_worker(ctx.hv.store, ctx.me.id, bool(ctx.agent))
         ctx.journal.clear()  # it exists from now on, and before the first claim
         try:
@@ -117,6 +122,9 @@ class Worker(Generic[Work]):
             return False
         if not self._has_room():
             return True
+        if self.ctx.fence.renewed_since():
+            self.settlement.release_held("the host was cut off from the store")
+            self.settlement.flush()
         work = self.claims.next()
         if work is None:
             return self.claims.wait()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.pause import BATCH, Pause
 from hypervisor.queue.rescue import reap_worker
 from hypervisor.queue.sql import claims
@@ -50,6 +51,7 @@ class WorkerProcesses:
         self.starting: dict[int, tuple[Pool, int]] = {}  # pool and start time by pid
         self.leaving: set[str] = set()
         self._failed_starts: Counter[Pool] = Counter()
+        self._last_look = LiveWorkers((), {})
 
     def collect_ended(self) -> bool:
         """Whether any of our workers has ended. One that exits with an error before it has
@@ -82,7 +84,14 @@ class WorkerProcesses:
         by_worker: dict[str, Running] = {}
         for attempt in self.hv.store.read(sql.running, None, MAX_RUNNING):
             by_worker.setdefault(attempt.worker.id, attempt)
-        return LiveWorkers(tuple(alive), by_worker)
+        self._last_look = LiveWorkers(tuple(alive), by_worker)
+        return self._last_look
+
+    def running_here(self) -> list[Running]:
+        """The attempts of this host's workers, as of the last look."""
+        live = self._last_look
+        ids = (worker.worker.id for worker in live.workers)
+        return [live.running[id] for id in ids if id in live.running]
 
     def staying(self, live: LiveWorkers, pool: Pool) -> list[ActiveWorker]:
         return [worker for worker in live.of(pool) if worker.worker.id not in self.leaving]

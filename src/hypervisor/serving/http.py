@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 
 HOST = "127.0.0.1"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.agents.prompt import INSTRUCTIONS
 from hypervisor.batches.sql import chunks as chunks_sql
@@ -20,6 +20,7 @@ from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
 from hypervisor.core.gitignore import unignore_skills
 from hypervisor.core.places import DATA
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.inputs.items import column_text, item_of
 from hypervisor.inputs.named_files import is_task_file

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from hypervisor.batches.chunk import SPANS
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import amount, money
 from hypervisor.queue.lane import PRIORITIES
-from hypervisor.runs.config import MAX_WORKERS, Reader, number, one_of, size, span
+from hypervisor.runs.config_readers import MAX_WORKERS, Reader, number, one_of, size, span
+from hypervisor.runs.sandbox.level import LEVELS
 from hypervisor.runs.spec import (
     GATES,
     MERGE_MODES,
@@ -186,6 +188,7 @@ FIELDS: Mapping[str, Field] = {
     "propose": Field("propose", yes_or_no),
     "then": Field("then", _stages),
     "fail-fast": Field("fail_fast", yes_or_no),
+    "sandbox": Field("sandbox", one_of(*LEVELS)),
     "merge": Field("merge", one_of(*filter(None, MERGE_MODES))),
     "verify": Field("verify", _texts),
     "result": Field("result", one_of(*RESULT_FORMATS), PROGRAM),

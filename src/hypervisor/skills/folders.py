@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from hypervisor.core import store_path
 from hypervisor.core.errors import InvalidInput, NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import closest
 from hypervisor.skills.fields import NAME, check_name
 from hypervisor.skills.skill import FILE, MAX_SIZE, Skill, read_skill

@@ -47,6 +47,7 @@ def fields_of(spec: RunSpec) -> Fields:
             "fail-fast": spec.fail_fast,
             "gate": spec.gate if spec.gate != "none" else None,
             "propose": spec.propose,
+            "sandbox": spec.sandbox,
             "merge": spec.git.merge,
             "verify": list(spec.git.verify),
         }

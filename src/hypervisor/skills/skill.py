@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import closest
 from hypervisor.inputs.task_files.front_matter import (
     FrontMatter,
@@ -22,7 +23,7 @@ from hypervisor.inputs.task_files.front_matter import (
     decode_utf8,
     find_front_matter,
 )
-from hypervisor.runs.config import Reader, one_of
+from hypervisor.runs.config_readers import Reader, one_of
 from hypervisor.skills import fields as skill_fields
 from hypervisor.skills.fields import (
     AGENT,

@@ -7,10 +7,11 @@ it. Nothing is counted twice: later stages and the reduce belong to the same run
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from hypervisor.batches.pipeline import batches_of
+from hypervisor.batches.pipeline_names import batches_of
 from hypervisor.batches.sql import summary
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import agent_sessions, queries

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 from hypervisor.core.errors import StoreUnavailable
 
@@ -85,6 +85,7 @@ class Session(Protocol):
     wait_locked: str  # appended to wait for rows that others have locked
     events_after: str  # a query of the events above a number, and of those not numbered yet
     event_number: str  # the column of an event's number
+    clock: str  # the time of the database in milliseconds, as an expression
     pending: list[Row]  # event lines, written together before the commit
     caches: ProcessCaches
 
@@ -139,6 +140,7 @@ class Database(Protocol):
     """One open database: runs functions inside transactions, knows the time."""
 
     where: str
+    is_shared: bool  # by several hosts
 
     caches: ProcessCaches
 
@@ -184,6 +186,10 @@ class Database(Protocol):
         """Raise StoreGone if the store's path no longer leads to the open file."""
         ...
 
+    def check_version(self) -> None:
+        """Raise StoreNewer if a newer version has upgraded the store; every write does that."""
+        ...
+
     def now(self) -> int:
         """Milliseconds since 1970 by the clock all users of this store share."""
         ...
@@ -196,7 +202,45 @@ class Database(Protocol):
         """Facts about the database, for `hv doctor`."""
         ...
 
+    def copy_to(self, path: str) -> None:
+        """Write a copy to a new file, while others keep writing. InvalidInput: it is not a file."""
+        ...
+
+    def twin(self) -> Database:
+        """A second connection, for another thread."""
+        ...
+
+    def waits_for(self) -> float:
+        """How long the current call has been waiting for the database, in seconds."""
+        ...
+
+    def cut(self) -> None:
+        """Called by another thread: let the current call fail."""
+        ...
+
+    def hang_up(self, idle: float) -> None:
+        """Close a connection that has not been used for so many seconds, until it is needed."""
+        ...
+
     def close(self) -> None: ...
+
+
+class WithoutNetwork:
+    """A database that only processes of this host use."""
+
+    is_shared = False
+
+    def twin(self) -> NoReturn:
+        raise NotImplementedError
+
+    def waits_for(self) -> float:
+        return 0.0
+
+    def cut(self) -> None:
+        """Nothing to cut."""
+
+    def hang_up(self, idle: float) -> None:
+        """An open file costs others nothing."""
 
 
 def flush_events(session: Session) -> None:

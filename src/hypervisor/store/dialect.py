@@ -57,6 +57,8 @@ UPDATE events SET seq = fresh.number FROM (
     FROM (SELECT id FROM events WHERE seq IS NULL ORDER BY id LIMIT ?) AS unnumbered) AS fresh
 WHERE events.id = fresh.id RETURNING 1
 """
+SQLITE_CLOCK = "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
+POSTGRES_CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 SQLITE_EVENTS_AFTER = "SELECT id, kind, task, batch, attempt, state FROM events WHERE id > ?"
 POSTGRES_EVENTS_AFTER = """
 SELECT seq AS id, kind, task, batch, attempt, state FROM events WHERE seq > ?
@@ -66,6 +68,8 @@ UNION ALL SELECT NULL, kind, task, batch, attempt, state FROM events WHERE seq I
 SQLITE_FRAGMENTS = {
     "text": "TEXT",
     "bigint": "INTEGER",
+    "bytes": "BLOB",
+    "unlogged_tails": "",
     "clustered": " WITHOUT ROWID",
     "event_number": "id INTEGER PRIMARY KEY",
     "event_index": "",
@@ -97,6 +101,8 @@ SQLITE_FRAGMENTS = {
 POSTGRES_FRAGMENTS = {
     "text": 'TEXT COLLATE "C"',
     "bigint": "BIGINT",
+    "bytes": "BYTEA",
+    "unlogged_tails": "ALTER TABLE output_tails SET UNLOGGED",
     "clustered": "",
     "event_number": "id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq BIGINT UNIQUE",
     "event_index": "CREATE INDEX events_unnumbered ON events (id) WHERE seq IS NULL",

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from typing import Any, Concatenate, NoReturn
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.types.numeric import Int8Dumper
+from psycopg.conninfo import conninfo_to_dict
 
-from hypervisor.core.errors import StoreBroken, StoreNewer, StoreUnavailable
-from hypervisor.store import postgres_checks, schema
+from hypervisor.core.errors import InvalidInput, StoreBroken, StoreUnavailable
+from hypervisor.store import postgres_checks, postgres_health, schema
 from hypervisor.store.database import (
     Answer,
     Given,
@@ -33,24 +35,20 @@ from hypervisor.store.database import (
     refuse_after_fork,
 )
 from hypervisor.store.dialect import POSTGRES_FRAGMENTS
+from hypervisor.store.postgres_connection import NETWORK, SCHEMA, connect
 from hypervisor.store.postgres_errors import translated, without_secrets
 from hypervisor.store.postgres_prepared import PreparedStatement
 from hypervisor.store.postgres_session import PostgresSession
+from hypervisor.store.versions import refuse_newer, upgraded
 
 # Our own error reports a lost connection; psycopg must not log a second line
 # unless an application asks for it.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
-SCHEMA = "hypervisor"
 TRIES = 10
+QUICK_ANSWER, MAX_MEASUREMENTS = 0.05, 3  # seconds: half of it is how far off the clock may be
 REMEASURE_AFTER = 10.0  # seconds until the offset to the database's clock is measured again
 
-# A queue's tables change faster than their statistics, so the planner always
-# uses indexes and plans each statement once.
-SETTINGS = f"""
-SET search_path TO {SCHEMA}; SET client_min_messages TO warning; SET jit TO off;
-SET plan_cache_mode TO force_generic_plan; SET enable_seqscan TO off; SET enable_bitmapscan TO off
-"""
 MAY_ASK_SERVER = "SELECT has_function_privilege('pg_control_system()', 'execute')"
 SERVER = "SELECT system_identifier FROM pg_control_system()"
 DATABASE = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
@@ -58,11 +56,14 @@ EVENTS = """
 SELECT seq, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE seq > ? ORDER BY seq LIMIT ?
 """
+READ_ONLY = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 VERSION_TABLE = "CREATE TABLE schema_version (version BIGINT NOT NULL)"
 
 
 class PostgresDatabase:
     """A PostgreSQL database, connected when needed and reconnected after a loss."""
+
+    is_shared = True
 
     def __init__(self, url: str, relaxed: bool = False) -> None:
         self._url = url
@@ -74,8 +75,46 @@ class PostgresDatabase:
         self.caches = ProcessCaches()
         self.writes = 0  # how many transactions this process has begun
         self._clock: tuple[float, float] = (0.0, 0.0)
+        self._begin = ""  # with which a transaction begins behind a pooler
+        self._busy_since: float | None = None
+        self._used_at = 0.0
         self.where = without_secrets(url)
+        given = conninfo_to_dict(url)
+        self._network = {key: value for key, value in NETWORK.items() if key not in given}
         self._prepare_schema()
+
+    @classmethod
+    def twin_of(cls, other: PostgresDatabase) -> PostgresDatabase:
+        """A second connection, for another thread; the schema is known to be right."""
+        twin = copy(other)
+        twin._mutex, twin._connection, twin._prepared = threading.RLock(), None, {}
+        twin.caches, twin._busy_since, twin._process = ProcessCaches(), None, os.getpid()
+        return twin
+
+    def twin(self) -> PostgresDatabase:
+        return self.twin_of(self)
+
+    def waits_for(self) -> float:
+        """How long the current call has been waiting for the database, in seconds."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def cut(self) -> None:
+        """Called by another thread: let the current call fail, if the network will not."""
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            with (
+                suppress(OSError, psycopg.Error),
+                socket.socket(fileno=os.dup(connection.fileno())) as shared,
+            ):
+                shared.shutdown(socket.SHUT_RDWR)
+
+    def hang_up(self, idle: float) -> None:
+        """Close the connection if it has not been used for so many seconds; the next call opens
+        another one."""
+        with self._mutex:
+            if self._connection is not None and time.monotonic() - self._used_at >= idle:
+                self.close()
 
     def read(
         self,
@@ -87,7 +126,7 @@ class PostgresDatabase:
         with self._mutex:
             return self._transaction(
                 lambda session: query(session, *args, **options),
-                "ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                READ_ONLY,
             )
 
     def write(
@@ -100,7 +139,7 @@ class PostgresDatabase:
         with self._mutex:
             self.writes += 1
             try:
-                return self._transaction(lambda session: change(session, *args, **options))
+                return self._transaction(lambda s: _checked(s, lambda: change(s, *args, **options)))
             except BaseException:
                 self.caches.rolled_back()
                 raise
@@ -116,9 +155,12 @@ class PostgresDatabase:
         with self._mutex:
             try:
                 connection = self._connected()
+                if self._begin:
+                    return None  # it may be prepared on another connection of the pooler
                 prepared = self._prepared.get(name)
                 if prepared is None:
                     prepared = self._prepared[name] = PreparedStatement(connection, name, sql)
+                self._busy_since = time.monotonic()
                 return prepared.run(values)
             except (pg.DeadlockDetected, pg.SerializationFailure):
                 self._roll_back()
@@ -128,6 +170,8 @@ class PostgresDatabase:
                 raise NotInstalled from None
             except BaseException as error:
                 self._fail(error)
+            finally:
+                self._used()
 
     def event_rows(self, since: int, limit: int) -> list[Row]:
         """Events get their number when they are first read, after their commit: a number
@@ -144,18 +188,34 @@ class PostgresDatabase:
     def check_present(self) -> None:
         """Nothing to check: a server cannot be replaced while we are connected."""
 
+    def check_version(self) -> None:
+        with self._mutex:
+            version = self._transaction(_version, READ_ONLY)
+        if version > schema.VERSION:
+            raise upgraded(self.where, version)
+
     def now(self) -> int:
         """The database's time, carried forward by this host's steady clock for some seconds."""
         with self._mutex:
             offset, measured = self._clock
             steady = time.clock_gettime(time.CLOCK_BOOTTIME)
             if steady - measured > REMEASURE_AFTER:
-                sql = "SELECT extract(epoch FROM clock_timestamp())::float8"
-                database = self._transaction(lambda s: s.rows(sql))[0][0]
-                before, steady = steady, time.clock_gettime(time.CLOCK_BOOTTIME)
-                offset = database - (before + steady) / 2
-                self._clock = (offset, steady)
+                offset, steady = self._measure_clock()
             return int((steady + offset) * 1000)
+
+    def _measure_clock(self) -> tuple[float, float]:
+        """A slow answer, or a pause of this process, must not make it later than it is: others
+        would lose their leases early. Too early does no harm."""
+        sql = "SELECT extract(epoch FROM clock_timestamp())::float8"
+        for _ in range(MAX_MEASUREMENTS):
+            before = time.clock_gettime(time.CLOCK_BOOTTIME)
+            database = self._transaction(lambda s: s.rows(sql))[0][0]
+            steady = time.clock_gettime(time.CLOCK_BOOTTIME)
+            if steady - before <= QUICK_ANSWER:
+                self._clock = (database - (before + steady) / 2, steady)
+                return self._clock
+        self._clock = (database - steady, steady)
+        return self._clock
 
     def location(self) -> str:
         """The ids of the server, if we may read it, and of the database."""
@@ -171,16 +231,23 @@ class PostgresDatabase:
             version = session.rows("SHOW server_version")[0][0]
             synchronous = session.rows("SHOW synchronous_commit")[0][0]
             return {
-                "database": f"PostgreSQL {version}",
+                "database": f"PostgreSQL {version}{', through a pooler' if self._begin else ''}",
                 "where": self.where,
                 "schema": session.rows("SELECT version FROM schema_version")[0][0],
                 "durability": "relaxed"
                 if synchronous == "off"
                 else "every acknowledged change on disk",
                 "integrity": postgres_checks.integrity(session),
+                "server": postgres_health.findings(session, SCHEMA),
             }
 
         return self.read(work)
+
+    def copy_to(self, path: str) -> None:
+        raise InvalidInput(
+            "a PostgreSQL store is backed up by PostgreSQL: use "
+            f"`pg_dump --schema={SCHEMA} --format=custom --file=FILE URL`, and copy the outputs."
+        )
 
     def close(self) -> None:
         with self._mutex:
@@ -203,14 +270,17 @@ class PostgresDatabase:
         ends is committed together, unless it is rolled back before."""
         try:
             connection = self._connected()
+            self._busy_since = time.monotonic()
             with connection.pipeline():
                 try:
-                    if mode:
+                    if mode or self._begin:
                         connection.execute(f"BEGIN {mode}")
+                    if self._begin:
+                        connection.execute(self._begin)
                     session = PostgresSession(connection, self.caches)
                     answer = work(session)
                     flush_events(session)
-                    if mode:
+                    if mode or self._begin:
                         connection.execute("COMMIT")
                 except BaseException:
                     with suppress(psycopg.Error):  # the server has already rolled back
@@ -219,10 +289,19 @@ class PostgresDatabase:
             return answer
         except BaseException as error:
             self._fail(error)
+        finally:
+            self._used()
+
+    def _used(self) -> None:
+        self._busy_since, self._used_at = None, time.monotonic()
 
     def _fail(self, error: BaseException) -> NoReturn:
         """Roll back, and raise the error as one of ours."""
         self._roll_back()
+        if isinstance(error, pg.ReadOnlySqlTransaction):  # it is a replica now: find the primary
+            self.close()
+        if isinstance(error, pg.DivisionByZero):
+            self.check_version()
         ours = translated(error, self.where)
         if ours is error:
             raise error
@@ -243,14 +322,7 @@ class PostgresDatabase:
     def _connected(self) -> psycopg.Connection[Row]:
         refuse_after_fork(self._process)
         if self._connection is None or self._connection.closed:
-            connection = psycopg.connect(
-                self._url, autocommit=True, connect_timeout=10, client_encoding="UTF8"
-            )
-            connection.adapters.register_dumper(int, Int8Dumper)
-            connection.execute(SETTINGS)
-            if self._relaxed:
-                connection.execute("SET synchronous_commit TO off")
-            self._connection = connection
+            self._connection, self._begin = connect(self._url, self._network, self._relaxed)
             self._prepared = {}
         return self._connection
 
@@ -260,11 +332,7 @@ class PostgresDatabase:
             self._refuse_encoding()
         if 0 <= version < schema.VERSION:
             version = self._transaction(_migrate)
-        if version > schema.VERSION:
-            raise StoreNewer(
-                f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
-                f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
-            )
+        refuse_newer(self.where, version)
         if version == -1:
             raise StoreBroken(
                 f"{self.where} has a schema `{SCHEMA}` that is not a Hypervisor store. "
@@ -279,6 +347,14 @@ class PostgresDatabase:
                 f"was changed; create a database with: createdb --encoding=UTF8 "
                 f"--template=template0."
             )
+
+
+def _checked(session: Session, change: Callable[[], Answer]) -> Answer:
+    """Make a change, unless the store was upgraded. The server divides by zero then: an answer
+    for us to look at would be worth a round trip. What was read stays locked until the end of the
+    transaction, and a migration waits for that."""
+    session.run(f"SELECT 1 / (version <= {schema.VERSION})::int FROM schema_version")
+    return change()
 
 
 def _version(session: Session) -> int:
@@ -306,6 +382,7 @@ def _migrate(session: Session) -> int:
     if version == 0:
         session.run(VERSION_TABLE)
         session.run("INSERT INTO schema_version (version) VALUES (0)")
+    session.run("LOCK TABLE schema_version")  # transactions in progress end first: see _checked
     for number in range(version + 1, schema.VERSION + 1):
         for statement in schema.statements(number, POSTGRES_FRAGMENTS):
             session.run(statement)

@@ -13,6 +13,7 @@ from hypervisor.store.database import ProcessCaches, Row, Statement
 from hypervisor.store.dialect import (
     NUMBER_EVENTS,
     POSTGRES_BITMAPS,
+    POSTGRES_CLOCK,
     POSTGRES_EVENTS_AFTER,
     POSTGRES_HEADS,
     POSTGRES_INDEX_WORDS,
@@ -42,6 +43,7 @@ class PostgresSession:
     wait_locked = " FOR UPDATE OF t"
     events_after = POSTGRES_EVENTS_AFTER
     event_number = "seq"
+    clock = POSTGRES_CLOCK
 
     def __init__(self, connection: psycopg.Connection[Row], caches: ProcessCaches) -> None:
         self._connection = connection

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 APPLICATION_ID = 0x48565231  # "HVR1", marks an SQLite file as ours
-VERSION = 23  # the last migration; opening a store of this version reads none of the files
+VERSION = 27  # the last migration; opening a store of this version reads none of the files
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "migrations")
 
 # Columns, with their types, of the tables into which whole rows are inserted.

@@ -19,8 +19,7 @@ from typing import Any, Concatenate
 
 import apsw
 
-from hypervisor.core.errors import StoreBroken, StoreGone, StoreNewer, StoreUnavailable
-from hypervisor.core.mounts import network_file_system
+from hypervisor.core.errors import StoreBroken, StoreGone, StoreUnavailable
 from hypervisor.store import schema
 from hypervisor.store.clock import Clocks, HostClocks, StoreClock
 from hypervisor.store.database import (
@@ -30,28 +29,36 @@ from hypervisor.store.database import (
     Program,
     Row,
     Session,
+    WithoutNetwork,
     flush_events,
     refuse_after_fork,
 )
 from hypervisor.store.dialect import SQLITE_FRAGMENTS
 from hypervisor.store.restored import Notes, refuse_foreign_log
 from hypervisor.store.sqlite_errors import Errors
+from hypervisor.store.sqlite_file import (
+    file_at,
+    keep_freed_memory,
+    refuse_network_file_system,
+    refuse_second_name,
+)
 from hypervisor.store.sqlite_session import SqliteSession
+from hypervisor.store.versions import refuse_newer, upgraded
 from hypervisor.store.write_lock import WriteLock
 
 BUSY_TIMEOUT = 30_000
+REWRITE_BYTES = 1 << 20
 # How often the fast path checks that the file still exists, in seconds. A check takes a tenth of
 # its time, and the writes just before a deletion are lost anyway.
 CHECK_EVERY = 0.01
 LOG_PAGES = 4000  # a write-ahead log of this length is copied into the database file
-KEPT_MEMORY = 1 << 20
 EVENTS = """
 SELECT id, at, kind, task, batch, attempt, state, actor, data FROM events
 WHERE id > ? ORDER BY id LIMIT ?
 """
 
 
-class SqliteDatabase:
+class SqliteDatabase(WithoutNetwork):
     """A store file, opened for this process."""
 
     def __init__(self, path: str, relaxed: bool = False, clocks: Clocks | None = None) -> None:
@@ -64,18 +71,19 @@ class SqliteDatabase:
         self._log_file = -1
         self._log_limit = LOG_PAGES
         self._log_tried = 0
+        self._log_is_suspect = False  # a sync has failed
         self._log = _Log()
         self._check_again = 0.0
         self._notes = Notes(path)
         self._set_up: set[tuple[str, ...]] = set()
         self._clock = StoreClock(self, clocks or HostClocks())
-        _keep_freed_memory()
-        _refuse_network_file_system(path)
-        _refuse_second_name(path)
+        keep_freed_memory()
+        refuse_network_file_system(path)
+        refuse_second_name(path)
         refuse_foreign_log(path)
         with Errors(path):
             self._connection = apsw.Connection(path)
-            self._file = _file_at(path)
+            self._file = file_at(path)
             self._errors = Errors(path, self._connection)
             self._connection.set_busy_timeout(BUSY_TIMEOUT)
             # One plan per statement: otherwise SQLite plans it again for every LIMIT.
@@ -147,6 +155,7 @@ class SqliteDatabase:
                 self._set_up.add(set_up)
             self._lock.take()
             try:
+                self._refuse_upgraded()
                 rows = self._session.rows(sql, values)
             finally:
                 self._lock.release()
@@ -187,13 +196,16 @@ class SqliteDatabase:
         if self._log_file < 0:
             self._open_log()
         log_deleted = self._log_file >= 0 and not os.fstat(self._log_file).st_nlink
-        if log_deleted or _file_at(self.where) != self._file:
+        if log_deleted or file_at(self.where) != self._file:
             self._check_again = 0.0
             raise StoreGone(
                 f"{self.where} was deleted, moved or replaced while it was in use. Nothing "
                 f"more will start and nothing new can be saved; put it back, or run the "
                 f"command again to create a new store."
             )
+
+    def check_version(self) -> None:
+        self.read(lambda _: self._refuse_upgraded())
 
     def now(self) -> int:
         return self._clock.now()
@@ -215,6 +227,11 @@ class SqliteDatabase:
                 "bytes": os.path.getsize(self.where),
             }
 
+    def copy_to(self, path: str) -> None:
+        """Write a copy as of now to a new file, while others keep writing."""
+        with self._mutex, self._errors:
+            self._connection.execute("VACUUM INTO ?", (path,))
+
     def close(self) -> None:
         if os.getpid() != self._process:
             return  # after a fork, it belongs to the parent process
@@ -229,6 +246,7 @@ class SqliteDatabase:
     def _transaction(self, work: Callable[[Session], Answer]) -> Answer:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
+            self._refuse_upgraded()
             answer = work(self._session)
             flush_events(self._session)
             self._connection.execute("COMMIT")
@@ -239,6 +257,12 @@ class SqliteDatabase:
                 self._connection.execute("ROLLBACK")
             raise
 
+    def _refuse_upgraded(self) -> None:
+        """While holding the lock, which a migration takes, too."""
+        [(version,)] = self._session.rows("PRAGMA user_version")
+        if version > schema.VERSION:
+            raise upgraded(self.where, version)
+
     def _open_log(self) -> None:
         """Open the log for as long as the connection, so that its inode cannot be reused."""
         with suppress(FileNotFoundError):  # nothing was read or written yet, or it was deleted
@@ -248,13 +272,36 @@ class SqliteDatabase:
         if self._log_file < 0:
             self._open_log()
         try:
+            if self._log_is_suspect:
+                self._write_log_again()
             os.fdatasync(self._log_file)
         except OSError as error:
+            self._log_is_suspect = True
+            with suppress(OSError, StoreUnavailable):
+                self._write_log_again()
             raise StoreUnavailable(
                 f"the disk did not confirm the change ({error.strerror}): {self.where}. "
                 "It may or may not survive a power cut; check the disk, then check the task "
                 "with `hv show`."
             ) from error
+
+    def _write_log_again(self) -> None:
+        """After a failed sync. The kernel has forgotten what it could not write and reports that
+        only once: a later sync would prove nothing about it, and what follows in the log would be
+        lost with it. Writing the same bytes again makes them part of the next sync."""
+        self._lock.take()
+        log = -1
+        try:
+            log = os.open(self.where + "-wal", os.O_RDWR | os.O_CLOEXEC)
+            offset = 0
+            while data := os.pread(log, REWRITE_BYTES, offset):
+                offset += os.pwrite(log, data, offset)
+            os.fdatasync(log)
+            self._log_is_suspect = False
+        finally:
+            if log >= 0:
+                os.close(log)
+            self._lock.release()
 
     def _checkpoint(self) -> None:
         """Copy a long log into the database file, so that it can be restarted.
@@ -315,11 +362,7 @@ class SqliteDatabase:
         app_id = self._connection.pragma("application_id")
         version = self._connection.pragma("user_version")
         if app_id == schema.APPLICATION_ID:
-            if version > schema.VERSION:
-                raise StoreNewer(
-                    f"{self.where} was written by a newer Hypervisor (schema {version}, this one "
-                    f"knows {schema.VERSION}). Nothing was changed; upgrade Hypervisor."
-                )
+            refuse_newer(self.where, version)
             return int(version)
         if self._connection.execute("SELECT count(*) FROM sqlite_schema").get or app_id or version:
             raise StoreBroken(
@@ -350,40 +393,3 @@ class _Log:
     def __call__(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self.pages = pages
         return apsw.SQLITE_OK
-
-
-def _file_at(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _keep_freed_memory() -> None:
-    """When another process has written, SQLite frees the pages it has cached. glibc would return
-    that memory to the system each time and fault it in again page by page; once it has seen a
-    large block being freed, it keeps up to twice as much."""
-    bytes(KEPT_MEMORY)
-
-
-def _refuse_network_file_system(path: str) -> None:
-    kind = None
-    with suppress(OSError):
-        kind = network_file_system(os.path.dirname(os.path.abspath(path)))
-    if kind:
-        raise StoreUnavailable(
-            f"{path} is on a network file system ({kind}), where SQLite locks are unreliable. "
-            "Nothing was changed; use a local path or a postgresql:// store."
-        )
-
-
-def _refuse_second_name(path: str) -> None:
-    """Each name would have a log and a lock of its own."""
-    with suppress(OSError):
-        if os.stat(path).st_nlink > 1:
-            raise StoreUnavailable(
-                f"{path} has a second hard link, and writes through it would bypass the lock. "
-                f"Nothing was changed; make a separate copy: cp '{path}' NEW, "
-                f"then mv NEW '{path}'."
-            )

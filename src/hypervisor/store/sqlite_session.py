@@ -10,6 +10,7 @@ import apsw
 from hypervisor.store import schema
 from hypervisor.store.database import ProcessCaches, Row, Statement
 from hypervisor.store.dialect import (
+    SQLITE_CLOCK,
     SQLITE_EVENTS_AFTER,
     SQLITE_HEAD,
     SQLITE_INDEX_WORDS,
@@ -30,6 +31,7 @@ class SqliteSession:
     wait_locked = ""
     events_after = SQLITE_EVENTS_AFTER
     event_number = "id"
+    clock = SQLITE_CLOCK
 
     def __init__(self, connection: apsw.Connection, caches: ProcessCaches) -> None:
         self._cursor = connection.cursor()

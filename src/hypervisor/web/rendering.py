@@ -26,6 +26,7 @@ def environment(most: int | None = None) -> Environment:
     """`most`: the number of characters that one expression prints at most."""
     env = Environment(
         loader=PackageLoader(PACKAGE),
+        auto_reload=False,  # or it looks at the files of a template for each rendering
         autoescape=True,
         undefined=StrictUndefined,
         finalize=partial(_visible, most),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
-import sys
 import threading
 from contextlib import suppress
 from functools import partial
@@ -17,55 +15,10 @@ from hypervisor.core.errors import EXIT_UNSUCCESSFUL
 from hypervisor.queue.sql import agent_sessions
 from hypervisor.resources.process_table import pids
 from hypervisor.runs import sql as runs_sql
+from tests.agents.gateway.calling_project import AGENT, CALL, ITEM, KEY, CallingProject
 from tests.agents.real.model_server import ModelServer
 from tests.agents.real.moves import Move, Turn, refuse, say
-from tests.support.ungoverned import UNGOVERNED
-from tests.torture.fleet import Project, wait_for
-
-KEY = "sk-planted-5e0b77d1c2"
-AGENT = Path(__file__).parents[2] / "support" / "calling_agent.py"
-ITEM = r"item-[0-9]+"
-CALL = 1200  # tokens
-CONFIG = """
-[gateway]
-enabled = true
-[agents.caller]
-like = "claude"
-program = "{program}"
-env = {{ CALLS = "{calls}", PAUSE = "{pause}" }}
-"""
-
-
-class CallingProject(Project):
-    """A project whose agent makes this many calls per task."""
-
-    def __init__(self, folder: Path, model: ModelServer, calls: int, pause: float = 0) -> None:
-        program = folder / "caller"
-        program.write_text(
-            f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", str(AGENT)])} "$@"\n'
-        )
-        program.chmod(0o755)
-        config = CONFIG.format(program=program, calls=calls, pause=pause)
-        super().__init__(folder, UNGOVERNED + config)
-        self.env |= {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": KEY}
-
-    def work(self, items: int, *args: str) -> list[str]:
-        words = ["--agent", "caller", "--quiet", "--prompt", "Look at the item.", *args]
-        return ["run", *words, *(f"--item=item-{number:03d}" for number in range(items))]
-
-    def gateway(self) -> int:
-        with self.open() as hv:
-            lock = Path(hv.places.runtime, "gateway.lock")
-        wait_for(lambda: lock.exists() and lock.read_text().isdigit(), "a gateway", 60, self.story)
-        return int(lock.read_text())
-
-    def by_task(self) -> list[tuple[int, int]]:
-        """Tokens and calls of each task."""
-        (rows,) = self.query(
-            "SELECT sum(input_tokens + output_tokens + cached_tokens), sum(calls) FROM sessions "
-            "GROUP BY task"
-        )
-        return rows
+from tests.torture.fleet import wait_for
 
 
 @pytest.fixture
@@ -216,8 +169,47 @@ def test_the_key_is_nowhere_an_agent_could_be_given_it(project, model):
     assert any("agent" in place for place in seen), "no agent was ever seen"
     assert not [place for place in seen if place.startswith("KEY")], seen
     here.wait_until_left()
-    files = [path for path in here.folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+    assert _with_key(here.folder) == []
+
+
+ENDS = {
+    "killed": ((), "failed"),
+    "timed out": (("--timeout", "2s"), "failed"),
+    "budget": (("--task-tokens", str(3 * CALL)), "failed"),
+    "failed": ((), "failed"),
+    "rate-limited": ((), "active"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_key_is_nowhere_after_any_kind_of_end(project, model, end):
+    words, state = ENDS[end]
+    model.scripts[:] = []
+    answers = {"failed": refuse(400, error="bad"), "rate-limited": refuse(429, 3600, error="slow")}
+    asked = threading.Event()
+
+    def moves(turn: Turn) -> Move:
+        asked.set()
+        return answers.get(end, say("hello", tokens=(1000, 200, 0)))
+
+    model.script(ITEM, moves)
+    here = project(calls=10_000, pause=0.02)
+    seen: set[str] = set()
+    looks = threading.Event()
+    sampler = threading.Thread(target=_sample, args=(here, looks, seen), daemon=True)
+    sampler.start()
+    assert here.ended(here.start(*here.work(1, "--detach", *words))).code == 0
+    assert asked.wait(60), here.story()
+    if end == "killed":
+        ((id,),) = here.query("SELECT id FROM tasks")[0]
+        assert here.ended(here.start("kill", id)).code == 0
+    ended = "SELECT outcome FROM attempts"
+    wait_for(lambda: here.query(ended)[0][0][0] is not None, "its end", 60, here.story)
+    looks.set()
+    sampler.join(30)
+    assert here.states() == {state: 1}, here.story()
+    assert "agent" in seen and not [place for place in seen if place.startswith("KEY")], seen
+    assert _with_key(here.folder) == []
 
 
 def _sample(here: CallingProject, over: threading.Event, seen: set[str]) -> None:
@@ -235,8 +227,15 @@ def _sample(here: CallingProject, over: threading.Event, seen: set[str]) -> None
             seen.add("agent")
             if KEY.encode() in line + given:
                 seen.add(f"KEY in process {pid}")
-        for folder, _, names in os.walk(here.folder / ".hypervisor" / "agents"):
-            for name in names:
-                with suppress(OSError):
-                    if KEY.encode() in Path(folder, name).read_bytes():
-                        seen.add(f"KEY in {folder}/{name}")
+        seen.update(f"KEY in {path}" for path in _with_key(here.folder / ".hypervisor" / "agents"))
+
+
+def _with_key(folder: Path) -> list[Path]:
+    """The files that contain the key. Others may be removed at the same time."""
+    found = []
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            with suppress(OSError):
+                if path.is_file() and KEY.encode() in path.read_bytes():
+                    found.append(path)
+    return found

@@ -18,9 +18,11 @@ def model():
 
 
 @pytest.fixture
-def project(tmp_path, model):
+def project(tmp_path, model, request):
+    """Without the gateway, unless the module or the test has the mark `gateway`."""
     missing = [name for name in clis.NAMES if not clis.installed(name)]
     assert not missing, f"{missing} not in HV_AGENTS_DIR ({clis.folder()}): use make test-agents"
-    made = AgentProject(tmp_path, model)
+    gateway = request.node.get_closest_marker("gateway") is not None
+    made = AgentProject(tmp_path, model, gateway=gateway)
     yield made
     made.close()

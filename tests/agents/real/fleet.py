@@ -23,10 +23,14 @@ ITEM = r"item-[0-9]+"
 
 
 class AgentProject(Project):
-    """A project whose user has all agents installed, and keys for a model that is scripted."""
+    """A project whose user has all agents installed, and keys for a model that is scripted. Without
+    the gateway, limits and errors are read from the output of the programs."""
 
-    def __init__(self, folder: Path, model: ModelServer, config: str = "") -> None:
-        super().__init__(folder, UNGOVERNED + config)
+    def __init__(
+        self, folder: Path, model: ModelServer, config: str = "", *, gateway: bool = False
+    ) -> None:
+        direct = "" if gateway else "[gateway]\nenabled = false\n"
+        super().__init__(folder, UNGOVERNED + direct + config)
         self.model = model
         self.home = folder
         programs = clis.folder() / "node_modules/.bin"

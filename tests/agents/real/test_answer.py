@@ -8,7 +8,7 @@ from tests.agents.real.fleet import AgentProject
 from tests.agents.real.moves import Move, Turn, call, result, say
 from tests.torture.fleet import wait_for
 
-pytestmark = pytest.mark.agents
+pytestmark = [pytest.mark.agents, pytest.mark.gateway]
 ANSWER = "use port 8080, it's free"
 ASKS: dict[str, list[Move]] = {
     "item-line": [say("BLOCKED: no port / config is empty / Which port should it use?")],

@@ -18,8 +18,8 @@ from tests.agents.real.fleet import ITEM, KEY, AgentProject, all_files
 from tests.agents.real.moves import Move, Turn, call, result, shell
 from tests.torture.fleet import wait_for
 
-pytestmark = pytest.mark.agents
-AGENTS = ("claude", "codex", "gemini", "qwen", "copilot")
+pytestmark = [pytest.mark.agents, pytest.mark.gateway]
+AGENTS = ("claude", "codex", "gemini", "opencode", "qwen", "copilot")
 DONE = [
     shell("env; cat $HOME/mcp.json $HOME/.gemini/settings.json $HOME/.codex/config.toml; true"),
     call("complete_task", {"summary": "done"}, tokens=(500, 30, 100)),
@@ -67,7 +67,7 @@ def test_all_is_counted_and_the_key_stays_outside(project: AgentProject, agent: 
     project.model.script(ITEM, DONE)
     sampler = Sampler(project)
     sampler.start()
-    words = ("--gateway", "--permissions", "full", "--workers", "2")
+    words = ("--permissions", "full", "--workers", "2")
     ended = project.work(agent, 2, *words)
     sampler.over.set()
     sampler.join(30)
@@ -92,7 +92,7 @@ def test_a_budget_ends_the_task_at_the_next_call(project: AgentProject, agent: s
         return shell(f"echo {len(turn.calls)}", tokens=(1000, 200, 0))
 
     project.model.script(ITEM, moves)
-    words = ("--gateway", "--permissions", "full", "--workers", "2", "--task-tokens", "3500")
+    words = ("--permissions", "full", "--workers", "2", "--task-tokens", "3500")
     ended = project.work(agent, 2, *words)
     assert "used up" in ended.out + ended.err, ended.err + project.story()
     project.wait_until_left()
@@ -102,7 +102,54 @@ def test_a_budget_ends_the_task_at_the_next_call(project: AgentProject, agent: s
     assert len(project.model.asked) == 6, "three calls each"
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "gemini"])
+@pytest.mark.long
+@pytest.mark.parametrize("agent", AGENTS)
+def test_eight_agents_that_would_use_ten_times_their_cap(project: AgentProject, agent: str) -> None:
+    """No task exceeds its cap by more than a call; what was counted is what was dealt."""
+
+    def moves(turn: Turn) -> Move:
+        return shell(f"echo {len(turn.calls)}", tokens=(1000, 200, 0))
+
+    project.model.script(ITEM, moves)
+    words = ("--permissions", "full", "--workers", "8", "--task-tokens", "3500")
+    project.work(agent, 8, *words, seconds=900)
+    project.wait_until_left()
+    assert project.states() == {"failed": 8}, project.story()
+    (rows,) = project.query(
+        "SELECT sum(input_tokens + output_tokens + cached_tokens) FROM sessions GROUP BY task"
+    )
+    assert [tokens for (tokens,) in rows] == [3600] * 8
+    dealt = project.model.dealt()
+    assert dealt.input + dealt.output == 8 * 3600
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("agent", AGENTS)
+def test_eight_agents_exceed_the_budget_of_their_batch_by_a_call_each(
+    project: AgentProject, agent: str
+) -> None:
+    """Each of them would use ten times the budget of all."""
+
+    def moves(turn: Turn) -> Move:
+        return shell(f"echo {len(turn.calls)}", tokens=(1000, 200, 0))
+
+    project.model.script(ITEM, moves)
+    words = project.words(agent, "--permissions", "full", "--workers", "8", "--tokens", "20000")
+    project.start("run", *words, items=project.items(8))
+    assert "used up" in project.pause(900).reason
+    # It is not the fault of the tasks.
+    wait_for(lambda: project.states() == {"active": 8}, "tasks given back", 120, project.story)
+    wait_for(lambda: not project.agents(), "the end of the agents", 120, project.story)
+    dealt = project.model.dealt()
+    spent = dealt.input + dealt.output + dealt.cached
+    assert 20_000 <= spent <= 20_000 + 8 * 1200, project.story()
+    (rows,) = project.query(
+        "SELECT sum(input_tokens + output_tokens + cached_tokens) FROM sessions"
+    )
+    assert rows == [(spent,)]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
 def test_without_its_worker_an_agent_cannot_spend(project: AgentProject, agent: str) -> None:
     """The supervisor is stopped, so that nobody ends the agent; some end without their worker."""
 
@@ -110,7 +157,7 @@ def test_without_its_worker_an_agent_cannot_spend(project: AgentProject, agent: 
         return shell(f"echo {len(turn.calls)}", delay=0.5)
 
     project.model.script(ITEM, moves)
-    words = project.words(agent, "--gateway", "--permissions", "full", "--workers", "1")
+    words = project.words(agent, "--permissions", "full", "--workers", "1")
     project.start("run", *words, items=project.items(1))
     wait_for(lambda: len(project.model.asked) > 1, "two calls", 300, project.story)
     with project.open() as hv:

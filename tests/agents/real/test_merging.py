@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from hypervisor.selftest.repositories import Repo, write_script
 from tests.agents.real.fleet import AgentProject
 from tests.agents.real.moves import Move, Turn, result, shell
 from tests.git.fingerprint import LANDED, fingerprint
-from tests.git.repositories import Repo, write_script
 
 pytestmark = pytest.mark.agents
 OURS = tuple(name.removeprefix(".git/") for name in LANDED)

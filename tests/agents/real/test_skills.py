@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import hypervisor
+from hypervisor.selftest.repositories import Repo
 from tests.agents.real.fleet import AgentProject
 from tests.agents.real.moves import Move, Turn, call, result, shell
-from tests.git.repositories import Repo
 from tests.torture.fleet import wait_for
 
 pytestmark = pytest.mark.agents

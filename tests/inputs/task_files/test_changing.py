@@ -124,7 +124,7 @@ FULL = """
 import errno, os, sys
 sys.path.insert(0, sys.argv[3])
 from tests.support.taskfiles import THREE, chain
-from tests.torture.private import mount_small
+from hypervisor.selftest.small_disk import mount_small
 from hypervisor.inputs.task_files.files import TaskFiles
 folder, locks = sys.argv[1:3]
 why = mount_small(folder, 64 * 1024)

@@ -279,8 +279,8 @@ class TestStopDescendants:
 
 def test_a_pid_that_was_given_away_is_not_hit(forest):
     child = look(forest.other(*SLEEP))
-    kill._send(child._replace(start=child.start - 1), signal.SIGKILL)
-    kill._send(child, signal.SIGSTOP)
+    kill.send(child._replace(start=child.start - 1), signal.SIGKILL)
+    kill.send(child, signal.SIGSTOP)
     wait_for(lambda: look(child.pid).state == "T", "the stop, which was meant")
 
 

@@ -24,7 +24,7 @@ class HiveLedger(LedgerBase):
 
         at = self._at(now)
         ready = findings.prepare(new)
-        source = token or (findings.OfTask(task, actor) if task else actor)
+        source = token or (findings.OfTask(task, actor) if task else findings.OfActor(actor))
         return self._write(lambda s: findings.remember(s, ready, source, at))
 
     def forget(self, finding: str, actor: str, now: int | None = None) -> str:

@@ -54,6 +54,7 @@ class Agent:
         self.client: Any = None
         self.is_logged_in = "--login" not in sys.argv
         self.servers: list[Any] = []
+        self.cancelled = asyncio.Event()
 
     def on_connect(self, conn: Any) -> None:
         self.client = conn
@@ -137,6 +138,45 @@ class Agent:
                 client.call("complete_task", {"summary": "over MCP"})
         return "COMPLETED"
 
+    async def refused(self, session: str, history: list[str]) -> str:
+        """It needs one command; what it is told decides what it tries."""
+        command = "touch other" if "second way" in history[-1] else "touch ran"
+        if await self.tool(session, command, "execute"):
+            Path(command.split()[1]).touch()
+            return "COMPLETED: ran it"
+        return "BLOCKED: it was refused / - / -"
+
+    async def dies(self, session: str, history: list[str]) -> str:
+        os._exit(7)
+
+    async def wishes(self, session: str, history: list[str]) -> str:
+        """Methods that were not offered."""
+        await self.tool(session, "Read it", "read")
+        answers = []
+        for ask in (
+            self.client.read_text_file(session_id=session, path="/etc/hostname"),
+            self.client.write_text_file(session_id=session, path="written", content="x"),
+            self.client.create_terminal(session_id=session, command="touch", args=["ran"]),
+        ):
+            try:
+                await ask
+                answers.append("allowed")
+            except (RequestError, ValueError):  # the second if the answer is empty
+                answers.append("refused")
+        return f"COMPLETED: {' '.join(answers)}"
+
+    async def hangs(self, session: str, history: list[str]) -> str:
+        Path("hanging").touch()
+        await self.cancelled.wait()
+        return "COMPLETED"
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        Path("cancelled").touch()
+        self.cancelled.set()
+
+    async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> None:
+        Path("mode").write_text(mode_id)
+
     async def tool(self, session: str, title: str, kind: Any, path: str = "") -> bool:
         id = str(uuid.uuid4())
         places = [ToolCallLocation(path=path)] if path else None
@@ -152,4 +192,11 @@ class Agent:
 
 
 if __name__ == "__main__":
+    if "--mute" in sys.argv:
+        sys.stdin.read()
+        sys.exit()
+    if "--garbage" in sys.argv:
+        print("Welcome!", "{", "[]", "17", sep="\n", flush=True)
+        sys.stdin.read()
+        sys.exit()
     asyncio.run(run_agent(cast(Any, Agent())))

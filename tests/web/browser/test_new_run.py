@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 
@@ -69,7 +70,7 @@ def test_a_command_is_checked_changed_checked_again_and_run(project, tab):
     assert (project.folder / "two words.txt.copy").read_text() == "2"
     # The command that was shown is the same run: there is nothing left to do.
     program = "import sys; from hypervisor.app import main; main()"
-    hv = f"hv() {{ {project._command()[0]} -I -c '{program}' \"$@\"; }}"
+    hv = f"hv() {{ {shlex.quote(project._command()[0])} -I -c '{program}' \"$@\"; }}"
     again = subprocess.run(
         ["bash", "-c", f"{hv}; {shell} && hv status --json it\\'s"], cwd=project.folder,
         env=project.env, capture_output=True, text=True, timeout=DEADLINE,

@@ -47,7 +47,11 @@ def restart(project, between):
 
 def parts(tap):
     """How often each part was fetched."""
-    return Counter(request.path for request in tap.sent("part="))
+    asked: Counter[str] = Counter()
+    for request in tap.sent("part="):
+        path, _, names = request.path.partition("?part=")
+        asked.update(f"{path}?part={name}" for name in names.split(","))
+    return asked
 
 
 def test_a_killed_server_is_found_again_and_the_stream_continues_exactly(project, tapped, problems):
@@ -167,6 +171,8 @@ def test_a_hidden_tab_asks_for_nothing_and_catches_up_at_once(project, tapped):
         hidden.evaluate(HIDE, False)
         hidden.wait_for_selector("#part-needs >> text=needs a person")
     assert parts(tap)["/?part=needs"] == 1
+    first = tap.sent("part=")[0].path
+    assert first == "/?part=needs,running,waiting,finished", "all by one request"
 
 
 def test_when_every_tab_is_hidden_the_stream_is_kept_for_a_moment_and_then_closed(

@@ -173,7 +173,7 @@ def test_a_reader_changes_nothing(project, victim, person, how):
         page.wait_for_selector("header.top >> text=read-only")
         before = end_of_log(hv)
         for action in ACTIONS:
-            path = action.path.format(batch="victim", task=victim, chunk=1, name="x")
+            path = action.path.format(batch="victim", task=victim, chunk=1, name="x", finding="x")
             assert page.evaluate(POST, path) == 403, path
         for path in (*(entry.path for entry in MENU), "/batches/victim", f"/tasks/{victim}"):
             page.goto(project.address + path)

@@ -4,34 +4,53 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from typing import NamedTuple
+from hashlib import blake2b
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.runs.spec import Permissions
 
 OUR_SERVER = "hypervisor"
 READING = ("read", "search", "think")
 EDITING = ("edit", "move", "delete")
+MAX_DESCRIPTION = 150
 
 
 class Wish(NamedTuple):
-    """What an agent asks to do: the kind of its tool by the protocol, its title, and the paths."""
+    """What an agent asks to do: the kind of its tool by the protocol, its title, the paths and the
+    command."""
 
     kind: str
     title: str
     paths: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def description(self) -> str:
+        """Names the action for people, and exactly: it can be allowed by this text."""
+        text = " ".join((self.title or self.kind or "a tool").split())
+        for part in (self.command, *self.paths):
+            part = " ".join(part.split())
+            text += "" if part in text else f" {part}"
+        if len(text) <= MAX_DESCRIPTION:
+            return text
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+        return f"{text[: MAX_DESCRIPTION - 20]}… ({digest})"
 
 
 class Grant(NamedTuple):
-    """What the batch allows, in which folder."""
+    """What the batch allows, in which folder, and the descriptions that people allowed."""
 
     permissions: Permissions
     folder: str
     allow: tuple[str, ...] = ()
+    granted: tuple[str, ...] = ()
 
 
 def is_allowed(wish: Wish, grant: Grant) -> bool:
     """Unknown kinds are refused unless the batch has full permissions or names the tool."""
     if grant.permissions == "full" or wish.kind in READING:
+        return True
+    if wish.description in grant.granted:
         return True
     if wish.kind in ("", "other") and OUR_SERVER in wish.title.casefold():
         return True

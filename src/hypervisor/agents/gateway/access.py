@@ -2,49 +2,84 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.agents.gateway.route import LOOPBACK, Route, route_of
 from hypervisor.agents.gateway.token import SpendToken, digest_of, new_code
 from hypervisor.agents.installed import Calls
+from hypervisor.core.records import NamedTuple
 
 if TYPE_CHECKING:
-    from hypervisor.agents.config import AgentSettings
+    from hypervisor.agents.agent_settings import AgentSettings
     from hypervisor.agents.profile import AgentProfile
     from hypervisor.runs.processes.launcher import LocalLauncher
     from hypervisor.runs.spec import AgentSpec
 
 PATIENCE = 1.0  # seconds
-CALLS_TEXT: dict[Calls, str] = {
-    "gateway": "through the gateway, which keeps the key",
-    "key": "direct, with your key (--gateway keeps it)",
-    "login": "direct, with its own login",
-    "": "direct, as the program is set up",
+LOGIN = "with its own login: a subscription has no key for the gateway to keep"
+UNKNOWN = "no key that the gateway knows"
+OFF = {
+    "run": "--no-gateway",
+    "agent": "gateway = false in its table of config.toml",
+    "config": "[gateway] enabled = false in config.toml",
 }
+
+
+class CallWay(NamedTuple):
+    """How an agent calls its model, and why not through the gateway."""
+
+    calls: Calls
+    why: str = ""
+
+    @property
+    def short(self) -> str:
+        return {"gateway": "through the gateway", "key": "with your key"}.get(self.calls, "")
+
+    def __str__(self) -> str:
+        if self.calls == "gateway":
+            return "through the gateway, which keeps the key"
+        return f"direct: {self.why}"
 
 
 def uses_gateway(
     spec: AgentSpec, profile: AgentProfile, settings: AgentSettings, user_env: Mapping[str, str]
 ) -> bool:
     """Only with an API key, and unless the batch or config.toml turns it off."""
-    wanted = settings.gateway if spec.gateway is None else spec.gateway
-    return wanted and route_of(profile, user_env) is not None
+    return (
+        not _turned_off(profile, settings, spec)
+        and route_of(profile, user_env, spec.model) is not None
+    )
 
 
-def calls_of(
+def call_way(
     profile: AgentProfile,
     settings: AgentSettings,
     user_env: Mapping[str, str],
     spec: AgentSpec | None = None,
-) -> Calls:
+) -> CallWay:
     """How an agent calls its model. Without a spec: unless a run says otherwise."""
-    if route_of(profile, user_env) is None:
-        has_login = profile.keys and not any(user_env.get(name) for name in profile.keys)
-        return "login" if has_login else ""
-    wanted = settings.gateway if spec is None or spec.gateway is None else spec.gateway
-    return "gateway" if wanted else "key"
+    if route_of(profile, user_env, spec.model if spec else "") is None:
+        return CallWay("login", LOGIN) if _has_login(profile, user_env) else CallWay("", UNKNOWN)
+    off = _turned_off(profile, settings, spec)
+    return CallWay("key", f"with your key ({OFF[off]})") if off else CallWay("gateway")
+
+
+def _turned_off(profile: AgentProfile, settings: AgentSettings, spec: AgentSpec | None) -> str:
+    """By what; "" if it is not. The run decides first."""
+    if spec is not None and spec.gateway is not None:
+        return "" if spec.gateway else "run"
+    if not profile.gateway:
+        return "agent"
+    return "" if settings.gateway else "config"
+
+
+def _has_login(profile: AgentProfile, user_env: Mapping[str, str]) -> bool:
+    home = user_env.get("HOME", "")
+    has_file = any(os.path.exists(os.path.join(home, name)) for name in profile.login if home)
+    return has_file or bool(profile.keys and not any(user_env.get(name) for name in profile.keys))
 
 
 class Access(NamedTuple):
@@ -92,5 +127,5 @@ def gateway_access(
     """None if the agent calls its model itself."""
     if not uses_gateway(spec, profile, settings, user_env):
         return None
-    route = route_of(profile, user_env)
+    route = route_of(profile, user_env, spec.model)
     return GatewayAccess(launcher, route) if route else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hypervisor.agents.budget import Limit, over
 from hypervisor.agents.cooldown import Cooldown, cooldown_text
 from hypervisor.agents.sql.spending import Spender
 from hypervisor.agents.watch import LAST_WORDS
+from hypervisor.core.records import NamedTuple
 
 # Why a call was refused: its claim has ended, a budget is used up, or the account is cooling down.
 RefusalKind = Literal["claim", "task", "batch", "day", "quota", "overload", "request"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 import h11
 
 from hypervisor.agents.gateway.route import KEY_HEADERS, Wire
+from hypervisor.core.records import NamedTuple
 
 PIECE = 65_536
 MAX_HEAD = 131_072
@@ -29,7 +29,7 @@ class Call(NamedTuple):
     path: str
     query: str
     headers: tuple[tuple[str, str], ...]
-    body: bytes
+    body: bytearray
 
     def header(self, name: str) -> str:
         return next((value for header, value in self.headers if header == name), "")
@@ -46,13 +46,15 @@ class Call(NamedTuple):
 class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        # asyncio reads up to 256 KB at once, which would be kept twice for each agent.
+        setattr(writer.transport, "max_size", PIECE)  # noqa: B010 (unknown to type checkers)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._reading: asyncio.Task[bytes] | None = None
         self.has_begun = False  # the answer to the current call
 
     async def call(self) -> Call | None:
         """The next call; None once the agent has closed the connection."""
-        request, body, size = None, [], 0
+        request, body = None, bytearray()
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
@@ -62,12 +64,11 @@ class Client:
             elif isinstance(event, h11.Request):
                 request = event
             elif isinstance(event, h11.Data):
-                size += len(event.data)
-                if size > MAX_BODY:
+                body += event.data
+                if len(body) > MAX_BODY:
                     raise TooLarge
-                body.append(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage) and request is not None:
-                return _call(request, b"".join(body))
+                return _call(request, body)
             else:
                 return None
 
@@ -128,7 +129,7 @@ class Client:
         return self._reading
 
 
-def _call(request: h11.Request, body: bytes) -> Call:
+def _call(request: h11.Request, body: bytearray) -> Call:
     target = request.target.decode("latin-1")
     path, _, query = target.partition("?")
     route, _, rest = path.lstrip("/").partition("/")

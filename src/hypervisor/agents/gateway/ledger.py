@@ -11,7 +11,7 @@ import os
 from collections import deque
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.agents.budget import Limit, batch_limits, day_limits, price_of, task_limits
 from hypervisor.agents.gateway.admission import (
@@ -23,7 +23,7 @@ from hypervisor.agents.gateway.admission import (
     check_claim,
     check_cooldown,
 )
-from hypervisor.agents.gateway.route import Route, route_of
+from hypervisor.agents.gateway.route import Upstream, route_of
 from hypervisor.agents.gateway.token import parse
 from hypervisor.agents.rate_limits import CooldownGuard
 from hypervisor.agents.session import cost_micros
@@ -31,6 +31,7 @@ from hypervisor.agents.sql import cooldowns as cooldowns_sql
 from hypervisor.agents.sql import spending
 from hypervisor.agents.stream_state import StreamState
 from hypervisor.core.errors import StoreError
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.sql import agent_sessions
 from hypervisor.runs.spec import AgentSpec, agent_of, spec_from
@@ -56,7 +57,7 @@ class Admitted(NamedTuple):
     agent: str
     account: str
     model: str
-    route: Route
+    upstream: Upstream
     env: Mapping[str, str]  # of the user: proxies and certificates
 
 
@@ -81,8 +82,9 @@ class SpendingLedger:
         agent = _agent_spec(spender.spec)
         profile = self._hv.agent_settings.profiles.get(spender.agent)
         env = self._environment(spender.batch)
-        route = route_of(profile, env) if profile else None
-        if route is None or route.path != path:
+        route = route_of(profile, env, agent.model) if profile else None
+        upstream = route.upstreams.get(path) if route else None
+        if upstream is None:
             return Refusal("request", f"{spender.agent} has no key for /{path}")
         answer = self._check(spend.session, spender, agent, now)
         if isinstance(answer, Refusal):
@@ -91,7 +93,7 @@ class SpendingLedger:
             return answer
         flight = self._flight(spend.session)
         self._in_flight[spend.session] = flight._replace(calls=flight.calls + 1)
-        return Admitted(spend.session, spender.agent, spender.account, agent.model, route, env)
+        return Admitted(spend.session, spender.agent, spender.account, agent.model, upstream, env)
 
     def _check(
         self, session: str, spender: Spender, agent: AgentSpec, now: int

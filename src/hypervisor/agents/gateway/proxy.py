@@ -22,7 +22,7 @@ from hypervisor.agents.gateway.admission import Refusal, Wait
 from hypervisor.agents.gateway.call_meter import CallMeter
 from hypervisor.agents.gateway.client import Call, Client, TooLarge, refusal_body
 from hypervisor.agents.gateway.ledger import Admitted
-from hypervisor.agents.gateway.route import KEY_HEADERS, Wire, wire_of
+from hypervisor.agents.gateway.route import KEY_HEADERS, Headers, Upstream, Wire, wire_of
 from hypervisor.agents.gateway.upstream import Target, UpstreamConnection, Upstreams, target_of
 from hypervisor.agents.json_fields import member, text
 from hypervisor.agents.stream_errors import parse_retry_after, stream_error
@@ -165,7 +165,7 @@ class Gateway:
         self._thread.submit(self._ledger.finish, admitted, meter.tokens, meter.model)
 
     async def _ask(
-        self, target: Target, request: h11.Request, body: bytes
+        self, target: Target, request: h11.Request, body: bytearray
     ) -> tuple[UpstreamConnection, h11.Response]:
         connection = await self._upstreams.connect(target)
         try:
@@ -215,7 +215,7 @@ class _Once:
 
 
 def _request(call: Call, admitted: Admitted) -> tuple[Target, h11.Request]:
-    target, base = target_of(admitted.route.upstream, admitted.env)
+    target, base = target_of(admitted.upstream.address, admitted.env)
     pairs = parse_qsl(call.query, True)
     has_key = any(name == "key" for name, _ in pairs)
     query = urlencode([pair for pair in pairs if pair[0] != "key"]) if has_key else call.query
@@ -223,13 +223,22 @@ def _request(call: Call, admitted: Admitted) -> tuple[Target, h11.Request]:
     headers = [
         ("host", target.name),
         *((name, value) for name, value in call.headers if name not in dropped),
-        *admitted.route.auth,
+        *_auth(call, admitted.upstream),
         ("accept-encoding", "identity"),  # a compressed answer could not be counted
     ]
     if call.body or call.method == "POST":
         headers.append(("content-length", str(len(call.body))))
     path = f"{base}{call.path}{f'?{query}' if query else ''}"
     return target, h11.Request(method=call.method, target=path, headers=headers)
+
+
+def _auth(call: Call, upstream: Upstream) -> Headers:
+    """The key, as the provider expects it: in the header in which the token came, unless set."""
+    if not upstream.key:
+        return upstream.auth
+    name = next((name for name in KEY_HEADERS if call.header(name)), "authorization")
+    key = f"Bearer {upstream.key}" if name == "authorization" else upstream.key
+    return ((name, key), *(pair for pair in upstream.auth if pair[0] != name))
 
 
 def _headers(response: h11.Response) -> list[tuple[str, str]]:

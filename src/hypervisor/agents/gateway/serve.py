@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from hypervisor.agents.gateway.ledger import SpendingLedger
 from hypervisor.agents.gateway.proxy import Gateway
-from hypervisor.core.errors import StoreError, StoreGone
+from hypervisor.agents.sql import spending
+from hypervisor.core.errors import STORE_LOST, StoreError
 from hypervisor.core.places import is_supervised
 from hypervisor.runs import sql as runs_sql
 
@@ -21,7 +22,7 @@ logger = logging.getLogger("hypervisor.agents")
 LOOK = 1.0  # seconds
 IDLE_LOOKS = 60  # without an agent at work, under a supervisor that stays
 GRACE = 5.0  # seconds for answers in progress after SIGTERM
-BUFFER = 65_536
+BUFFER = 32_768
 
 
 def serve(hv: Context, listening: socket.socket) -> None:
@@ -53,7 +54,7 @@ async def _idle_looks(hv: Context, gateway: Gateway, idle: int) -> int:
     """How many looks in a row found no agent at work; all of them if no supervisor is left."""
     try:
         busy = await gateway.in_order(_any_agent, hv)
-    except StoreGone:
+    except STORE_LOST:
         return IDLE_LOOKS
     except StoreError as error:
         logger.debug("cannot look for agents: %s", error)
@@ -64,11 +65,11 @@ async def _idle_looks(hv: Context, gateway: Gateway, idle: int) -> int:
 
 
 def _any_agent(hv: Context) -> bool:
-    """Whether a worker of an agent lives on this host."""
-    return any(
-        worker.agent and hv.probe.is_gone(worker.worker) is False
-        for worker in hv.store.read(runs_sql.at_work, hv.probe.boot())
-    )
+    """Whether a worker of an agent, or a person attached to one, lives on this host."""
+    read, boot = hv.store.read, hv.probe.boot()
+    workers = [worker.worker for worker in read(runs_sql.at_work, boot) if worker.agent]
+    spenders = (*workers, *read(spending.spenders, boot))
+    return any(hv.probe.is_gone(worker) is False for worker in spenders)
 
 
 async def _finish(gateway: Gateway) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from _operator import _compare_digest  # hmac would load OpenSSL
 from hashlib import blake2b
-from secrets import token_hex
-from typing import NamedTuple
+
+from hypervisor.core.records import NamedTuple
 
 PREFIX = "hvg"
 CODE_BYTES = 20
@@ -26,7 +27,7 @@ class SpendToken(NamedTuple):
 
 
 def new_code() -> str:
-    return token_hex(CODE_BYTES)
+    return os.urandom(CODE_BYTES).hex()
 
 
 def digest_of(code: str) -> str:

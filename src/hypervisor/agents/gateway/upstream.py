@@ -10,10 +10,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, cast
 from urllib.parse import SplitResult, urlsplit
 
 import h11
+
+from hypervisor.core.records import NamedTuple
 
 if TYPE_CHECKING:
     import ssl
@@ -74,11 +76,14 @@ class UpstreamConnection:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         self.idle_since: float | None = None  # None: it has not been used before
 
-    async def send(self, request: h11.Request, body: bytes) -> None:
-        data = self._http.send(request) or b""
+    async def send(self, request: h11.Request, body: bytearray) -> None:
+        self._writer.write(self._http.send(request) or b"")
         if body:
-            data += self._http.send(h11.Data(body)) or b""
-        self._writer.write(data + (self._http.send(h11.EndOfMessage()) or b""))
+            self._http.send_with_data_passthrough(h11.Data(cast("bytes", body)))  # counted
+            for start in range(0, len(body), PIECE):  # a large one is not copied as a whole
+                self._writer.write(memoryview(body)[start : start + PIECE])
+                await self._writer.drain()
+        self._writer.write(self._http.send(h11.EndOfMessage()) or b"")
         await self._writer.drain()
 
     async def response(self) -> h11.Response:
@@ -91,12 +96,24 @@ class UpstreamConnection:
                 raise ConnectionResetError("closed without an answer")
 
     async def body(self) -> AsyncIterator[bytes]:
+        """What has arrived, in one piece: events that came together are passed on together."""
+        arrived = b""
         while True:
-            event = await self._event()
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError:
+                if arrived:
+                    yield arrived
+                raise
             if isinstance(event, h11.Data):
-                yield bytes(event.data)
-            elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
+                arrived += event.data
+                continue
+            if arrived:
+                yield arrived
+                arrived = b""
+            if event is not h11.NEED_DATA:  # the end
                 return
+            self._http.receive_data(await self._reader.read(PIECE))
 
     async def _event(self) -> object:
         while True:

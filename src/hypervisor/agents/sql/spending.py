@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.agent_session import Tokens
 from hypervisor.queue.lease import Worker
 from hypervisor.store.database import Session
@@ -13,6 +12,13 @@ SELECT s.spend_code, s.agent, s.account, s.batch, s.task, s.attempt, s.ended_at,
     w.id, w.name, w.host, w.boot, w.pid, w.pid_start, b.spec
 FROM sessions s JOIN workers w ON w.id = s.worker JOIN batches b ON b.id = s.batch
 WHERE s.id = ? AND s.spend_code <> ''
+"""
+# Also people who are attached to a session: those are not workers of a run.
+SPENDERS = """
+SELECT w.id, w.name, w.host, w.boot, w.pid, w.pid_start FROM tasks t
+JOIN sessions s ON s.task = t.id AND s.task <> '' AND s.attempt = t.attempt
+JOIN workers w ON w.id = s.worker
+WHERE t.state = 'in_progress' AND s.ended_at IS NULL AND s.spend_code <> '' AND w.boot = ?
 """
 CLAIM = "SELECT outcome, ended_at FROM attempts WHERE task = ? AND number = ?"
 ADD = """
@@ -51,6 +57,11 @@ def spender(session: Session, id: str) -> Spender | None:
             return found._replace(outcome=outcome, claim_ended_at=ended_at)
         return found
     return None
+
+
+def spenders(session: Session, boot: str) -> list[Worker]:
+    """Who holds the claim of a session that spends through the gateway of this host."""
+    return [Worker(*row) for row in session.rows(SPENDERS, (boot,))]
 
 
 def add_call(session: Session, id: str, tokens: Tokens, cost_micros: int | None) -> None:

@@ -36,7 +36,10 @@ def _parse_event(state: StreamState, event: f.Object) -> Update:
             state._replace(tools=tools), (ev.ToolResult(f.text(event, "content"), failed),)
         )
     if kind == "denied":
-        return Update(state.with_denied(f.text(event, "name")))
+        return Update(state.with_denied(f.text(event, "name"))._replace(grantable=True))
+    if kind == "usage":
+        tokens = state.tokens.plus(_tokens(f.member(event, "usage")))
+        return Update(state._replace(tokens=tokens))
     if kind == "cost" and event.get("currency") == "USD":
         return Update(_with_cost(state, event))
     if kind == "error":
@@ -73,16 +76,19 @@ def _failed(state: StreamState, event: f.Object) -> Update:
 
 
 def _ended(state: StreamState, event: f.Object) -> Update:
-    reason, usage = f.text(event, "reason"), f.member(event, "usage")
-    cached = f.count(usage, "cached_read_tokens")
-    written = f.count(usage, "output_tokens") + f.count(usage, "thought_tokens")
-    tokens = Tokens(f.count(usage, "input_tokens"), written, cached)
+    reason, tokens = f.text(event, "reason"), _tokens(f.member(event, "usage"))
+    tokens = tokens if any(tokens) else state.tokens  # some report every call instead
     state = state._replace(ended=True, ok=reason == "end_turn", tokens=tokens)
     if reason in TURNS:
         state = state.with_error(StreamError(kinds.TURNS, f"stopped: {reason}"))
     elif reason != "end_turn" and state.error is None:
         state = state.with_error(stream_error(f"stopped: {reason}"))
     return Update(state, (ev.End(sum(tokens), cost=state.cost),))
+
+
+def _tokens(usage: f.Object) -> Tokens:
+    written = f.count(usage, "output_tokens") + f.count(usage, "thought_tokens")
+    return Tokens(f.count(usage, "input_tokens"), written, f.count(usage, "cached_read_tokens"))
 
 
 parse = ev.json_lines(_parse_event, ev.text_errors({}))

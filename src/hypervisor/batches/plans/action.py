@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.result import category_of, items_in
 
 

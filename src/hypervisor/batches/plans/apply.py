@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.batches.plans import action as actions
 from hypervisor.batches.plans import plan as planning
@@ -17,6 +17,7 @@ from hypervisor.batches.plans.work import (
 )
 from hypervisor.batches.sql import actions as actions_sql
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.queue.add import with_fresh_ids
 from hypervisor.queue.context import Context

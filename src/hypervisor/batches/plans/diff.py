@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from hypervisor.batches.plans.action import visible
+from hypervisor.core.records import NamedTuple
 
 MAX_SIZE = 500_000  # bytes of a file; no diff is made above that …
 MAX_LINES = 5_000  # … nor above this many lines

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.batches.plans import action as actions
 from hypervisor.batches.plans.action import Step, visible
@@ -17,6 +17,7 @@ from hypervisor.batches.sql import actions as actions_sql
 from hypervisor.batches.sql import chunks as chunks_sql
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.add import check_task
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import sep
 from os.path import dirname
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.batches.plans import action as actions
 from hypervisor.batches.plans.action import DONE, Action, Step, StepStatus, wording
@@ -19,6 +19,7 @@ from hypervisor.batches.plans.work import (
 )
 from hypervisor.batches.sql import actions as actions_sql
 from hypervisor.core.errors import InvalidInput, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hypervisor.batches.plans import action as actions
 from hypervisor.batches.plans import plan as planning
 from hypervisor.batches.plans.action import Action, ActionState, Step, StepStatus, wording
 from hypervisor.batches.sql import actions as actions_sql
 from hypervisor.core import validate
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.changed_items import own_changes
 from hypervisor.inputs.item_files import path_of_item
 from hypervisor.queue.context import Context

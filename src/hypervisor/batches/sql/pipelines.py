@@ -6,12 +6,14 @@ submission has been released, so a submission that comes in between is never los
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import LeaseLost
-from hypervisor.queue.lease import Token
-from hypervisor.queue.sql import claims
+from hypervisor.core.records import NamedTuple
 from hypervisor.store.database import Session
+
+if TYPE_CHECKING:
+    from hypervisor.queue.lease import Token
 
 PIPELINE = """
 SELECT p.id, p.reduce_batch, p.reduce_task, p.fail_fast
@@ -112,6 +114,8 @@ def set_reduce_input(session: Session, task: str, digest: str) -> None:
 def set_reduce_input_under_claim(session: Session, token: Token, digest: str) -> bool:
     """Store the digest of a claimed reduce task's input, unless its claim has ended."""
     try:
+        from hypervisor.queue.sql import claims
+
         claims.lock_claim(session, token)
     except LeaseLost:
         return False

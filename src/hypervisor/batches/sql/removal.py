@@ -6,8 +6,9 @@ Events, receipts and what agents cost are kept: they are evidence, and budgets c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from hypervisor.core.ids import encode, new_numbers
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.sql import archive, counts, event_log, receipts
 from hypervisor.store.database import Session, marks, pad
 
@@ -16,6 +17,21 @@ SELECT count(*), coalesce(sum(attempt), 0) FROM tasks WHERE batch = ? AND batch 
 """
 PAGE = """
 SELECT id, attempt FROM tasks WHERE batch = ? AND batch <> '' AND id > ? ORDER BY id LIMIT ?
+"""
+# Ids begin with the time of creation.
+SINGLE_TASKS = """
+SELECT id, attempt FROM tasks
+WHERE id > ? AND id < ? AND batch = '' AND state IN ('done', 'failed', 'cancelled')
+    AND updated_at < ? AND NOT EXISTS (
+        SELECT 1 FROM dependencies d JOIN tasks w ON w.id = d.task
+        WHERE d.needs = tasks.id AND w.state = 'waiting')
+ORDER BY id LIMIT ?
+"""
+UNMERGED = """
+SELECT t.id FROM tasks t
+WHERE t.batch = ? AND t.batch <> '' AND t.state = 'done'
+    AND NOT EXISTS (SELECT 1 FROM landings l WHERE l.task = t.id)
+LIMIT 1
 """
 WAITING_FOR = """
 SELECT t.id FROM tasks n JOIN dependencies d ON d.needs = n.id JOIN tasks t ON t.id = d.task
@@ -121,6 +137,18 @@ def begin(session: Session, batch: str, name: str, actor: str, now: int) -> None
 def page(session: Session, batch: str, after: str, limit: int) -> list[tuple[str, int]]:
     """Tasks in the order of their ids, each with the number of its last attempt."""
     return [(row[0], row[1]) for row in session.rows(PAGE, (batch, after, limit))]
+
+
+def single_tasks(session: Session, before: int, after: str, limit: int) -> list[tuple[str, int]]:
+    """Tasks without a batch that ended before then, and that nothing waits for."""
+    youngest = encode(new_numbers(1, before, 0)[0])
+    rows = session.rows(SINGLE_TASKS, (after, youngest, before, limit))
+    return [(row[0], row[1]) for row in rows]
+
+
+def is_unmerged(session: Session, batch: str) -> bool:
+    """Whether the work of a task that is done has not been merged."""
+    return bool(session.rows(UNMERGED, (batch,)))
 
 
 def session_ids(session: Session, batch: str) -> list[str]:

@@ -62,6 +62,9 @@ def _show(views: tuple[AgentView, ...], now: int) -> None:
     ]
     if rows:
         table(HEAD, rows, ["done" if view.ready else "blocked" for view in installed])
+    shown = {view.calls or "direct": view.calls_text for view in installed}
+    for calls, text in shown.items():
+        print(one_line(f"  {calls}: {text.removeprefix('direct: ')}"))
     for view in installed:
         for cooldown in view.cooldowns:
             print(one_line(f"  {rate_limit_text(cooldown, now)}"))

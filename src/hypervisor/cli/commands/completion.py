@@ -22,6 +22,7 @@ EXAMPLE = """hv completion --install
 WITH_TASKS = (
     *("show", "retry", "cancel", "update", "release", "receipt", "logs", "kill"),
     *("diff", "snapshots", "restore", "approve", "reject", "answer", "tell"),
+    "attach",
 )
 WITH_BATCHES = (
     "queue",

@@ -5,13 +5,14 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from hypervisor.cli.arguments import add_word
 from hypervisor.cli.config_sections import SECTIONS, template
 from hypervisor.cli.output import one_line, print_json, respond, table
 from hypervisor.core.config_file import FILE, read_config
 from hypervisor.core.errors import EXIT_OK, StoreUnavailable, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.store_path import named_store, store_path
 from hypervisor.queue.context import Context
 from hypervisor.store.new_store import make_store_folder

@@ -3,11 +3,12 @@
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.cli.arguments import duration, port_number
 from hypervisor.cli.output import print_json, say, warn
 from hypervisor.core.errors import EXIT_OK
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 
 if TYPE_CHECKING:

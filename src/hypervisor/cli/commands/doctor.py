@@ -5,17 +5,19 @@ import argparse
 from hypervisor.cli.output import colour, one_line, respond
 from hypervisor.core.errors import EXIT_CODES, EXIT_OK
 from hypervisor.queue.context import Context
-from hypervisor.queue.doctor import doctor
+from hypervisor.runs.doctor import doctor
 
 EXAMPLE = "hv doctor"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """No options of its own."""
+    parser.add_argument(
+        "--fix", action="store_true", help="make the files of the store private again"
+    )
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    checks, lines = doctor(hv), []
+    checks, lines = doctor(hv, args.fix), []
     for check in checks:
         mark = colour("ok ", "done") if check.ok else colour("BAD", "failed")
         lines.append(f"{mark} {check.name:<12}{one_line(check.found)}")

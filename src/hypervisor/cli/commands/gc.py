@@ -26,6 +26,12 @@ def _lines(freed: Freed, dry_run: bool) -> list[str]:
     kept = f"{pluralize(freed.kept, 'output')} ({size_text(freed.kept_bytes)}) kept"
     verb = "would be deleted" if dry_run else "deleted"
     lines = [f"{deleted} {verb}, {kept}", *_git_lines(freed.git, dry_run)]
+    if freed.tasks or freed.batches:
+        names = [*freed.batches[:SHOWN], *(["…"] if len(freed.batches) > SHOWN else [])]
+        batches = f", with the batches {one_line(', '.join(names))}" if names else ""
+        lines.append(f"{pluralize(freed.tasks, 'finished task')} {verb}{batches}")
+    if freed.events:
+        lines.append(f"{pluralize(freed.events, 'event')} {verb}")
     return [*lines, "dry run: nothing was changed"] if dry_run else lines
 
 

@@ -162,10 +162,8 @@ def _named(log: Transcript) -> dict[str, object]:
 
 
 def _read(hv: Context, log: Transcript) -> Iterator[bytes]:
-    start = 0
-    while piece := read(hv, log, start):
-        yield piece
-        start += len(piece)
+    read(hv, log, 0, 1)  # NotFound if there is none
+    return hv.outputs.pieces(log.task, log.attempt)
 
 
 def _follow(hv: Context, log: Transcript) -> Iterator[bytes]:
@@ -182,6 +180,11 @@ def _follow(hv: Context, log: Transcript) -> Iterator[bytes]:
         if piece:
             yield piece
             start += len(piece)
+            continue
+        missing = hv.outputs.missing_part(log.task, log.attempt, start)
+        if missing and not (runs and missing.is_coming):
+            yield missing.note
+            start = missing.end
         elif not runs:
             return
         else:

@@ -2,10 +2,11 @@
 
 import argparse
 
-from hypervisor.cli.findings import branch_meant, show
+from hypervisor.cli.findings import branch_meant, reader_here, show
 from hypervisor.cli.output import block, clock, one_line, respond
 from hypervisor.core.errors import InvalidInput
 from hypervisor.hive.recall import joined, recall
+from hypervisor.hive.review import must_review
 from hypervisor.queue.context import Context
 
 EXAMPLE = """hv recall sql injection --branch security-audit
@@ -44,15 +45,24 @@ def run(hv: Context, args: argparse.Namespace) -> int:
     branch = None if args.all else branch_meant(hv, args)
     query = " ".join(args.query)
     findings = recall(
-        hv, query, branch, topic=args.topic, kind=args.kind, task=args.task, limit=args.limit
+        hv,
+        query,
+        branch,
+        topic=args.topic,
+        kind=args.kind,
+        task=args.task,
+        limit=args.limit,
+        reader=reader_here(hv),
     )
-    return respond(args, findings, lambda: show(findings))
+    return respond(args, findings, lambda: show(findings, review=must_review(hv)))
 
 
 def _joined(hv: Context, args: argparse.Namespace) -> int:
-    found, lines = joined(hv, args.joined), []
+    found, lines = joined(hv, args.joined, reader_here(hv)), []
     for finding in (known.finding for known in found):
         who = "  ".join(one_line(part) for part in (finding.agent, finding.actor) if part)
-        lines.append(f"{finding.id}  {clock(finding.at)}  {finding.task or '-'}  {who}")
+        lines.append(
+            f"{finding.id}  {clock(finding.at)}  {finding.task or '-'}  {who}  {finding.trust}"
+        )
         lines.append(block(finding.text))
     return respond(args, found, lines)

@@ -4,7 +4,7 @@ import argparse
 import os
 
 from hypervisor.cli.arguments import body
-from hypervisor.cli.findings import TASK, branch_meant
+from hypervisor.cli.findings import TASK, branch_meant, in_attempt
 from hypervisor.cli.output import respond
 from hypervisor.core.errors import InvalidInput
 from hypervisor.hive.branch import task_here
@@ -59,7 +59,13 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         claim = task_here(hv, os.environ.get(TASK, ""))
     branch = args.branch if claim else branch_meant(hv, args)
     kept = remember(
-        hv, args.text, branch or "", topic=args.topic, kind=args.kind, claim=claim or ""
+        hv,
+        args.text,
+        branch or "",
+        topic=args.topic,
+        kind=args.kind,
+        claim=claim or "",
+        by_agent=in_attempt(),
     )
     known = kept.known
     lines = [f"{kept.id} merged into {known.finding.id}" if kept.joined else kept.id]

@@ -115,6 +115,8 @@ def run(hv: Context, args: argparse.Namespace) -> int:
         done = checkpoint.ask(hv, args.batch)
         print(checkpoint.decision_text(done) if done else "no decision was made")
         return EXIT_OK
+    if args.chunk is None and not chunks(hv, args.batch):
+        return _list_waiting(hv, args)
     reviewed = review(hv, args.batch, args.chunk)
     return respond(args, reviewed, lambda: print_lines(checkpoint.lines(reviewed)), hv=hv)
 
@@ -172,7 +174,8 @@ def _default_batch(hv: Context, args: argparse.Namespace) -> str | None:
 
 
 def _list_waiting(hv: Context, args: argparse.Namespace) -> int:
-    waiting, tasks = awaiting(hv), list_tasks(hv, ("review",), limit=MAX_LISTED)
+    waiting = awaiting(hv, args.batch)
+    tasks = list_tasks(hv, ("review",), batch=args.batch, limit=MAX_LISTED)
 
     def show() -> None:
         if not waiting and not tasks:

@@ -5,7 +5,7 @@ import argparse
 from hypervisor.cli.output import confirm, one_line
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
-from hypervisor.runs.config import MAX_WORKERS
+from hypervisor.runs.config_readers import MAX_WORKERS
 from hypervisor.runs.control import scale
 
 EXAMPLE = """hv scale 4 pages

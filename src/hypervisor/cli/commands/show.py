@@ -6,11 +6,12 @@ import argparse
 import json
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.batches.command_line import command_line
 from hypervisor.cli.output import block, clock, colour, duration, one_line, respond
 from hypervisor.cli.render import cost_text
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.agent_session import AgentSession
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import BLOCKED, REVIEW

@@ -1,13 +1,13 @@
 """hv status"""
 
+from __future__ import annotations
+
 import argparse
 import sys
 import time
+from typing import TYPE_CHECKING
 
-from hypervisor.batches.pipeline import batches_from
-from hypervisor.batches.pipeline_status import pattern
-from hypervisor.cli import follow
-from hypervisor.cli.commands.top import print_attempts
+from hypervisor.batches.pipeline_names import batches_from
 from hypervisor.cli.latest import add_batch, named_or_latest
 from hypervisor.cli.output import columns_here, fit, one_line, print_json, print_lines, table
 from hypervisor.cli.render import (
@@ -18,15 +18,16 @@ from hypervisor.cli.render import (
     progress,
     question_lines,
 )
-from hypervisor.cli.stages import stage_lines
-from hypervisor.cli.views import view_for
 from hypervisor.core.errors import EXIT_OK, InvalidInput
 from hypervisor.core.text import pluralize
-from hypervisor.monitoring.monitor import Snapshot, paused_batches
 from hypervisor.monitoring.progress import count
+from hypervisor.monitoring.snapshot import Snapshot, paused_batches
 from hypervisor.monitoring.status import Status, combine, status
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.queries import batches, stats
+
+if TYPE_CHECKING:
+    from hypervisor.batches.pipeline_status import Overview
 
 EXAMPLE = """hv status
   hv status --all
@@ -65,6 +66,9 @@ def run(hv: Context, args: argparse.Namespace) -> int:
 
 
 def _watch(hv: Context, batch: str | None) -> None:
+    from hypervisor.cli import follow
+    from hypervisor.cli.views import view_for
+
     status(hv, batch)  # a missing batch is reported before the screen is taken
     try:
         with view_for(quiet=False, stays=True) as view:
@@ -78,12 +82,26 @@ def _print_json(hv: Context, args: argparse.Namespace) -> None:
     """One object, or with --watch one every second."""
     while True:
         current = _status(hv, args.batch)
-        whole = pattern(hv, current.batch.id) if current.batch else None
+        whole = _pattern(hv, current)
         print_json({**current._asdict(), **(whole._asdict() if whole else {})}, hv)
         sys.stdout.flush()
-        if not args.watch or (args.batch is not None and follow.has_ended(hv, args.batch)):
+        if not args.watch or (args.batch is not None and _has_ended(hv, args.batch)):
             return
         time.sleep(PAUSE)
+
+
+def _has_ended(hv: Context, batch: str) -> bool:
+    from hypervisor.cli.follow import has_ended
+
+    return has_ended(hv, batch)
+
+
+def _pattern(hv: Context, current: Status) -> Overview | None:
+    if current.batch is None:
+        return None
+    from hypervisor.batches.pipeline_status import pattern
+
+    return pattern(hv, current.batch.id)
 
 
 def _status(hv: Context, batch: str | None) -> Status:
@@ -95,7 +113,7 @@ def _status(hv: Context, batch: str | None) -> Status:
 
 def _print(hv: Context, batch: str | None) -> None:
     current = _status(hv, batch)
-    whole = pattern(hv, current.batch.id) if current.batch else None
+    whole = _pattern(hv, current)
     counts = count(current.stats.states, current.attempts)
     snapshot = Snapshot(current, counts, hv.now(), batches=paused_batches(hv, current))
     what = "everything" if current.batch is None else one_line(f"batch {current.batch.name}")
@@ -104,11 +122,16 @@ def _print(hv: Context, batch: str | None) -> None:
     lines = progress(snapshot, columns - 1) if sys.stdout.isatty() else [figures(snapshot)]
     lines += [*hints(snapshot), *money_lines(current), host_line(current)]
     lines += question_lines(current.questions)
-    lines += stage_lines(whole, columns, answer=False) if whole else []
+    if whole:
+        from hypervisor.cli.stages import stage_lines
+
+        lines += stage_lines(whole, columns, answer=False)
     print_lines(fit(line, columns) for line in lines)
     if current.batch is None:
         _print_batches(hv)
     if any(attempt.started for attempt in current.attempts):
+        from hypervisor.cli.commands.top import print_attempts
+
         print()
         print_attempts(hv, current.attempts, snapshot.now, with_batch=current.batch is None)
 

@@ -2,8 +2,12 @@
 
 import argparse
 import sys
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from itertools import islice
 
-from hypervisor.batches.pipeline_status import Overview, pattern
+from hypervisor.batches.pipeline_names import batches_from
+from hypervisor.batches.pipeline_status import pattern
 from hypervisor.batches.summary import Summary, whole_summary
 from hypervisor.cli.json_form import plain
 from hypervisor.cli.latest import add_batch, named_or_latest
@@ -12,17 +16,19 @@ from hypervisor.cli.output import (
     columns_here,
     duration,
     glyphs,
+    long_table,
     one_line,
+    print_json_object,
     print_lines,
-    respond,
-    table,
 )
 from hypervisor.cli.render import WIDE
 from hypervisor.cli.stages import stage_lines
+from hypervisor.core.errors import EXIT_OK
 from hypervisor.core.text import money_text, pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.lifecycle import state_name
 from hypervisor.resources.limits import size_text
+from hypervisor.runs.results import PAGE, reports
 from hypervisor.runs.spec import TaskReport
 
 EXAMPLE = """hv summary
@@ -30,6 +36,7 @@ EXAMPLE = """hv summary
   hv summary pages --json > pages.json"""
 FIRST = ("failed", "blocked", "review", "cancelled", "in_progress", "merging", "active", "waiting")
 MAX_ROWS = 40
+MAX_SORTED = 20_000  # tasks
 MAX_CHUNKS = 12
 HEAD: tuple[str, ...] = ("ID", "STATE", "TRIES", "TOOK", "CPU", "MEMORY", "TITLE")
 
@@ -42,25 +49,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
-    result = whole_summary(hv, named_or_latest(hv, args.batch))
+    result = whole_summary(hv, named_or_latest(hv, args.batch), tasks=False)
     whole = pattern(hv, result.id)
-    answer = result if whole is None else {**plain(result), **plain(whole)}
-    return respond(args, answer, lambda: _print(result, whole, args.all))
-
-
-def _print(result: Summary, whole: Overview | None, everything: bool) -> None:
+    if args.json:
+        answer = plain(result) | {"tasks": _reports(hv, result)}
+        print_json_object(answer if whole is None else answer | plain(whole))
+        return EXIT_OK
     print("\n".join(_head(result)))
     if whole and whole.unsuccessful:
         failed = f"did not succeed: {one_line(', '.join(whole.unsuccessful))}"
         print("  " + colour(failed, "failed"))
     print_lines(stage_lines(whole, columns_here()) if whole else ())
-    tasks = sorted(result.tasks, key=_order)
-    shown = tasks if everything or not sys.stdout.isatty() else tasks[:MAX_ROWS]
-    if shown:
+    if result.total:
         print()
-        _print_tasks(shown)
-    if len(shown) < len(tasks):
-        print(f"and {pluralize(len(tasks) - len(shown), 'more task')}: --all shows them")
+        _print_tasks(hv, result, args.all)
+    return EXIT_OK
+
+
+def _print_tasks(hv: Context, result: Summary, everything: bool) -> None:
+    """A very large batch is never held in memory: each state in the order of its ids."""
+    if sys.stdout.isatty() and not everything:
+        _print_pages([nsmallest(MAX_ROWS, _reports(hv, result), key=_order)])
+        if result.total > MAX_ROWS:
+            print(f"and {pluralize(result.total - MAX_ROWS, 'more task')}: --all shows them")
+    elif result.total <= MAX_SORTED:
+        _print_pages([sorted(_reports(hv, result), key=_order)])
+    else:
+        states = sorted(result.states, key=_rank)
+        _print_pages(page for state in states for page in _pages(_reports(hv, result, state)))
+
+
+def _reports(hv: Context, result: Summary, state: str | None = None) -> Iterator[TaskReport]:
+    """The tasks of the batch and of its later stages."""
+    for batch in batches_from(hv, result.id):
+        yield from reports(hv, batch, state=state)
+
+
+def _pages(tasks: Iterator[TaskReport]) -> Iterator[list[TaskReport]]:
+    while page := list(islice(tasks, PAGE)):
+        yield page
 
 
 def _head(result: Summary) -> list[str]:
@@ -110,12 +137,14 @@ def _parts(result: Summary) -> list[str]:
     ]
 
 
-def _print_tasks(tasks: list[TaskReport]) -> None:
+def _print_pages(pages: Iterable[list[TaskReport]]) -> None:
     """Without the costs on a narrow terminal: why a task failed matters more."""
-    rows = [HEAD, *(_row(task) for task in tasks)]
-    if sys.stdout.isatty() and columns_here() < WIDE:
-        rows = [(*row[:2], row[-1]) for row in rows]
-    table(rows[0], rows[1:], [task.state for task in tasks])
+    is_narrow = sys.stdout.isatty() and columns_here() < WIDE
+    fit = (lambda row: (*row[:2], row[-1])) if is_narrow else (lambda row: row)
+    long_table(
+        fit(HEAD),
+        (([fit(_row(task)) for task in page], [task.state for task in page]) for page in pages),
+    )
 
 
 def _order(task: TaskReport) -> tuple[int, float, str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from hypervisor.cli.json_form import named
 from hypervisor.cli.output import one_line, respond, say
-from hypervisor.core.errors import EXIT_OK, WrongState
+from hypervisor.core.errors import EXIT_OK, InvalidInput, WrongState
 from hypervisor.monitoring.status import status
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
@@ -19,7 +19,8 @@ from hypervisor.runs.supervise import supervise
 
 DESCRIPTION = "Run the supervisor of this host, in the foreground or in the background."
 EXAMPLE = """hv supervise
-  hv supervise --detach"""
+  hv supervise --detach
+  hv supervise --detach --stay"""
 SHOWN = (
     "governor",
     "learner",
@@ -42,11 +43,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detach", action="store_true", help="run in the background until there is nothing to do"
     )
+    parser.add_argument(
+        "--stay",
+        action="store_true",
+        help="with --detach: keep running while idle, for work that other hosts add",
+    )
+
+
+def prepare(args: argparse.Namespace) -> None:
+    if args.stay and not args.detach:
+        raise InvalidInput(
+            "--stay needs --detach; in the foreground, a supervisor always keeps running."
+        )
 
 
 def run(hv: Context, args: argparse.Namespace) -> int:
     if args.detach:
-        pid = supervise(hv)
+        pid = supervise(hv, stay=args.stay)
         return respond(args, {"supervisor": pid}, f"supervisor running as process {pid}")
     _refuse_second(hv)
     configure_logging(default="warning")
@@ -116,5 +129,6 @@ def sentence(event: Event, names: Mapping[str, str]) -> str:
         where = f"batch {names.get(event.batch, event.batch)}" if event.batch else "this host"
         return f"{where} scaled to {'auto' if workers is None else workers} by {event.actor}"
     if event.kind == "gc":
-        return f"{data.get('outputs', 0)} old outputs deleted"
+        kind = "outputs" if "outputs" in data else "tasks"
+        return f"{data.get(kind, 0)} old {kind} deleted"
     return f"{about}{data.get('message', event.kind)}"

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from hypervisor.cli.output import is_live_terminal, print_json, table
 from hypervisor.cli.render import activity, clock, memory_text
 from hypervisor.core.errors import EXIT_OK
-from hypervisor.monitoring.monitor import Snapshot
 from hypervisor.monitoring.progress import count, running
+from hypervisor.monitoring.snapshot import Snapshot
 from hypervisor.monitoring.status import CurrentAttempt, attempts, quick_status
 from hypervisor.queue.context import Context
 from hypervisor.queue.queries import batches

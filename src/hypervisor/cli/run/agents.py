@@ -6,12 +6,13 @@ import argparse
 import json
 import os
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.cli import arguments
 from hypervisor.cli.output import block, one_line, print_json
 from hypervisor.cli.run.request import AgentOptions, RunRequest
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import money_text, pluralize
 from hypervisor.inputs.items import task_for
 from hypervisor.inputs.template import Item
@@ -91,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gateway",
         action=argparse.BooleanOptionalAction,
-        help="call models through the gateway, which keeps the key and enforces budgets live",
+        help="call models through the gateway, which keeps API keys and enforces budgets (default)",
     )
 
 
@@ -212,13 +213,13 @@ def choose(request: RunRequest, spec: RunSpec) -> tuple[RunSpec, AgentChoice | N
     AgentNotReady: the named agent cannot work here."""
     if spec.agent is None:
         return spec, None
-    from hypervisor.agents.agents import Router, equipped_spec
+    from hypervisor.agents.agents import Router, equipped_spec, ways_of
     from hypervisor.agents.preflight import AgentSurvey
 
     host = open_host(request)
     agent = equipped_spec(host, spec.agent)
     router = Router(host, agent)
-    choice = AgentChoice(host, agent, router, AgentSurvey(router, agent))
+    choice = AgentChoice(host, agent, router, AgentSurvey(router, agent, ways_of(host, agent)))
     return spec._replace(work=agent), choice
 
 
@@ -228,7 +229,6 @@ def choose(request: RunRequest, spec: RunSpec) -> tuple[RunSpec, AgentChoice | N
 def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) -> None:
     """Agent, command line, the prompt of the first item, and later stages."""
     from hypervisor.agents.agents import find_agent, preview
-    from hypervisor.agents.gateway.access import CALLS_TEXT
 
     task, spec = task_for(first, run.items.base), agents.spec
     name = agents.router.agent(task) or spec.agents[0]
@@ -243,6 +243,7 @@ def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) 
                 "version": profile.version,
                 "routed": dict(agents.survey.routed),
                 **start._asdict(),
+                "sandbox": _sandbox_text(agents.host, run.spec, name, start.sandbox),
                 **stages.as_json(),
             }
         )
@@ -254,8 +255,8 @@ def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) 
         ("routed", routed if len(agents.survey.routed) > 1 else ""),
         ("folder", start.cwd),
         ("allowed", ", ".join((spec.permissions, *spec.allow))),
-        ("sandbox", start.sandbox or NO_SANDBOX),
-        ("calls", CALLS_TEXT[start.calls]),
+        ("sandbox", _sandbox_text(agents.host, run.spec, name, start.sandbox)),
+        ("calls", start.calls_text),
         ("variables", ", ".join(start.variables)),
         ("command", shlex.join(_without_prompt(start))),
     ]
@@ -264,6 +265,13 @@ def dry_run(run: PreparedRun, agents: AgentChoice, first: Item, stages: Stages) 
     lines += [block(start.prompt), *stages.lines(), *map(one_line, run.notes)]
     lines.append(f"{pluralize(run.items.count, 'item')} (dry run: nothing was started)")
     print("\n".join(lines))
+
+
+def _sandbox_text(host: Context, spec: RunSpec, name: str, own: str) -> str:
+    from hypervisor.runs.sandbox.check import check_sandbox, described
+
+    check_sandbox(host, spec)
+    return described(host, spec, name) or own or NO_SANDBOX
 
 
 def _without_prompt(start: Preview) -> list[str]:
@@ -278,6 +286,7 @@ def opening(spec: AgentSpec, survey: AgentSurvey, workspace: Workspace) -> str:
         routed if spec.name == AUTO else spec.name,
         spec.permissions + (f" + {', '.join(spec.allow)}" if spec.allow else ""),
         PLACES[workspace],
+        ", ".join(dict.fromkeys(way.short for way in survey.ways.values() if way.short)),
         f"budget {money_text(spec.budget)}" if spec.budget is not None else "",
         f"at most {spec.tokens:,} tokens" if spec.tokens is not None else "",
     ]

@@ -100,6 +100,19 @@ def detached(submitted: PipelineRun, run: PreparedRun, waits: bool) -> None:
     print(f"running in the background: hv status {name} --watch · hv summary {name}")
 
 
+def _sandbox(run: PreparedRun) -> dict[str, str]:
+    """The sandbox of a command, if it has one. SandboxUnavailable: it cannot be built."""
+    from hypervisor.runs.sandbox.check import check_sandbox, described
+
+    host = run.request.look()
+    try:
+        check_sandbox(host, run.spec)
+        text = described(host, run.spec)
+    finally:
+        host.close()
+    return {"sandbox": text} if text else {}
+
+
 def preview(run: PreparedRun) -> None:
     """The dry run: what would be started, with later stages."""
     items = run.items.usable()
@@ -111,14 +124,15 @@ def preview(run: PreparedRun) -> None:
         for item in islice(items, SHOWN)
     )
     commands = [list(map(printable_path, argv)) for argv in argvs]
-    count = run.items.count
+    count, sandbox = run.items.count, _sandbox(run)
     if run.request.json:
-        answer = {"batch": run.batch_name, "items": count, "commands": commands}
+        answer = {"batch": run.batch_name, "items": count, "commands": commands, **sandbox}
         print_json({**answer, **run.stages.as_json()})
         return
     for line in (
         *(one_line(shlex.join(argv)) for argv in commands),
         *run.stages.lines(),
+        *(f"sandbox: {text}" for text in sandbox.values()),
         *map(one_line, run.notes),
     ):
         print(line)

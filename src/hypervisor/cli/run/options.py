@@ -7,8 +7,9 @@ from hypervisor.batches.chunk import SPANS
 from hypervisor.cli import arguments
 from hypervisor.cli.parser import hint_new_name
 from hypervisor.inputs.sources import FORMATS
-from hypervisor.runs.config import MAX_WORKERS, size, span
-from hypervisor.runs.spec import GATES, RESULT_FORMATS, STDINS, STRATEGIES, WRITE_BACKS
+from hypervisor.runs.config_readers import MAX_WORKERS, size, span
+from hypervisor.runs.sandbox.level import LEVELS
+from hypervisor.runs.spec import GATES, ON_CUTS, RESULT_FORMATS, STDINS, STRATEGIES, WRITE_BACKS
 
 # What `hv run --help` shows; `--help-all` shows the rest.
 COMMON = (
@@ -92,7 +93,7 @@ def add_how(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=workers,
         metavar="N|auto",
-        help="maximum number of workers (default: one per core, 5 for agents)",
+        help="maximum number of workers (default: one per core, more while they wait; 5 agents)",
     )
     group.add_argument("-n", "--dry-run", action="store_true", help="show what would run")
     group.add_argument("--detach", action="store_true", help="run in the background")
@@ -120,6 +121,11 @@ def _add_process(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--clean-env", action="store_true", help="pass only PATH, HOME and a few more variables"
     )
+    group.add_argument(
+        "--sandbox",
+        choices=LEVELS,
+        help="confine commands and agents: hide files, also limit the network, or use containers",
+    )
     group.add_argument("--cwd", metavar="FOLDER", default=".", help="working directory")
     group.add_argument(
         "--claim", type=int, metavar="N", help="number of tasks a worker claims at a time"
@@ -130,6 +136,25 @@ def _add_process(group: argparse._ArgumentGroup) -> None:
         default="auto",
         help="auto: adapt to the load of the host; parallel: ignore moderate load; sequential: one "
         "task at a time; adaptive: learn the best number of workers",
+    )
+    group.add_argument(
+        "--per-host", type=int, metavar="N", help="maximum number of workers on one host"
+    )
+    packing = group.add_mutually_exclusive_group()
+    packing.add_argument(
+        "--pack", action="store_true", help="where hosts share a store: fill one after another"
+    )
+    packing.add_argument(
+        "--spread",
+        dest="pack",
+        action="store_false",
+        help="give each of them the same share of --workers (default)",
+    )
+    group.add_argument(
+        "--on-cut",
+        choices=ON_CUTS,
+        help="what attempts do if their host loses PostgreSQL: pause, then stop (freeze, default); "
+        "stop early (stop); or finish, and keep a late result (finish)",
     )
 
 
@@ -203,6 +228,12 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="CAPABILITY",
         help="run only on hosts whose config.toml lists this",
+    )
+    group.add_argument(
+        "--on",
+        action="append",
+        metavar="LABEL",
+        help="run only on hosts with this label or name; repeatable",
     )
 
 

@@ -4,12 +4,13 @@ import argparse
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.cli.output import one_line
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run.request import PipelineOptions, RunRequest
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.template import Item, Template
 from hypervisor.runs.check_spec import check_spec
 from hypervisor.runs.spec import (
@@ -110,6 +111,10 @@ def stages_of(request: RunRequest, spec: RunSpec) -> Stages:
         fail_fast=spec.fail_fast,
         retry_delay=spec.retry_delay,
         workspace="project",
+        sandbox=spec.sandbox,
+        on=spec.on,
+        per_host=spec.per_host,
+        pack=spec.pack,
     )
     then = tuple(shared._replace(work=_stage(request, line)) for line in options.then)
     reduce = _reduce(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hypervisor.cli.run import agents as run_agents
 from hypervisor.cli.run.agents import AgentChoice
@@ -16,6 +16,7 @@ from hypervisor.cli.run.spec import name_for, spec_of
 from hypervisor.cli.run.workspaces import checked_clones, item_files, notes_on
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.template import Template
 from hypervisor.runs.check_spec import check_spec
 from hypervisor.runs.spec import RunSpec, template_of

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from hypervisor.batches.submit import Submitted
 from hypervisor.cli.output import drop_output, one_line, warn
 from hypervisor.cli.run.request import RunRequest
 from hypervisor.cli.views import View
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import queries

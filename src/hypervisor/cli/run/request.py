@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
+from hypervisor.queue.host import ON
 from hypervisor.queue.lane import Priority
 from hypervisor.queue.lifecycle import FIRST_DELAY
 from hypervisor.queue.task import NewTask
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
         Gate,
         MergeMode,
         MergeStrategy,
+        OnCut,
         Permissions,
         PullRequestPer,
         ResultFormat,
@@ -118,6 +123,7 @@ class TaskOptions(NamedTuple):
     delay: int | None = None
     exclusive: Words = ()
     requires: Words = ()
+    on: Words = ()
 
     def new_task(self, title: str) -> NewTask:
         return NewTask(
@@ -126,7 +132,7 @@ class TaskOptions(NamedTuple):
             priority=self.priority,
             retries=self.retries,
             after=self.after,
-            requires=self.requires,
+            requires=(*self.requires, *(ON + label for label in self.on)),
             branch=self.branch,
         )
 
@@ -148,10 +154,14 @@ class RunRequest(NamedTuple):
     shell: bool = False
     stdin: Stdin = "closed"
     clean_env: bool = False
+    sandbox: str = ""
     cwd: str = "."
     workers: int | None = None
     claim: int | None = None
     strategy: Strategy = "auto"
+    per_host: int | None = None
+    pack: bool = False
+    on_cut: OnCut | None = None
     fail_fast: bool = False
     retry_delay: int = FIRST_DELAY
     timeout: int | None = None
@@ -184,10 +194,23 @@ class RunRequest(NamedTuple):
         return self.skill is not None and self.skill.skill.items.paths
 
 
+def _refuse_words_before_command(args: argparse.Namespace) -> None:
+    """They would become a part of the command: hv run '*.py' -- pylint {}."""
+    words: list[str] = args.words
+    if "--" not in words:
+        return
+    command = words[words.index("--") + 1 :]
+    extra = args.command[: len(args.command) - len(command)]
+    if extra:
+        options = " ".join(f"--items {shlex.quote(word)}" for word in extra)
+        raise InvalidInput(f"the command follows --; for items, use {options[:400]}")
+
+
 def request_of(args: argparse.Namespace) -> RunRequest:
     """The request of a command line, after a skill has filled in its defaults."""
     from hypervisor.cli.run.spec import apply_skill
 
+    _refuse_words_before_command(args)
     apply_skill(args)
     groups = {
         "items": _options(ItemOptions, args),

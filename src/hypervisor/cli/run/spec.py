@@ -88,6 +88,11 @@ def spec_of(request: RunRequest) -> RunSpec:
         skill=request.skill.skill.name if request.skill else "",
         workspace=workspace,
         git=git,
+        on=request.tasks.on,
+        per_host=request.per_host,
+        pack=request.pack,
+        on_cut=request.on_cut,
+        sandbox=request.sandbox,
     )
 
 

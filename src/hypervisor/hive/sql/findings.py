@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from hypervisor.core import randomness
 from hypervisor.core.errors import InvalidInput, NotFound
 from hypervisor.core.ids import decode, encode, new_numbers
+from hypervisor.core.records import NamedTuple
 from hypervisor.hive.branch import ancestors
-from hypervisor.hive.finding import Finding, NewFinding, Remembered
+from hypervisor.hive.finding import Finding, NewFinding, Remembered, Trust
 from hypervisor.hive.similarity import (
     TextSignature,
     contradiction,
@@ -24,7 +24,13 @@ from hypervisor.hive.similarity import (
     words,
 )
 from hypervisor.hive.sql import branches, search
-from hypervisor.hive.sql.index_words import branch_mark, indexed, kind_mark, topic_mark
+from hypervisor.hive.sql.index_words import (
+    TRUSTED,
+    branch_mark,
+    indexed,
+    kind_mark,
+    topic_mark,
+)
 from hypervisor.queue.lease import Token
 from hypervisor.queue.sql import claims, event_log
 from hypervisor.store.database import Session
@@ -38,8 +44,8 @@ SELECT t.batch, l.branch FROM tasks t JOIN lanes l ON l.id = t.lane WHERE t.id =
 """
 ADD = """
 INSERT INTO findings
-    (id, branch, topic, kind, text, task, attempt, agent, actor, at, joins, source)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    (id, branch, topic, kind, text, task, attempt, agent, actor, at, joins, trust, source)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING RETURNING id
 """
 COUNT = """
@@ -52,6 +58,9 @@ WHERE id = ?
 WORDINGS = """
 SELECT topic, text FROM findings WHERE id = ? OR (joins = ? AND joins <> '')
 GROUP BY topic, text ORDER BY min(id)
+"""
+ANY_TRUSTED = """
+SELECT 1 FROM findings WHERE (id = ? OR (joins = ? AND joins <> '')) AND trust <> 'agent' LIMIT 1
 """
 DOUBT = "INSERT INTO doubts (finding, other, why) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 FORGET = "DELETE FROM findings WHERE id = ?"
@@ -79,7 +88,14 @@ class OfTask(NamedTuple):
     actor: str
 
 
-Source = Token | OfTask | str  # a claim, a task, or just the actor
+class OfActor(NamedTuple):
+    """A finding without a task, by a person or an agent."""
+
+    actor: str
+    trust: Trust = "person"
+
+
+Source = Token | OfTask | OfActor
 
 
 class Origin(NamedTuple):
@@ -89,6 +105,7 @@ class Origin(NamedTuple):
     attempt: int = 0
     agent: str = ""
     actor: str = ""
+    trust: Trust = "agent"
 
 
 def prepare(new: NewFinding) -> Prepared:
@@ -96,7 +113,10 @@ def prepare(new: NewFinding) -> Prepared:
     return Prepared(new, text, [f"s:{mark}" for mark in signature(text)])
 
 
-def remember(session: Session, prepared: Prepared, source: Source, now: int) -> Remembered:
+def remember(
+    session: Session, prepared: Prepared, source: Source, now: int, *, review: bool = False
+) -> Remembered:
+    """Store a finding. With `review`, the answer leaves out what its author may not read."""
     session.lock("hive")
     origin = _origin(session, prepared.new.branch, source)
     branches.add_if_new(session, origin.branch, now)
@@ -116,7 +136,8 @@ def remember(session: Session, prepared: Prepared, source: Source, now: int) -> 
         "remember", finding.task, origin.batch, attempt, None, finding.actor, text
     )
     event_log.write(session, now, [line])
-    known = search.known(session, [first.id if first else finding.id])[0]
+    reader = origin.branch if review and origin.trust == "agent" else None
+    known = search.known(session, [first.id if first else finding.id], reader)[0]
     return Remembered(finding.id, first is not None, known)
 
 
@@ -147,7 +168,7 @@ def _replace_first(session: Session, old_id: str, successor: Finding) -> None:
     session.run(COUNT, (successor.id,) * 4)
     for statement in PASS_ON:
         session.run(statement, (successor.id, old_id))
-    _reindex(session, successor)
+    reindex(session, successor)
 
 
 def _origin(session: Session, branch: str, source: Source) -> Origin:
@@ -161,7 +182,7 @@ def _origin(session: Session, branch: str, source: Source) -> Origin:
         [(batch, own_branch)] = session.rows(TASK, (source.task,))
         origin = Origin(own_branch, batch, source.task, actor=source.actor)
     else:
-        return Origin(branch, actor=source)
+        return Origin(branch, actor=source.actor, trust=source.trust)
     if branch and branch != origin.branch:
         raise InvalidInput(
             f"the task belongs to {origin.branch or 'no branch'}, so its findings cannot go to "
@@ -190,20 +211,26 @@ def _add(session: Session, new: NewFinding, origin: Origin, joins: str, now: int
     while True:
         id = encode(new_numbers(1, now, randomness.entropy())[0])
         source = (origin.task, origin.attempt, origin.agent, origin.actor)
-        finding = Finding(id, origin.branch, new.topic, new.kind, new.text, *source, now, joins)
+        finding = Finding(
+            id, origin.branch, new.topic, new.kind, new.text, *source, now, joins, origin.trust
+        )
         if session.rows(ADD, (*finding, finding.source)):
             return finding
 
 
 def _recount(session: Session, first: Finding, other: Finding) -> None:
     """Another one joined the first or was removed: count it, and index the first by the words and
-    topics of all current wordings."""
+    topics of all current wordings, and whether one is trusted."""
     session.run(COUNT, (first.id,) * 4)
-    if other.topic != first.topic or not set(words(other.text)) <= set(words(first.text)):
-        _reindex(session, first)
+    if (
+        other.trust != "agent"
+        or other.topic != first.topic
+        or not set(words(other.text)) <= set(words(first.text))
+    ):
+        reindex(session, first)
 
 
-def _reindex(session: Session, first: Finding) -> None:
+def reindex(session: Session, first: Finding) -> None:
     signature = prepare(NewFinding(first.text)).signature
     _index(session, first, signature, session.rows(WORDINGS, (first.id, first.id)))
 
@@ -213,6 +240,8 @@ def _index(
 ) -> None:
     topics = dict.fromkeys(topic for topic, _ in wordings)
     marks = [branch_mark(finding.branch), kind_mark(finding.kind), *map(topic_mark, topics)]
+    if session.rows(ANY_TRUSTED, (finding.id, finding.id)):
+        marks.append(TRUSTED)
     texts = chain(topics, (text for _, text in wordings))
     about = (indexed(word) for text in texts for word in words(text))
     unique: dict[str, None] = {}

@@ -14,6 +14,9 @@ def branch_mark(name: str) -> str:
     return f"b:{_digest(name)}"
 
 
+TRUSTED = "r:"  # a finding that says this was reviewed, or is a person's
+
+
 def kind_mark(kind: str) -> str:
     return f"k:{_digest(kind)}"
 

@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
 from hypervisor.core.atomic_replace import (
     FileBusy,
@@ -21,6 +20,7 @@ from hypervisor.core.atomic_replace import (
     wait_until_quiet,
 )
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.renameat2 import HERE
 
 MAX_SIZE = 32 * 1024 * 1024

@@ -13,10 +13,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
 
 from hypervisor.core.atomic_replace import PATIENCE, FileBusy, digest
 from hypervisor.core.errors import HypervisorError
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.task_files.change import (
     Change,
     Lock,

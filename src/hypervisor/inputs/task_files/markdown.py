@@ -8,9 +8,10 @@ bytes. A file that cannot be parsed is refused, never repaired.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.task_files.front_matter import (
     BOM,
     decode_utf8,

@@ -11,8 +11,8 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.task_files.front_matter import find_front_matter
 from hypervisor.queue.receipt import Receipt
 

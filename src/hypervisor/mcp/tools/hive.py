@@ -55,7 +55,7 @@ class HiveTools:
 
         claim = self.registry.claimed(token)
         kept = remember.remember(
-            self.hv, text, branch, topic=topic, kind=kind or "finding", claim=claim
+            self.hv, text, branch, topic=topic, kind=kind or "finding", claim=claim, by_agent=True
         )
         first = kept.known.finding.id
         notes = [f"merged into {first}, which says the same"] if kept.joined else []
@@ -80,7 +80,14 @@ class HiveTools:
         branch_id = (branch or None) if own is None else own
         most = min(limit, MAX_RECALLED)
         findings = recall.recall(
-            self.hv, query, branch_id, topic=topic, kind=kind, task=task, limit=most
+            self.hv,
+            query,
+            branch_id,
+            topic=topic,
+            kind=kind,
+            task=task,
+            limit=most,
+            reader=own or "",
         )
         return Recalled(findings=[shown(known) for known in findings])
 
@@ -90,7 +97,8 @@ class HiveTools:
         """Summarize the findings of a branch and those below it: counts, topics, best findings."""
         from hypervisor.hive import branch_report
 
-        report = branch_report.hive_report(self.hv, branch or None, limit)
+        own = self.registry.branch() or ""
+        report = branch_report.hive_report(self.hv, branch or None, limit, reader=own)
         return Report(
             agents=report.agents,
             findings=report.findings,
@@ -107,6 +115,7 @@ def shown(known: Known) -> dict[str, Any]:
         also=[cut(wording, MAX_OTHER_LENGTH) for wording in known.also],
         topic=finding.topic,
         kind=finding.kind,
+        author=finding.author,
         agents=known.sources,
         doubts=_doubts(known),
     )

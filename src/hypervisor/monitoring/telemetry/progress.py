@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.sql import queries
 from hypervisor.store.settings import set_setting, setting
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import NamedTuple
+
+from hypervisor.core.records import NamedTuple
 
 Value = str | int | float | bool
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.sql.lanes import get_lane
 from hypervisor.store.database import Row, Session, marks, pad, slices
 

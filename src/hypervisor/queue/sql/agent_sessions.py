@@ -19,6 +19,7 @@ from hypervisor.queue.agent_session import (
     Spent,
     Tokens,
 )
+from hypervisor.queue.lease import Worker
 from hypervisor.queue.sql import event_log
 from hypervisor.store.database import Session, marks, pad, slices
 
@@ -73,6 +74,10 @@ STILL_NEEDED = """
 SELECT DISTINCT a.worker FROM tasks t JOIN attempts a ON a.task = t.id
 WHERE t.batch = ? AND t.batch <> '' AND t.state NOT IN ('done', 'failed', 'cancelled')
 """
+WORKER = """
+SELECT w.id, w.name, w.host, w.boot, w.pid, w.pid_start FROM sessions s
+JOIN workers w ON w.id = s.worker WHERE s.id = ?
+"""
 # `task <> ''` lets both databases use the partial index.
 OF = {
     "batch": "batch = ?",
@@ -92,6 +97,11 @@ def open_session(session: Session, new: NewSession, now: int) -> str:
     data = {"id": id, "agent": new.agent, **({"resumes": new.resumes} if new.resumes else {})}
     _log(session, "session", (new.batch, new.worker, new.task, new.attempt), data, now)
     return id
+
+
+def worker_of(session: Session, id: str) -> Worker | None:
+    """The worker of a session."""
+    return next((Worker(*row) for row in session.rows(WORKER, (id,))), None)
 
 
 def update(session: Session, id: str, name: str, figures: Figures) -> None:

@@ -1,31 +1,19 @@
 """Claiming: the best ready tasks a caller can do, each to exactly one owner."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from hypervisor.core.errors import LeaseLost, NotFound
-from hypervisor.queue.lane import Lane, may_claim
+from hypervisor.core.records import NamedTuple
+from hypervisor.queue.lane import Lane
 from hypervisor.queue.lease import ClaimRequest, Holder, Lease, Token, Worker
-from hypervisor.queue.sql import event_log, exclusive_keys, queries
+from hypervisor.queue.sql import event_log, exclusive_keys, picking, queries
 from hypervisor.queue.sql.lanes import get_lane, lane_book
-from hypervisor.queue.sql.queries import ATTEMPT, RANK, YOUNGEST_LANE
+from hypervisor.queue.sql.queries import ATTEMPT, YOUNGEST_LANE
 from hypervisor.store.database import Row, Session, marks, pad, slices
 
 MAX_TRIES = 100
-MAX_TRIED = 16
 
-# Hops from lane to lane through the index of ready tasks: its cost is the
-# number of lanes that have any, not the number of tasks.
-READY_LANES = """
-WITH RECURSIVE heads(lane) AS (
-    SELECT min(lane) FROM tasks WHERE state = 'active'
-    UNION ALL
-    SELECT (SELECT min(lane) FROM tasks WHERE state = 'active' AND lane > heads.lane)
-    FROM heads WHERE heads.lane IS NOT NULL)
-SELECT lane, (SELECT min(rank) FROM tasks WHERE state = 'active' AND tasks.lane = heads.lane)
-FROM heads WHERE lane IS NOT NULL
-"""
-PICK = queries.TASK + "WHERE t.state = 'active' AND t.lane = ? ORDER BY t.rank LIMIT ?"
+ONE = queries.TASK + "WHERE t.state = 'active' AND t.id = ?"
 LEASE = """
 UPDATE tasks SET state = 'in_progress', attempt = attempt + 1, deadline = ?, updated_at = ?,
     reason = NULL, unblock = NULL
@@ -43,12 +31,21 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at RETURNING agent
 """
 HOLDERS = """
-SELECT t.id, t.attempt, t.deadline, w.batch, w.id, w.name, w.host, w.boot, w.pid, w.pid_start
+SELECT t.id, t.attempt, t.deadline, w.batch, coalesce(h.state, ''),
+    w.id, w.name, w.host, w.boot, w.pid, w.pid_start
 FROM tasks t
 JOIN attempts a ON a.task = t.id AND a.number = t.attempt
 JOIN workers w ON w.id = a.worker
-WHERE t.state = 'in_progress' AND (t.deadline < ? OR (w.boot = ? AND w.pid > 0))
+LEFT JOIN hosts h ON h.id = w.leased_by
+WHERE t.state = 'in_progress'
+    AND ((t.deadline < ? AND h.id IS NULL) OR h.state = 'gone' OR (w.boot = ? AND w.pid > 0))
 ORDER BY t.deadline
+"""
+HOST_LOST = "was lost: it did not renew its lease"  # how such a reason ends
+MAX_LOOKED_AT = 100  # attempts
+ENDED_BEFORE = """
+SELECT a.outcome, a.reason, w.leased_by, w.host FROM attempts a JOIN workers w ON w.id = a.worker
+WHERE a.task = ? AND a.number <= ? ORDER BY a.number DESC LIMIT ?
 """
 HOLDS_ANY = """
 SELECT 1 FROM tasks t
@@ -63,6 +60,10 @@ WHERE t.state = 'in_progress' AND a.nonce IN ({})
 CLAIM = """
 SELECT a.nonce, a.outcome, a.worker, t.batch, t.attempt, t.deadline
 FROM attempts a JOIN tasks t ON t.id = a.task WHERE a.task = ? AND a.number = ?
+"""
+IS_LIVE = """
+SELECT a.nonce FROM tasks t JOIN attempts a ON a.task = t.id AND a.number = t.attempt
+WHERE t.id = ? AND t.attempt = ? AND t.deadline IS NOT NULL
 """
 ENDED = "SELECT outcome, nonce FROM attempts WHERE task = ? AND number = ?"
 BATCH_SPEC = """
@@ -89,24 +90,32 @@ def claim(session: Session, request: ClaimRequest, nonces: list[str], now: int) 
     """Take up to `limit` tasks under a lease, best first, with these nonces in their tokens."""
     book = lane_book(session)
     for _ in range(MAX_TRIES):
-        lanes = _lanes_for(session, request)
-        picked = _pick(session, lanes, request.limit)
+        picked = picking.pick(session, request)
         # A lane that we do not know yet may have better tasks, or the only ones left.
         fresh = picked and picked[0][YOUNGEST_LANE] == book.latest
         if not fresh and book.refresh(session):
             continue
         if picked:
             return _lease(session, picked, request, nonces, now)
-        lanes = _ready_lanes(session, request)
+        lanes = picking.ready_lanes(session, request)
         if not lanes:
             break
         if get_lane(session, lanes[0]).keyed:
             session.lock("keys")
         # Others are just taking all ready tasks: wait for what they leave, so that
         # the answer is not 'nothing' while there is something.
-        if rows := session.rows(PICK + session.wait_locked, (lanes[0], 1)):
+        if rows := session.rows(picking.PICK + session.wait_locked, (lanes[0], 1)):
             return _lease(session, rows, request, nonces, now)
     return []
+
+
+def claim_one(
+    session: Session, task: str, request: ClaimRequest, nonce: str, now: int
+) -> Claimed | None:
+    """Take this task; None if it is not ready."""
+    if picked := session.rows(ONE + session.wait_locked, (task,)):
+        return next(iter(_lease(session, picked, request, [nonce], now)), None)
+    return None
 
 
 def lease(claimed: Claimed, request: ClaimRequest, now: int) -> Lease:
@@ -137,6 +146,10 @@ def heartbeat(session: Session, tokens: Sequence[Token], until: int) -> set[Toke
     }
 
 
+def is_live(session: Session, token: Token) -> bool:
+    return any(token.matches(nonce) for (nonce,) in session.rows(IS_LIVE, token[:2]))
+
+
 def worker_seen(session: Session, worker: Worker, now: int) -> str:
     """Store a worker. Returns its agent if that claims tasks itself, otherwise ""."""
     return str(session.rows(SEEN, (*worker, now, now))[0][0])
@@ -145,8 +158,8 @@ def worker_seen(session: Session, worker: Worker, now: int) -> str:
 def holders(session: Session, boot: str, now: int) -> list[Holder]:
     """Claims that may be stale: lapsed ones, and those of processes on this host."""
     return [
-        Holder(task, attempt, until, Worker(*worker), batch is not None)
-        for task, attempt, until, batch, *worker in session.rows(HOLDERS, (now, boot))
+        Holder(task, attempt, until, Worker(*worker), batch is not None, host)
+        for task, attempt, until, batch, host, *worker in session.rows(HOLDERS, (now, boot))
     ]
 
 
@@ -204,43 +217,6 @@ def unchanged(session: Session, holder: Holder) -> bool:
     )
 
 
-def _lanes_for(session: Session, request: ClaimRequest) -> list[int]:
-    """The lanes to try: all known ones if they are few; otherwise those with ready tasks, which
-    also shows whether keys matter."""
-    book = lane_book(session)
-    known = book.matching(request.wanted, request.worker.name)
-    if len(known) <= MAX_TRIED and not any(book.get(session, lane).keyed for lane in known):
-        return known
-    lanes = _ready_lanes(session, request)
-    if any(get_lane(session, lane).keyed for lane in lanes):
-        session.lock("keys")  # before any row is locked, as everywhere
-    return lanes
-
-
-def _pick(session: Session, lanes: list[int], limit: int) -> list[Row]:
-    """The best tasks of all lanes, skipping lanes whose head comes too late."""
-    best: list[Row] = []
-    for head, lane in sorted(session.heads(lanes)) if len(lanes) > 1 else [(0, i) for i in lanes]:
-        if len(best) == limit and head > best[-1][RANK]:
-            break
-        rows = session.rows(PICK + session.skip_locked, (lane, limit))
-        best = sorted([*best, *rows], key=lambda row: row[RANK])[:limit] if best else rows
-    return best
-
-
-def _ready_lanes(session: Session, request: ClaimRequest) -> list[int]:
-    """The lanes with ready tasks for this caller, best head first, as many as could matter."""
-    rows = session.rows(READY_LANES)
-    for lane, _ in rows:
-        get_lane(session, lane)  # load all first: a new lane may come with a pause of others
-    heads = [
-        (rank, lane)
-        for lane, rank in rows
-        if may_claim(get_lane(session, lane), request.wanted, request.worker.name)
-    ]
-    return [lane for _, lane in sorted(heads)[: request.limit]]
-
-
 def _lease(
     session: Session,
     picked: list[Row],
@@ -287,3 +263,14 @@ def _take_keys(session: Session, picked: list[Row], now: int) -> list[tuple[Row,
             displaced |= exclusive_keys.take(session, row[0], now)
         taken.append((row, lane))
     return taken
+
+
+def hosts_lost_with(session: Session, task: str, attempt: int) -> dict[str, str]:
+    """Hosts that were lost while they had this task, in a row up to this attempt: names by id. A
+    host that is cut off several times counts once, one that was started again twice."""
+    lost: dict[str, str] = {}
+    for outcome, reason, host, name in session.rows(ENDED_BEFORE, (task, attempt, MAX_LOOKED_AT)):
+        if outcome is not None and (outcome != "released" or not str(reason).endswith(HOST_LOST)):
+            break
+        lost[host] = name
+    return lost

@@ -9,6 +9,7 @@ into `counts`, so that a reader has few events to add up. See decision 0085.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -56,8 +57,41 @@ SELECT t.batch, l.type, t.state, count(*) FROM tasks t JOIN lanes l ON l.id = t.
 GROUP BY t.batch, l.type, t.state
 """
 
+MOVED_BATCHES = """
+SELECT batch FROM (SELECT id AS batch FROM batches WHERE id IN ({}) UNION ALL SELECT '') b WHERE {}
+"""
+
 Key = tuple[str, str, str]  # batch, type, state
 Change = tuple[str, str, str, int]
+
+
+class Moves:
+    """What the events after `counted_events` have moved. Each is read once per process: without a
+    supervisor there may be many, and a dashboard looks at the counts all the time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.rolled_back()
+
+    def rolled_back(self) -> None:
+        self._since, self._latest = -1, 0
+        self._total: Counter[Key] = Counter()
+
+    def read(self, session: Session) -> Counter[Key]:
+        since, latest = counted(session), last_event(session)
+        with self._lock:
+            # Another thread may have looked at a later state of the store.
+            is_known = self._since == since and self._latest <= latest
+            start = self._latest if is_known else since
+            total = Counter(self._total if is_known else {})
+        sql = MOVES.format(events=session.events_after, more="AND e.id <= ?")
+        if latest > start:
+            _move(total, session.rows(sql, (start, latest)))
+        with self._lock:
+            self._since, self._latest, self._total = since, latest, Counter(total)
+        sql = MOVES.format(events=session.events_after, more="")
+        _move(total, session.rows(sql, (latest,)))  # those without a number
+        return total
 
 
 def counts(session: Session, batches: Sequence[str] | None = None) -> Counter[Key]:
@@ -76,7 +110,12 @@ def counted(session: Session) -> int:
 
 def uncounted(session: Session) -> int:
     """How many events are not in `counts` yet, of all kinds."""
-    return int(session.rows(LATEST.format(session.event_number))[0][0]) - counted(session)
+    return last_event(session) - counted(session)
+
+
+def last_event(session: Session) -> int:
+    """The number of the last event that has one."""
+    return int(session.rows(LATEST.format(session.event_number))[0][0])
 
 
 def change(session: Session, changes: Iterable[Change]) -> None:
@@ -88,7 +127,7 @@ def fold(session: Session) -> None:
     """Add what changed since to `counts`. Events that have no number yet are left for later."""
     session.lock("counts")
     since = counted(session)
-    latest = session.rows(LATEST.format(session.event_number))[0][0]
+    latest = last_event(session)
     total: Counter[Key] = Counter()
     for *key, tasks in session.rows(TAKE_CHANGES):
         total[key[0], key[1], key[2]] += tasks
@@ -133,8 +172,11 @@ def _counts(session: Session, of: str, values: Sequence[str]) -> Counter[Key]:
     total: Counter[Key] = Counter()
     for *key, tasks in session.rows(KEPT.format(of), [*values, *values]):
         total[key[0], key[1], key[2]] += tasks
-    sql = MOVES.format(events=session.events_after, more=f"AND e.{of}")
-    _move(total, session.rows(sql, [counted(session), *values]))
+    moved = session.caches.of(Moves).read(session)
+    names = sorted({batch for batch, _, _ in moved})
+    sql = MOVED_BATCHES.format(marks(len(names)), of)
+    wanted = {row[0] for row in session.rows(sql, [*pad(names), *values])} if names else set()
+    total.update({key: tasks for key, tasks in moved.items() if key[0] in wanted})
     return Counter({key: tasks for key, tasks in total.items() if tasks})
 
 

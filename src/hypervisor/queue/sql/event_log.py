@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core.errors import StoreBroken
+from hypervisor.core.records import NamedTuple
 from hypervisor.store.database import Row, Session
 
 

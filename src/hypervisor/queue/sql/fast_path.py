@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.lease import AttemptResult, ClaimRequest, Lease, SettledResult, Token, Usage
-from hypervisor.queue.sql import event_log
-from hypervisor.queue.sql.claims import LEASE, MAX_TRIED
+from hypervisor.queue.sql import event_log, picking
+from hypervisor.queue.sql.claims import LEASE
 from hypervisor.queue.sql.lanes import LaneBook, get_lane
 from hypervisor.queue.sql.settlement import (
     COUNTERS,
@@ -35,7 +36,7 @@ from hypervisor.queue.sql.settlement import (
 from hypervisor.queue.task import Task
 from hypervisor.store.database import Row
 from hypervisor.store.dialect import POSTGRES_HEADS
-from hypervisor.store.schema import INTO
+from hypervisor.store.schema import INTO, VERSION
 
 if TYPE_CHECKING:
     from hypervisor.store.database import Database
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 DONE = lifecycle.next_state(lifecycle.IN_PROGRESS, "complete")
 ENDED = OUTCOMES["complete"]
 UNKNOWN = Usage()
+FROM_ANY: list[int] = []  # all lanes that there are
 
 # The values passed in, and those read from the next task: all that can differ among active tasks.
 GIVEN = (
@@ -78,6 +80,9 @@ NEEDED = "SELECT 1 FROM dependencies WHERE needs = ?"
 ALONE = f"NOT EXISTS ({NEEDED}) AND NOT EXISTS (SELECT 1 FROM lanes WHERE number > ?)"
 BEST = "SELECT id, rank FROM tasks WHERE state = 'active' AND lane = ? ORDER BY rank LIMIT 1"
 BEST_ID = BEST.replace(", rank", "", 1)
+BEST_OF_ALL = (
+    "SELECT id FROM tasks WHERE state = 'active' AND rank + 0 >= 0 ORDER BY rank + 0 LIMIT 1"
+)
 
 
 def filled(sql: str, *values: str) -> str:
@@ -147,9 +152,12 @@ SQLITE_PROGRAM = (
 @lru_cache
 def sqlite_statement(lanes: int) -> str:
     """Its values: GIVEN, that many lanes, the token, the lanes and the task again, the latest
-    lane. As short as possible: SQLite looks it up by its text while others wait."""
+    lane. No lanes: from any. As short as possible: SQLite looks it up by its text while others
+    wait."""
     best = " UNION ALL ".join([f"SELECT * FROM ({BEST})"] * lanes)
     best = f"SELECT id FROM ({best}) ORDER BY rank LIMIT 1" if lanes > 1 else BEST_ID
+    of_lanes = f"AND e.lane IN ({','.join('?' * lanes)})" if lanes else ""
+    best = best if lanes else BEST_OF_ALL
     sql = f"""
     INSERT INTO turn
     SELECT e.id, e.attempt, e.batch, a.worker, {",".join("?" * len(GIVEN))}, t.batch,
@@ -159,7 +167,7 @@ def sqlite_statement(lanes: int) -> str:
     LEFT JOIN tasks t ON t.id = ({best})
     LEFT JOIN details d ON d.task = t.id
     WHERE e.id = ? AND e.attempt = ? AND a.nonce = ? AND e.state = 'in_progress'
-        AND e.lane IN ({",".join("?" * lanes)}) AND {ALONE}
+        {of_lanes} AND {ALONE}
     RETURNING {",".join(name for name, _ in NEXT)}
     """
     return " ".join(sql.split())
@@ -192,6 +200,10 @@ _BEST = BEST.replace("id, rank", "ctid", 1).replace(
     "ORDER", f"AND rank >= ? AND NOT EXISTS ({NEEDED}) ORDER", 1
 )
 _BEST = f"({filled(_BEST, 'best', 'low', _TASK)} FOR UPDATE SKIP LOCKED)"
+FIRST_OF_ALL = """
+SELECT lane, rank INTO best, low FROM tasks WHERE state = 'active' AND rank + 0 >= low
+ORDER BY rank + 0 LIMIT 1 FOR UPDATE SKIP LOCKED
+"""
 
 
 def _for_postgres(sql: str) -> str:
@@ -201,15 +213,18 @@ def _for_postgres(sql: str) -> str:
     return sql
 
 
-# A deadline means that it is in progress: see HEARTBEAT in claims.py.
+# A deadline means that it is in progress: see HEARTBEAT in claims.py. In an upgraded store, the
+# general path reports it.
+_UPGRADED = f"SELECT 1 FROM schema_version WHERE version > {VERSION}"
 _BODY = f"""
 #variable_conflict use_column
 DECLARE ended text; ended_by text; picked record;
     best bigint := {_LANES}[1]; low bigint := {_FLOORS}[1];
 BEGIN
     {_for_postgres(END_TASK)}
-        AND attempt = {_ATTEMPT} AND deadline IS NOT NULL AND lane = ANY({_LANES})
-        AND {filled(ALONE, _TASK, _LATEST)}
+        AND attempt = {_ATTEMPT} AND deadline IS NOT NULL
+        AND (cardinality({_LANES}) = 0 OR lane = ANY({_LANES}))
+        AND {filled(ALONE, _TASK, _LATEST)} AND NOT EXISTS ({_UPGRADED})
     RETURNING batch INTO ended;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -218,7 +233,9 @@ BEGIN
     IF NOT FOUND THEN
         RAISE serialization_failure;
     END IF;
-    IF cardinality({_LANES}) > 1 THEN
+    IF cardinality({_LANES}) = 0 THEN
+        {FIRST_OF_ALL};
+    ELSIF cardinality({_LANES}) > 1 THEN
         SELECT lane, rank INTO best, low
         FROM ({filled(POSTGRES_HEADS, _LANES, _FLOORS)}) AS h ORDER BY rank LIMIT 1;
     END IF;
@@ -252,7 +269,7 @@ POSTGRES_STATEMENT = f"SELECT {POSTGRES_NAME}({_VALUES})"
 
 
 class FastPath(NamedTuple):
-    """One completed attempt and one claim that may take the fast path."""
+    """One completed attempt and one claim that may take the fast path. No lanes: from any."""
 
     given: Row
     lanes: list[int]
@@ -279,12 +296,19 @@ def fast_path(
         return None
     token, event, result, _, _, _, usage, receipts, proposals = verdicts[0]
     worker = request.worker
+    latest = book.latest
     lanes = book.plain(request.wanted, worker.name)
-    if event != "complete" or receipts or proposals or not 0 < len(lanes) <= MAX_TRIED:
+    if event != "complete" or receipts or proposals or not lanes:
+        return None
+    if len(lanes) > 1 and book.all_match(request.wanted, worker.name):
+        lanes = FROM_ANY
+        if book.latest != latest:
+            return None  # another thread is just reading the lanes
+    elif len(lanes) > picking.MAX_TRIED:
         return None
     until = now + request.lease
     given = (now, event_log.dump(result), *(usage or UNKNOWN), worker.id, nonce, until)
-    return FastPath(given, lanes, token, book.latest)
+    return FastPath(given, lanes, token, latest)
 
 
 def outcome(store: Database, path: FastPath, row: Row) -> tuple[list[SettledResult], list[Lease]]:

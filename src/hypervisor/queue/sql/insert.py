@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from hypervisor.core import ids, randomness
 from hypervisor.core.errors import DependencyCycle, InvalidInput, NotFound
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.lane import Lane, rank
 from hypervisor.queue.sql import archive, counts, event_log, queries, readiness

@@ -7,8 +7,8 @@ has moved on: a merger may be late, or die and repeat what it did.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.sql import event_log, readiness, settlement, steer
 from hypervisor.queue.sql.lanes import get_lane
@@ -77,6 +77,13 @@ def still_submitted(session: Session, attempts: Sequence[tuple[str, int]]) -> li
         for task, attempt in attempts
         if [(attempt,)] == [tuple(row) for row in session.rows(STILL_SUBMITTED, (task,))]
     ]
+
+
+def lock_submission(session: Session, task: str, attempt: int) -> bool:
+    """Whether an attempt is still to be merged. Until the end of the transaction, nobody else
+    decides about it."""
+    rows = session.rows(STILL_SUBMITTED + session.for_update, (task,))
+    return [(attempt,)] == [tuple(row) for row in rows]
 
 
 def begin_landing(session: Session, attempts: Sequence[tuple[str, int]]) -> list[str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NAME = "hypervisor_turn"
 LANE = [name for name, _ in fast_path.NEXT].index("lane")
+ANY_LANE = -1  # the hint for all lanes together
 LOWEST = 0  # no rank is below it
 HINT_LIFETIME = 100  # milliseconds
 
@@ -62,7 +63,7 @@ def run(database: PostgresDatabase, path: fast_path.FastPath) -> Row | None:
     hints = database.caches.of(RankHints)
     given, lanes, token, latest = path
     while hints.can_install:
-        floors = hints.of(lanes, given[0], database.writes)
+        floors = hints.of(lanes or [ANY_LANE], given[0], database.writes)
         values = (*given, _array(lanes), _array(floors), *token, latest)
         try:
             row = database.run_prepared(NAME, fast_path.POSTGRES_STATEMENT, values)
@@ -73,7 +74,7 @@ def run(database: PostgresDatabase, path: fast_path.FastPath) -> Row | None:
             return None
         *task, rank = row
         if rank is not None:
-            hints.raise_to(task[LANE], rank)
+            hints.raise_to(task[LANE] if lanes else ANY_LANE, rank)
         return tuple(task)
     return None
 

@@ -49,6 +49,16 @@ def append(session: Session, task: str, actor: str, texts: list[str], now: int) 
     return append_entries(session, batch or task, entries, now)
 
 
+def append_of_attempt(
+    session: Session, claim: tuple[str, int], actor: str, texts: list[str], now: int
+) -> list[Receipt]:
+    """Evidence about an attempt, from its worker; the task may be settled by now."""
+    task, attempt = claim
+    batch = session.rows(BATCH, (task,))[0][0]
+    entries = [Entry(task, attempt, actor, text) for text in texts]
+    return append_entries(session, batch or task, entries, now)
+
+
 def append_to_batch(
     session: Session, batch: str, actor: str, texts: list[str], now: int
 ) -> list[Receipt]:

@@ -6,8 +6,9 @@ and changes nothing; a token whose attempt ended differently is lost.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.lease import AttemptResult, EndEvent, Holder, SettledResult, Token, Usage
 from hypervisor.queue.lifecycle import is_poisoned
@@ -132,10 +133,17 @@ def end_without_token(
 
 def reclaim(session: Session, holder: Holder, reason: str, now: int, started: bool = True) -> bool:
     """Put a dead worker's task back. False if the claim has ended or been renewed since. An
-    attempt that had not `started` is not counted as a crash."""
+    attempt that had not `started` is not counted as a crash. A task with which one host after
+    another was lost fails, before it brings down all of them."""
     if not claims.unchanged(session, holder):
         return False
     event: EndEvent = "crash" if started else "release"
+    if holder.host_state == "gone" and holder.attempt >= lifecycle.LOST_HOSTS_LIMIT:
+        lost = claims.hosts_lost_with(session, holder.task, holder.attempt)
+        if len(lost) >= lifecycle.LOST_HOSTS_LIMIT:
+            names = ", ".join(sorted({*lost.values()})[:10])
+            event = "poison"
+            reason = f"poisoned: {len(lost)} hosts in a row were lost with it ({names})"
     return end_without_token(session, holder.task, holder.attempt, event, reason, now=now)
 
 

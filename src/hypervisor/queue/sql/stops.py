@@ -26,6 +26,7 @@ SELECT s.task, s.attempt, s.next, s.reason, s.actor FROM stops s
 JOIN tasks t ON t.id = s.task AND t.attempt = s.attempt AND t.state = 'in_progress'
 WHERE s.task IN ({})
 """
+MARK = "SELECT count(*), coalesce(max(at), 0) FROM stops"
 FORGET_STOP = "DELETE FROM stops WHERE task = ?"
 
 
@@ -46,6 +47,11 @@ def stops(session: Session, tasks: Sequence[str]) -> list[Stop]:
     if not tasks:
         return []
     return [Stop(*row) for row in session.rows(STOPS.format(marks(len(tasks))), pad(tasks))]
+
+
+def mark(session: Session) -> str:
+    """Changes when a stop is requested."""
+    return " ".join(map(str, session.rows(MARK)[0]))
 
 
 def forget_stop(session: Session, task: str) -> None:

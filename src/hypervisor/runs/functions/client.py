@@ -15,10 +15,10 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from hypervisor.core import validate
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.attempt import Ended, signal_name
 from hypervisor.queue.task import Json
 from hypervisor.runs.functions import interpreter

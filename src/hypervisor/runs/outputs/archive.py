@@ -12,7 +12,9 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import IO, NamedTuple
+from typing import IO
+
+from hypervisor.core.records import NamedTuple
 
 ENDING = ".pack"
 NEW = ".new"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from hypervisor.core.escape_sequences import SEQUENCE
+from hypervisor.core.records import NamedTuple
 
 # Programs hold back up to 8 KB of standard output and write it when they exit, below the error
 # message that they have written to standard error at once.

@@ -10,10 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.runs.outputs import archive
-from hypervisor.runs.spec import Output
+
+if TYPE_CHECKING:
+    from hypervisor.runs.spec import Output
+
+if TYPE_CHECKING:
+    from hypervisor.runs.outputs.shared import Missing, SharedOutputs
 
 PIECE = 1 << 20
 MAX_LENGTH = 1 << 62
@@ -23,8 +29,9 @@ GROUP = 10  # characters of the id; the remaining two allow 1,024 tasks per grou
 
 
 class Outputs:
-    def __init__(self, data: str) -> None:
-        self.root = os.path.join(data, "outputs")
+    def __init__(self, data: str, shared: SharedOutputs | None = None) -> None:
+        """`shared`: where hosts share a store, the outputs of the others."""
+        self.root, self.shared = os.path.join(data, "outputs"), shared
         self._packs = archive.Packs()
 
     def path(self, task: str, attempt: int) -> str:
@@ -69,25 +76,85 @@ class Outputs:
 
     def ended(self, task: str, attempt: int) -> int | None:
         """The final size, after all processes of the attempt have ended."""
-        return self.size(task, attempt)
+        return self.local_size(task, attempt)
+
+    def finished(self, task: str, attempt: int) -> None:
+        """Nothing about the output changes from now on: let other hosts read it."""
+        if self.shared is not None:
+            self.shared.finished(self, task, attempt)
+
+    def publish(self) -> None:
+        """Before results are stored: the outputs of these attempts are readable on all hosts."""
+        if self.shared is not None:
+            self.shared.publish()
 
     def close(self) -> None:
         """No more will be written."""
 
     def size(self, task: str, attempt: int) -> int | None:
         """The size, None if there is no such output."""
+        size = self.local_size(task, attempt)
+        if size is None and self.shared is not None:
+            return self.shared.size(task, attempt)
+        return size
+
+    def read(self, task: str, attempt: int, start: int, most: int) -> bytes:
+        text = self.read_local(task, attempt, start, most)
+        if text is None and self.shared is not None:
+            return self.shared.read(task, attempt, start, most)
+        return text or b""
+
+    def local_size(self, task: str, attempt: int) -> int | None:
+        """The size of an output on this host."""
         try:
             return os.stat(self.path(task, attempt)).st_size
         except OSError:
             return self._packs.size(self.folder_of(task), task, attempt)
 
-    def read(self, task: str, attempt: int, start: int, most: int) -> bytes:
+    def read_local(self, task: str, attempt: int, start: int, most: int) -> bytes | None:
+        """A piece of an output on this host; None if it has no such output."""
         try:
             with open(self.path(task, attempt), "rb") as file:
                 file.seek(start)
                 return file.read(most)
         except FileNotFoundError:
-            return self._packs.read(self.folder_of(task), task, attempt, start, most) or b""
+            return self._packs.read(self.folder_of(task), task, attempt, start, most)
+
+    def pieces(self, task: str, attempt: int) -> Iterator[bytes]:
+        """All of an output that can be read here, with a note where a part is missing."""
+        start = 0
+        while True:
+            if text := self.read(task, attempt, start, PIECE):
+                yield text
+                start += len(text)
+            elif missing := self.missing_part(task, attempt, start):
+                yield missing.note
+                start = missing.end
+            else:
+                return
+
+    def missing_part(self, task: str, attempt: int, start: int) -> Missing | None:
+        """The part from `start` on that cannot be read here, if the output continues after it."""
+        if self.shared is None or self.local_size(task, attempt) is not None:
+            return None
+        return self.shared.missing_part(task, attempt, start)
+
+    def is_whole(self, task: str, attempt: int) -> bool:
+        """Whether all of a finished output can be read here."""
+        if self.shared is None or self.local_size(task, attempt) is not None:
+            return True
+        kept = self.shared.kept(task, attempt)
+        return kept is not None and kept.is_complete
+
+    def where(self, task: str, attempt: int) -> str:
+        """For an output that cannot be read: where it may be."""
+        host = "" if self.shared is None else self.shared.host_of(task, attempt)
+        if self.shared is None or host in ("", self.shared.host):
+            return f"no output stored here for {task}, attempt {attempt}."
+        return (
+            f"no output stored here for {task}, attempt {attempt}: it ran on host {host}, "
+            "and nothing it printed has been stored where other hosts can read it."
+        )
 
     def as_file(self, task: str, attempt: int) -> str:
         """The path of a file with the whole output."""
@@ -95,16 +162,21 @@ class Outputs:
         if os.path.exists(path):
             return path
         text = self._packs.read(self.folder_of(task), task, attempt, 0, MAX_LENGTH)
+        if text is None and self.shared is not None and self.is_whole(task, attempt):
+            text = self.shared.read(task, attempt, 0, MAX_LENGTH)
+            self.make_folder(os.path.dirname(path))
         if text is not None:
             from hypervisor.core.private_files import replace_private_file
 
             replace_private_file(path, text)
         return path
 
-    def last_line(self, task: str, attempt: int) -> str:
-        """The last non-empty line so far, to show progress."""
-        size = self.size(task, attempt) or 0
-        text = self.read(task, attempt, max(size - 2000, 0), 2000).decode("utf-8", "replace")
+    def last_line(self, task: str, attempt: int, end: bytes | None = None) -> str:
+        """The last non-empty line so far, to show progress. `end`: of an output elsewhere."""
+        if end is None:
+            size = self.local_size(task, attempt) or 0
+            end = self.read_local(task, attempt, max(size - 2000, 0), 2000) or b""
+        text = end.decode("utf-8", "replace")
         lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
         return next((line for line in reversed(lines) if line), "")
 
@@ -144,14 +216,23 @@ class Outputs:
             o for folder, of_folder in groups.items() for o in self._remove_from(folder, of_folder)
         ]
 
-    def recover(self, worker: str, running: tuple[str, int] | None = None) -> None:
-        """After a worker died: store the output of its last attempt."""
+    def recover(
+        self,
+        worker: str,
+        running: tuple[str, int] | None = None,
+        ended: Iterable[tuple[str, int]] = (),
+    ) -> None:
+        """After a worker died: store the output of its last attempt, and let other hosts read it
+        and those of attempts whose results are not stored yet."""
         spool = self.spool_of(worker)
         with suppress(OSError):
             if running is not None and os.stat(spool).st_size:
                 os.rename(spool, self.prepare(*running))
             else:
                 os.unlink(spool)
+        for task, attempt in (*([running] if running else ()), *ended):
+            self.finished(task, attempt)
+        self.publish()
 
     def spool_of(self, worker: str) -> str:
         """The file that a worker's commands write to first."""
@@ -161,6 +242,8 @@ class Outputs:
         return f"{self.root}/{SPOOLS}/{name}"
 
     def _of_group(self, group: str) -> Iterator[Output]:
+        from hypervisor.runs.spec import Output
+
         folder = os.path.join(self.root, group)
         files = {(output.task, output.attempt): output for output in self._files_of(folder, group)}
         yield from files.values()
@@ -172,6 +255,8 @@ class Outputs:
                     yield Output(task, attempt, length, changed_at)
 
     def _files_of(self, folder: str, group: str) -> Iterator[Output]:
+        from hypervisor.runs.spec import Output
+
         with suppress(OSError), os.scandir(folder) as files:
             for file in files:
                 task, _, suffix = file.name.partition(".")

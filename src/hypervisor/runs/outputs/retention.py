@@ -2,8 +2,7 @@
 unfinished. Homes of agents are deleted when their task has ended.
 """
 
-from typing import NamedTuple
-
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue import lifecycle
 from hypervisor.queue.context import Context
 from hypervisor.queue.sql import agent_sessions, event_log
@@ -35,6 +34,7 @@ def gc(hv: Context, dry_run: bool = False, now: int | None = None) -> Collected:
     homes = _stale_homes(hv)
     if not dry_run:
         to_delete = _delete(hv, to_delete, homes, now)
+        _remove_shared(hv, at - int(hv.settings.keep_days * DAY))
     deleted_bytes, all_bytes = sum(o.size for o in to_delete), sum(o.size for o in outputs)
     return Collected(
         len(to_delete),
@@ -55,6 +55,19 @@ def _delete(hv: Context, outputs: list[Output], homes: list[str], now: int | Non
         more = {"homes": len(homes)} if homes else {}
         hv.store.write_unsynced(event_log.note, "gc", {**data, **more}, hv.actor, hv.at(now))
     return deleted
+
+
+def _remove_shared(hv: Context, before: int) -> None:
+    """What hosts keep for each other is deleted by age only: `keep_size` is about this disk."""
+    from hypervisor.runs.outputs import sql as shared_sql
+
+    shared = hv.outputs.shared
+    while shared is not None:
+        old = hv.store.read(shared_sql.ended_before, before, LOOKED_UP)
+        finished = _finished(hv, sorted({task for task, _, _ in old}))
+        gone = [(task, attempt) for task, attempt, _ in old if task in finished]
+        if not gone or not shared.remove(gone) or len(old) < LOOKED_UP:
+            return
 
 
 def _stale_homes(hv: Context) -> list[str]:

@@ -12,16 +12,20 @@ import fcntl
 import os
 import signal
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hypervisor.runs.outputs.archive import Writer
 from hypervisor.runs.outputs.files import Outputs
+
+if TYPE_CHECKING:
+    from hypervisor.runs.outputs.shared import SharedOutputs
 
 MAX_PACKED_LENGTH = 4096
 
 
 class Spool(Outputs):
-    def __init__(self, data: str, worker: str) -> None:
-        super().__init__(data)
+    def __init__(self, data: str, worker: str, shared: SharedOutputs | None = None) -> None:
+        super().__init__(data, shared)
         self._worker, self._path = worker, self.spool_of(worker)
         self._pack = Writer(os.path.basename(self._path))
         self._handle = -1
@@ -43,12 +47,12 @@ class Spool(Outputs):
 
     def ended(self, task: str, attempt: int) -> int | None:
         if self._current != (task, attempt):
-            return self.size(task, attempt)
+            return self.local_size(task, attempt)
         alone, status = self._is_ours_alone(), os.fstat(self._handle)
         fits = status.st_nlink and status.st_size <= MAX_PACKED_LENGTH
         if not (alone and fits and self._is_packed(status.st_size)):
             self._place_or_drop(task, attempt)
-            return self.size(task, attempt)
+            return self.local_size(task, attempt)
         self._current = None
         return status.st_size
 

@@ -9,9 +9,9 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.attempt import Ended
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -95,7 +95,7 @@ class Commands:
         just now."""
         program = self._find(argv[0], env)
         if program is None:
-            return _not_runnable(argv[0], env)
+            return not_runnable(argv[0], env)
         feed = _as_file(stdin) if stdin is not None else None
         stdin_from = self._nothing if feed is None else feed
         actions = [(os.POSIX_SPAWN_DUP2, stdin_from, 0), *_writing_to(output)]
@@ -157,11 +157,12 @@ def _as_file(text: bytes) -> int:
     return handle
 
 
-def _search_path(env: dict[str, str]) -> str:
+def _search_path(env: Mapping[str, str]) -> str:
     return env.get("PATH", os.defpath)
 
 
-def _not_runnable(name: str, env: dict[str, str]) -> Ended:
+def not_runnable(name: str, env: Mapping[str, str]) -> Ended:
+    """Why a program that was not found cannot be started."""
     named = os.path.dirname(name) and os.path.exists(name)
     if named or shutil.which(name, os.F_OK, _search_path(env)):
         return _failed(NOT_EXECUTABLE, f"{name}: not executable.")

@@ -26,13 +26,14 @@ logger = logging.getLogger("hypervisor.runs")
 
 
 class ForkServer:
-    def __init__(self, work: Work) -> None:
-        """Fork the server; `start` then makes processes that call `work`."""
+    def __init__(self, work: Work, prepare: Work = lambda *words: None) -> None:
+        """Fork the server; `start` then makes processes that call `work`. Before each, the server
+        calls `prepare` with the same words: it loads code that is shared from then on."""
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         self.pid = os.fork()
         if not self.pid:
-            _run_and_exit(_serve, requests, answers, (self._requests, self._answers), work)
+            _run_and_exit(_serve, requests, answers, (self._requests, self._answers), work, prepare)
         os.close(requests)
         os.close(answers)
 
@@ -59,13 +60,14 @@ class ForkServer:
         self._requests = self._answers = -1
 
 
-def _serve(requests: int, answers: int, others: Sequence[int], work: Work) -> None:
+def _serve(requests: int, answers: int, others: Sequence[int], work: Work, prepare: Work) -> None:
     for handle in others:
         os.close(handle)
     set_process_title("fork-server")
-    gc.freeze()  # or a collection in a worker would copy every shared page
     while (request := read_line(requests)).endswith(b"\n"):
         words, log = json.loads(request)
+        prepare(*words)
+        gc.freeze()  # or a collection in a worker would copy every shared page
         begin_read, begin_write = os.pipe()
         between = os.fork()
         if not between:

@@ -12,8 +12,9 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.resources.cgroup import Group
 from hypervisor.resources.process_table import Process, below, read_process
 
@@ -56,19 +57,26 @@ def end(target: KillTarget, grace: float) -> None:
     started = time.monotonic()
     if grace > 0 and (processes := _hold(target, set())):
         for process in processes:
-            _send(process, signal.SIGTERM, signal.SIGCONT)
+            send(process, *_gently(process))
         _wait(target, started + grace)
     stopped: set[tuple[int, int]] = set()
     pause = MIN_PAUSE
     while processes := _hold(target, stopped):
         target.signal_all(processes, signal.SIGKILL)
         for process in processes:
-            _send(process, signal.SIGKILL)
+            send(process, signal.SIGKILL)
         if time.monotonic() > started + grace + PATIENCE:
             living = [process.pid for process in processes if process.lives]
             raise TreeSurvived(living or [process.pid for process in processes])
         time.sleep(pause)
         pause = min(2 * pause, MAX_PAUSE)
+
+
+def _gently(process: Process) -> tuple[int, ...]:
+    """bubblewrap would end at once, and with it what it runs, which has its own SIGTERM."""
+    if process.name == "bwrap":
+        return (signal.SIGCONT,)
+    return (signal.SIGTERM, signal.SIGCONT)
 
 
 def _hold(target: KillTarget, stopped: set[tuple[int, int]]) -> list[Process]:
@@ -81,7 +89,7 @@ def _hold(target: KillTarget, stopped: set[tuple[int, int]]) -> list[Process]:
             break
         target.signal_all(processes, signal.SIGSTOP)
         for process in new:
-            _send(process, signal.SIGSTOP)
+            send(process, signal.SIGSTOP)
             stopped.add((process.pid, process.start))
     return processes
 
@@ -93,7 +101,7 @@ def _wait(target: KillTarget, until: float) -> None:
         pause = min(2 * pause, MAX_PAUSE)
 
 
-def _send(process: Process, *signals: int) -> None:
+def send(process: Process, *signals: int) -> None:
     if not process.lives:
         return
     handle = None

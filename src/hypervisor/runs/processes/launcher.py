@@ -20,9 +20,9 @@ from hypervisor.core.places import (
     take_lock,
 )
 from hypervisor.queue.lease import Leftovers, Worker, parse_token
-from hypervisor.resources.cgroup import Group, remove_abandoned_groups
 from hypervisor.resources.host import LocalHost
-from hypervisor.runs.processes import journal, prestart, tree
+from hypervisor.resources.process_table import read_process
+from hypervisor.runs.processes import journal, prestart
 from hypervisor.runs.processes.daemon import spawn
 from hypervisor.runs.processes.kept_environments import KeptEnvironments
 
@@ -35,7 +35,14 @@ SIGNALS = {"drain": signal.SIGTERM, "stop": signal.SIGINT}
 GRACE = 2.0
 LOG = "supervisor.log"
 WORKER_GROUP = "hypervisor-"  # prefix of cgroup names
+# Requests of agents are large: their memory goes back to the system at once.
+GATEWAY_MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+}
 STATUS, WAKE = "governor.json", "wake"
+STAY = "--stay"  # for a supervisor that works for other hosts, too
 
 
 class LocalLauncher:
@@ -51,6 +58,7 @@ class LocalLauncher:
         self._coming_up = 0
         self._adopts = False
         self._fork_server: ForkServer | None = None
+        self._mcp = 0  # the process of the MCP server that was started last
         self._environments = KeptEnvironments(places.runtime, environment)
         self._handle = -1  # of the lock that makes us the supervisor
         self._gateway: socket.socket | None = None
@@ -133,17 +141,10 @@ class LocalLauncher:
                 self._handle = -1
         return True
 
-    def acquire_notifier_lock(self) -> int | None:
-        return self._acquire(self._lock_of("notifier"))
-
-    def acquire_telemetry_lock(self) -> int | None:
-        return self._acquire(self._lock_of("telemetry"))
-
-    def acquire_merger_lock(self) -> int | None:
-        return self._acquire(self._lock_of("merger"))
-
-    def acquire_gateway_lock(self) -> int | None:
-        return self._acquire(self._lock_of("gateway"))
+    def acquire_lock_of(self, name: str) -> int | None:
+        """Become the notifier, the merger or another process that a store has one of per host.
+        None if there is one."""
+        return self._acquire(self._lock_of(name))
 
     def _acquire(self, lock: str) -> int | None:
         make_private(self.places.runtime)
@@ -165,33 +166,50 @@ class LocalLauncher:
     def adopt(self, fork_server: ForkServer | None = None) -> None:
         """Become a subreaper: processes of dead workers become our children, and so do workers from
         the fork server, which is only used if this succeeds."""
+        from hypervisor.runs.processes import tree
+
         self._adopts = tree.become_reaper()
         if fork_server is not None and self._adopts:
             self._fork_server = fork_server
             self._started.add(fork_server.pid)
 
-    def start_supervisor(self) -> None:
+    def start_supervisor(self, stay: bool = False) -> None:
+        """With `stay`, it does not exit when there is nothing to do."""
         make_private(self.places.runtime)
-        self._coming_up = prestart.take(self.where, self._log()) or self._start(
-            "supervise", "--detached"
-        )
+        if stay:
+            self._coming_up = self._start("supervise", STAY)
+        else:
+            started = prestart.take(self.where, self._log())
+            self._coming_up = started or self._start("supervise", "--detached")
 
     def start_worker(self, batch: str, agent: str = "") -> int:
         """`agent` is the profile of its agent, "" for commands and functions."""
         pid = None
-        if self._fork_server is not None and not agent:
-            pid = self._fork_server.start([batch], self._log())
-        pid = pid or self._start("work", batch, *([agent] if agent else []))
-        self._started.add(pid)
+        words = [batch, agent] if agent else [batch]
         if agent:  # a server started by the agent would be stopped with its attempt
-            self._started.add(self._start("mcp", "" if "://" in self.where else self.where))
+            self._start_mcp()
+        if self._fork_server is not None:
+            pid = self._fork_server.start(words, self._log())
+        pid = pid or self._start("work", *words)
+        self._started.add(pid)
         return pid
+
+    def _start_mcp(self) -> None:
+        """Start the MCP server of the store unless ours is running. It exits if there is another
+        one."""
+        process = read_process(self._mcp) if self._mcp else None
+        if process is None or not process.lives or process.parent != os.getpid():
+            self._mcp = self._start("mcp", "" if "://" in self.where else self.where)
+            self._started.add(self._mcp)
 
     def start_notifier(self) -> None:
         self._start_alone("notifier", "notify")
 
     def start_merger(self) -> None:
         self._start_alone("merger", "merge")
+
+    def start_cleaner(self) -> None:
+        self._start_alone("cleaner", "clean")
 
     def start_telemetry(self) -> None:
         self._start_alone("telemetry", "telemetry")
@@ -203,7 +221,8 @@ class LocalLauncher:
             from hypervisor.runs.processes import gateway_socket  # loads the socket module
 
             self._gateway = self._gateway or gateway_socket.listen(self.places.runtime)
-            self._started.add(self._start("gateway", stdin=self._gateway.fileno()))
+            stdin = self._gateway.fileno()
+            self._started.add(self._start("gateway", stdin=stdin, more=GATEWAY_MEMORY))
 
     def gateway_port(self) -> int | None:
         """The port of this host's gateway, None if there has been none."""
@@ -241,6 +260,8 @@ class LocalLauncher:
     def end_leftovers(
         self, worker: Worker, remains: Leftovers | None, attempts: Collection[str]
     ) -> int | None:
+        from hypervisor.runs.processes import tree
+
         try:
             return self._end_marked(worker, remains, attempts) + self._end_adopted()
         except tree.TreeSurvived:
@@ -251,6 +272,9 @@ class LocalLauncher:
     ) -> int:
         """Without a journal, any of its claims may have been running, and its cgroup is found by
         name."""
+        from hypervisor.resources.cgroup import Group
+        from hypervisor.runs.processes import tree
+
         marks, leader, group = [mark_of(worker)], None, None
         if remains is None:
             marks += attempts
@@ -267,11 +291,15 @@ class LocalLauncher:
     def _end_adopted(self) -> int:
         """A child of ours that is not a worker was left behind by one. Workers themselves are
         collected by `reap`."""
+        from hypervisor.runs.processes import tree
+
         if not self._adopts or tree.alone(self._started):
             return 0
         return len(tree.stop_descendants(GRACE, spare=self._started))
 
     def forget_leftovers(self, worker: Worker, remains: Leftovers) -> None:
+        from hypervisor.resources.cgroup import Group
+
         if remains.group is not None:
             Group(remains.group).remove()
         journal.forget(self.places.runtime, worker)
@@ -287,6 +315,8 @@ class LocalLauncher:
                 os.close(handle)
 
     def reap(self) -> list[tuple[int, int]]:
+        from hypervisor.runs.processes import tree
+
         ended = [(child.pid, os.waitstatus_to_exitcode(child.status)) for child in tree.reap()]
         self._started -= {pid for pid, _ in ended}
         return ended
@@ -309,11 +339,17 @@ class LocalLauncher:
         return bool((self.read_status() or {}).get("asked"))
 
     def memory(self, workers: Collection[int]) -> dict[int, int]:
+        if not workers:
+            return {}
+        from hypervisor.runs.processes import tree
+
         return {pid: sum(p.rss for p in tree.family(pid) if p.lives) for pid in workers}
 
     def _clean_up(self) -> None:
         """Before the supervisor exits: remove its status, and cgroups of workers that died before
         they could record them."""
+        from hypervisor.resources.cgroup import remove_abandoned_groups
+
         remove_abandoned_groups(WORKER_GROUP)
         for name in (STATUS, f"{STATUS}.new"):
             with suppress(FileNotFoundError):
@@ -323,8 +359,8 @@ class LocalLauncher:
         """In the background, on a socket that already listens."""
         return self._start("dashboard", *options, stdin=listening)
 
-    def _start(self, *words: str, stdin: int = -1) -> int:
-        env = {**self._environment, "HYPERVISOR_STORE": self.where}
+    def _start(self, *words: str, stdin: int = -1, more: Mapping[str, str] | None = None) -> int:
+        env = {**self._environment, "HYPERVISOR_STORE": self.where, **(more or {})}
         return spawn(*words, env=env, log=self._log(), stdin=stdin)
 
     def _log(self) -> str:

@@ -24,6 +24,8 @@ from hypervisor.runs.spec import CommandSpec, FunctionSpec, TreeUsage, WorkSpec,
 
 if TYPE_CHECKING:
     from hypervisor.runs.functions.client import FunctionRunner
+    from hypervisor.runs.sandbox.attempt import Attempt
+    from hypervisor.runs.sandbox.prepare import Sandbox
 
 AUTOGROUP = "/proc/sys/kernel/sched_autogroup_enabled"
 MAX_LIST_LENGTH = 1 << 16
@@ -39,6 +41,7 @@ class LocalRunner:
         mark: str,
         group: Group | None,
         niceness: int,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """`mark` is for the interpreter of a function, which outlives single attempts."""
         command = work if isinstance(work, CommandSpec) else None
@@ -49,7 +52,9 @@ class LocalRunner:
         self._function: FunctionRunner | None = None
         if isinstance(work, FunctionSpec):
             self._function = _function_runner(work, cwd, {**env, tree.MARK: mark})
+        self._sandbox = sandbox
         self._folder, self._variables = "", {}  # type: str, Mapping[str, str]
+        self._root = ""
         self._command: Command | None = None
         self._failed: Ended | None = None
         self._cpu_before = 0.0
@@ -69,6 +74,8 @@ class LocalRunner:
 
     @property
     def fatal_error(self) -> str | None:
+        if self._sandbox is not None and self._sandbox.problem:
+            return self._sandbox.problem
         return self._function.load_error if self._function is not None else None
 
     @property
@@ -77,11 +84,17 @@ class LocalRunner:
             return self._command.pid
         return self._function.pid or 0 if self._function is not None else 0
 
-    def work_in(self, folder: str, env: Mapping[str, str]) -> None:
-        self._folder, self._variables = folder, env
+    def work_in(self, folder: str, env: Mapping[str, str], root: str = "") -> None:
+        self._folder, self._variables, self._root = folder, env, root or folder
+
+    def evidence(self) -> tuple[str, ...]:
+        return self._sandbox.finish() if self._sandbox and not self._sandbox.problem else ()
 
     def start(self, item: Item, token: str, output: str) -> None:
         self._begin()
+        if self._function is not None and self.fatal_error and self._sandbox:
+            self._failed = Ended(None, None, 0.0, 0, error=self.fatal_error)
+            return
         if self._function is not None:
             place = (self._folder, self._variables) if self._folder else None
             self._function.start(item.value, output, item.note, place)
@@ -96,7 +109,21 @@ class LocalRunner:
             env |= self._variables
             os.chdir(self._folder)
         stdin = os.fsencode(item.text + "\n") if self._reads_item else None
-        self._launch(self._template.render(item), env, output, stdin)
+        argv: Sequence[str] = self._template.render(item)
+        if self._sandbox is not None:
+            from hypervisor.runs.sandbox.attempt import Attempt
+
+            cwd = self._folder or self._cwd
+            return self._confine(Attempt(name, tuple(argv), env, cwd, self._root), output, stdin)
+        return self._launch(argv, env, output, stdin)
+
+    def _confine(self, attempt: Attempt, output: str | Pipes, stdin: bytes | None) -> None:
+        """Launch an attempt in the sandbox. Never without it."""
+        assert self._sandbox is not None
+        self._failed = self._sandbox.refusal(attempt)
+        if self._failed is None:
+            prepared = self._sandbox.prepare(attempt)
+            self._launch(prepared.argv, prepared.env, output, stdin)
 
     def _begin(self) -> None:
         self._cpu_before = _reaped_cpu()

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.batches.plans.action import visible
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.mail import read_message
 from hypervisor.skills.builtin.mail_classify_rules import Category, Rules, rules_for
 from hypervisor.skills.builtin.mail_classify_text import Mail, addresses, read

@@ -9,8 +9,9 @@ import fnmatch
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.skills.builtin.rule_files import (
     RuleFiles,
     Tables,

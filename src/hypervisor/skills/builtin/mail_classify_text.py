@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from email import message_from_bytes
 from email.message import Message
-from typing import Any, NamedTuple
+from typing import Any
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.inputs.charset import decoded, is_usable
 
 MAX_SIZE = 256 << 10  # bytes of a mail that are read

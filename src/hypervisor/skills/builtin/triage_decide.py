@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.skills.builtin.triage_rules import Rules
 from hypervisor.skills.builtin.triage_text import NormalizedText, Text, first_few, read
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.skills.builtin.rule_files import (
     MAX_NAME_LENGTH,
     RuleFiles,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 from unicodedata import normalize
+
+from hypervisor.core.records import NamedTuple
 
 WORD = re.compile(r"\w+")
 HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")

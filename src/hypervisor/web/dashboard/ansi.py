@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from hypervisor.core.escape_sequences import SEQUENCE
+from hypervisor.core.records import NamedTuple
 
 COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 MAX_LINE = 4_000  # characters shown of one line

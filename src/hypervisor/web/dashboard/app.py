@@ -137,6 +137,10 @@ class Dashboard:
 
     def _render(self, page: Page, part: str, asked: Request, last: int) -> str:
         values = {**page.values(self.hv, asked), "asked": asked, "page": page}
+        if "," in part:
+            names = dict.fromkeys(part.split(","))
+            inner = {name: Markup(self._part(page, name, asked, values)) for name in names}
+            return self.env.get_template("dashboard/parts.html").render(inner=inner)
         if part:
             return self._part(page, part, asked, values)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from hypervisor.batches.plans.action import ActionKind
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 
 MAX_SIZE = 100_000  # characters of a result as JSON; forms are limited, too
 MAX_FORMS = 50  # proposals with fields of their own

@@ -4,7 +4,8 @@ request."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+
+from hypervisor.core.records import NamedTuple
 
 MAX_LINES = 5_000  # of one file
 MAX_OPEN = 400  # a longer file is folded

@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import NamedTuple
 
 from anyio import to_thread
 
 from hypervisor.core.errors import HypervisorError
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 from hypervisor.queue.event import Event
 from hypervisor.queue.queries import end_of_log, events
 
 INTERVAL = 0.4  # seconds between two looks at the log
+# … after one that found something: while tasks end all the time, tabs fetch no more often. They
+# must still be less than a second behind.
+BUSY_INTERVAL = 0.6
 MAX_BACKLOG = 500
 PING = 15.0  # seconds without a message after which the connection is tried
 RETRY_MS = 1_000  # after which a browser reconnects
@@ -65,10 +68,12 @@ class Feed:
         self,
         hv: Context,
         interval: float = INTERVAL,
+        busy_interval: float = BUSY_INTERVAL,
         before: Callable[[], None] = lambda: None,
     ) -> None:
         """`before` is called before browsers hear of a change."""
-        self._hv, self._interval, self._before = hv, interval, before
+        self._hv, self._before = hv, before
+        self._interval, self._busy_interval = interval, busy_interval
         self._queues: set[asyncio.Queue[Message | None]] = set()
         self._reader: asyncio.Task[None] | None = None
         self._last = 0
@@ -133,9 +138,11 @@ class Feed:
             self._reader = None
 
     async def _read(self) -> None:
+        pause = self._interval
         while True:
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(pause)
             found = await self._look(missed, self._last)
+            pause = self._busy_interval if found else self._interval
             if found is None:
                 continue
             self._last = found.last

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import one_line
 from hypervisor.queue.dependencies import Neighbor, Neighborhood
 

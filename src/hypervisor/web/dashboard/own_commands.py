@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypervisor.core.errors import HypervisorError
 from hypervisor.core.places import STORE
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 
 PROGRAM = "from hypervisor.app import main; main()"

@@ -7,9 +7,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
-from typing import NamedTuple
 
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import one_line
 from hypervisor.skills.folders import FoundSkill, find_skill, places
 from hypervisor.web.dashboard.run_fields import KINDS, Field, Kind, groups

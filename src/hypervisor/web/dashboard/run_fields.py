@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.lane import PRIORITIES
 from hypervisor.runs.spec import GATES, MERGE_MODES, PERMISSIONS, WORKSPACES
 from hypervisor.skills.folders import FoundSkill

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import NamedTuple
 
 from hypervisor.core.errors import InvalidInput
 from hypervisor.core.places import digest
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context
 from hypervisor.runs.processes.log_file import log_level
 from hypervisor.serving.connections import Server

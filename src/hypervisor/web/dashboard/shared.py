@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any, NamedTuple
+from typing import Any
+
+from hypervisor.core.records import NamedTuple
 
 AGE = 0.5  # seconds that a rendering is handed out
 MAX_KEPT = 500

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from hypervisor.batches.timeline import Bin, Segment, Timeline
+from hypervisor.core.records import NamedTuple
 from hypervisor.web.report.text import clock, day, milliseconds, minute, step, took
 
 WIDTH = 1000.0

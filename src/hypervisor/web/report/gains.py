@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from hypervisor.core.records import NamedTuple
 from hypervisor.learning.learn import Gain, Learned
 
 WIDTH, HEIGHT = 1000.0, 200.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Template
 
 from hypervisor import __version__
 from hypervisor.batches.report import BatchReport
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import money_text, pluralize
 from hypervisor.resources.limits import size_text
 from hypervisor.web.rendering import environment, inlined

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 from urllib.parse import quote
 
 from hypervisor.batches.pipeline_status import Overview, Reduced, Stage
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.result import text_of
 from hypervisor.web.report.text import words
 

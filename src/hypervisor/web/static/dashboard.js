@@ -8,7 +8,8 @@
     // What a person has opened or chosen stays so when a part is refreshed.
     htmx_before_morph_attr: (element, { attrName }) =>
       !(attrName === "open" && element.matches("details"))
-      && !(attrName === "class" && element.matches("[data-row].current")),
+      && !(attrName === "class" && element.matches("[data-row].current"))
+      && !(attrName === "tabindex" && element.matches(".scroll")),
   });
 
   // Times
@@ -21,21 +22,28 @@
     return rest && whole < 10 ? `${whole} ${name} ${rest} ${next[0]}` : `${whole} ${name}`;
   };
   const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  const tick = () => {
-    if (document.hidden) return;
-    for (const time of document.querySelectorAll("time[datetime]")) {
+  const showTimes = root => {
+    for (const time of root.querySelectorAll("time[datetime]")) {
       const at = new Date(time.dateTime), seconds = (Date.now() - at) / 1000;
       const text = time.classList.contains("age") ? span(Math.max(seconds, 0))
         : seconds < 0 ? `in ${span(-seconds)}` : seconds < 1 ? "now" : `${span(seconds)} ago`;
       if (time.textContent !== text) time.textContent = text;
-      const title = absolute.format(at);
-      if (time.title !== title) time.title = title;
+      if (!time.title) time.title = absolute.format(at);
     }
   };
+  const tick = () => { if (!document.hidden) showTimes(document); };
   setInterval(tick, 1000);
   document.addEventListener("visibilitychange", tick);
-  document.addEventListener("htmx:after:swap", tick);
+  // Before a part is compared with what it shows: rows that stay the same are left alone.
+  const beforeSwap = prepare => document.addEventListener("htmx:before:swap", event => {
+    for (const { fragment } of event.detail.tasks) prepare(fragment);
+  });
+  beforeSwap(showTimes);
   tick();
+
+  // On a narrow screen, the menu is scrolled to the page that is open.
+  const entry = document.querySelector(".top nav [aria-current]"), menu = entry?.parentElement;
+  if (menu) menu.scrollLeft = entry.offsetLeft - menu.offsetLeft - (menu.clientWidth - entry.offsetWidth) / 2;
 
   // A table that is wider than the screen can be scrolled by keyboard.
   const reach = () => {
@@ -45,33 +53,37 @@
   };
   reach();
   addEventListener("resize", reach);
-  document.addEventListener("htmx:after:swap", reach);
+  let reaching = 0; // after the next frame: it knows the widths
+  document.addEventListener("htmx:after:swap", () => {
+    clearTimeout(reaching);
+    reaching = setTimeout(reach, 100);
+  });
 
   // What has finished since this browser last showed the page: it was left, or hidden for a while.
   const AWAY = 60000; // milliseconds
-  const finished = document.getElementById("part-finished");
+  const since = document.getElementById("part-since");
   let visited = Number(localStorage.getItem("hv-visited") ?? Date.now());
-  const markNew = () => {
-    for (const row of document.querySelectorAll("[data-at]")) {
+  const markNew = root => {
+    for (const row of root.querySelectorAll("[data-at]")) {
       row.classList.toggle("new", Number(row.dataset.at) > visited);
     }
   };
   const askSince = () => {
-    finished.setAttribute("hx-get", `/?part=finished&since=${visited}`);
-    htmx.trigger(finished, "live");
+    since.setAttribute("hx-get", `/?part=since&since=${visited}`);
+    htmx.trigger(since, "live");
   };
-  if (finished) {
-    document.addEventListener("htmx:after:swap", markNew);
+  if (since) {
+    beforeSwap(markNew);
     addEventListener("pagehide", () => localStorage.setItem("hv-visited", Date.now()));
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) return localStorage.setItem("hv-visited", Date.now());
       const left = Number(localStorage.getItem("hv-visited"));
-      if (Date.now() - left > AWAY) { visited = left; askSince(); }
+      if (Date.now() - left > AWAY) { visited = left; markNew(document); askSince(); }
     });
-    finished.addEventListener("htmx:after:init", event => {
-      if (event.target === finished && localStorage.getItem("hv-visited")) askSince();
+    since.addEventListener("htmx:after:init", event => {
+      if (event.target === since && localStorage.getItem("hv-visited")) askSince();
     });
-    markNew();
+    markNew(document);
   }
 
   // Copying a command

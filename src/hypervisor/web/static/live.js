@@ -1,8 +1,9 @@
 // Keeps a page current: parts are fetched again when an event concerns them. A part says so itself:
 // data-live="task:… batch:… kind:… *", data-every="seconds".
 (() => {
-  const PAUSE = 1000; // milliseconds between two fetches of the same part
+  const PAUSE = 500; // milliseconds between two fetches
   const POLL = 2000; // … between two questions, where workers cannot be shared
+  const PATIENCE = 30000; // … until an answer is given up
   let last = Number(document.body.dataset.last);
   const connection = document.getElementById("connection");
   const words = { live: "live", connecting: "connecting", reconnecting: "reconnecting" };
@@ -13,24 +14,81 @@
     connection.title = state === "live" ? "Changes appear at once" : "The server does not answer";
   };
 
-  const due = new WeakMap(); // part -> { at: not before, last: the last fetch, timer, late }
+  const due = new WeakMap(); // part -> { last: the last fetch, late: it could not be shown then }
   const stateOf = part => {
-    if (!due.has(part)) due.set(part, { at: 0, last: Date.now(), timer: 0 });
+    if (!due.has(part)) due.set(part, { last: Date.now(), late: false });
     return due.get(part);
   };
-  const refresh = part => {
-    const now = Date.now(), known = stateOf(part);
-    if (known.timer) return;
-    known.timer = setTimeout(() => {
-      known.timer = 0;
-      known.last = Date.now();
-      known.at = known.last + PAUSE;
-      known.late = document.hidden || isBusy(part);
-      if (!known.late) htmx.trigger(part, "live");
-    }, Math.max(known.at - now, 0));
+  // Tabs that show the same page are answered by one request of their shared worker.
+  let worker = null, number = 0;
+  const waiting = new Map(); // number of a request -> where its answer goes
+  const answered = ({ number, status, text }) => {
+    waiting.get(number)?.({ status, text });
+    waiting.delete(number);
   };
-  // A refusal means that the page is out of date.
+  const ask = async path => {
+    try {
+      const answer = await fetch(path, { headers: { "HX-Request": "true" } });
+      return { status: answer.status, text: await answer.text() };
+    } catch { return { status: 0, text: "" }; } // the server is away: the next event may find it
+  };
+  const get = path => worker === null ? ask(path) : new Promise(resolve => {
+    waiting.set(++number, resolve);
+    worker.port.postMessage({ get: path, number });
+    setTimeout(answered, PATIENCE, { number, status: 0, text: "" });
+  });
+  window.hvGet = get; // for other scripts of this page
+
+  // What is wanted at the same time is fetched by one request.
+  const grouped = parts => {
+    const groups = new Map();
+    for (const part of parts) {
+      const url = new URL(part.getAttribute("hx-get"), location.href);
+      const name = url.searchParams.get("part");
+      url.searchParams.delete("part");
+      const group = groups.get(url.href) ?? { parts: [], names: [], url };
+      group.parts.push(part);
+      group.names.push(name);
+      groups.set(url.href, group);
+    }
+    return [...groups.values()];
+  };
+  let shown = {}; // the last answer, unless something else was swapped in since
+  const fetchGroup = async ({ parts: [part], names, url }) => {
+    const rest = url.search ? `&${url.search.slice(1)}` : "";
+    const path = `${url.pathname}?part=${names.join(",")}${rest}`;
+    const { status, text } = await get(path);
+    if (status === 401) return location.reload(); // a link that has expired: the page says so
+    const isSame = shown.path === path && shown.text === text;
+    if (!status || status >= 500 || isSame || !part.isConnected) return;
+    await htmx.swap({ text, sourceElement: part, target: part, swap: "innerMorph" });
+    shown = { path, text };
+  };
+  const wanted = new Set();
+  let timer = 0, next = 0, isFetching = false; // next: not before
+  const refresh = part => {
+    wanted.add(part);
+    if (!isFetching) timer ||= setTimeout(fetchWanted, Math.max(next - Date.now(), 0));
+  };
+  const fetchWanted = async () => {
+    timer = 0;
+    next = Date.now() + PAUSE;
+    const parts = [...wanted].filter(part => part.isConnected);
+    wanted.clear();
+    for (const part of parts) {
+      const known = stateOf(part);
+      known.last = Date.now();
+      known.late = document.hidden || isBusy(part);
+    }
+    isFetching = true;
+    try {
+      await Promise.all(grouped(parts.filter(part => !due.get(part).late)).map(fetchGroup));
+    } finally { isFetching = false; }
+    for (const part of [...wanted]) refresh(part);
+  };
   document.addEventListener("htmx:after:swap", () => {
+    shown = {};
+    // A refusal means that the page is out of date.
     const message = document.querySelector("#messages .message.bad");
     if (!message || message.dataset.refreshed) return;
     message.dataset.refreshed = "1";
@@ -68,12 +126,15 @@
     }
     document.dispatchEvent(new CustomEvent("hv:events", { detail: message }));
   };
-  setInterval(() => {
+  // All tabs at the same moment, so that they share the answer.
+  const refreshOld = () => {
+    setTimeout(refreshOld, 1000 - Date.now() % 1000);
     if (document.hidden) return;
     for (const part of document.querySelectorAll("[data-every]")) {
       if (Date.now() >= stateOf(part).last + 1000 * part.dataset.every) refresh(part);
     }
-  }, 1000);
+  };
+  refreshOld();
 
   const poll = async () => {
     if (!document.hidden) {
@@ -88,6 +149,8 @@
   };
   let isPolling = false;
   const startPolling = () => {
+    worker = null;
+    for (const number of [...waiting.keys()]) answered({ number, status: 0, text: "" });
     if (!isPolling) poll();
     isPolling = true;
   };
@@ -96,14 +159,18 @@
     const policy = window.trustedTypes?.createPolicy("worker", {
       createScriptURL: () => "/static/stream.js",
     });
-    const worker = new SharedWorker(policy ? policy.createScriptURL("") : "/static/stream.js");
-    const report = () => worker.port.postMessage({ visible: !document.hidden, last });
-    worker.onerror = startPolling;
-    worker.port.onmessage = ({ data }) => data.unavailable ? startPolling() : apply(data);
-    worker.port.start();
+    const shared = worker = new SharedWorker(policy ? policy.createScriptURL("") : "/static/stream.js");
+    const report = () => shared.port.postMessage({ visible: !document.hidden, last });
+    shared.onerror = startPolling;
+    shared.port.onmessage = ({ data }) => {
+      if (data.unavailable) startPolling();
+      else if (data.number) answered(data);
+      else apply(data);
+    };
+    shared.port.start();
     document.addEventListener("visibilitychange", report);
     window.addEventListener("pageshow", event => { if (event.persisted) report(); });
-    window.addEventListener("pagehide", () => worker.port.postMessage({ bye: true }));
+    window.addEventListener("pagehide", () => shared.port.postMessage({ bye: true }));
     report();
   };
   if (!document.querySelector("[data-live]") && !document.querySelector("[data-every]")) return show("live");

@@ -5,7 +5,7 @@
   const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const colors = { cpu: "--accent", ram: "--warn", running: "--accent", done: "--accent", failed: "--bad", cost: "--accent" };
   const figures = [...root.querySelectorAll(".plot")];
-  let minutes = 10, timer = 0;
+  let minutes = 10, timer = 0, shown = "";
 
   // Totals become rates; a pause in the recording is a gap, not a slope.
   const rates = (at, totals, per) => totals.map((total, i) => {
@@ -14,6 +14,13 @@
   });
   const columns = (figure, data) => figure.dataset.series.split(" ").map(name =>
     figure.dataset.rate ? rates(data.at, data[name], Number(figure.dataset.rate)) : data[name]);
+
+  // As the reader's language writes times.
+  const time = options => new Intl.DateTimeFormat(undefined, { hour12: false, ...options });
+  const seconds = time({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const clock = time({ hour: "2-digit", minute: "2-digit" }), day = time({ day: "numeric", month: "short" });
+  const timeText = step => tick =>
+    (step < 60 ? seconds : step < 86400 ? clock : day).format(new Date(tick * 1000));
 
   const draw = (figure, data) => {
     const names = figure.dataset.series.split(" "), values = [data.at, ...columns(figure, data)];
@@ -29,19 +36,22 @@
     figure.chart = new uPlot({
       width, height: 150, legend: { show: false }, cursor: { show: false },
       scales: { y: { range: limits } },
-      axes: [axis, { ...axis, size: 44, values: (_, ticks) => ticks.map(tick => tick + (unit === "%" ? " %" : "")) }],
+      axes: [{ ...axis, values: (_, ticks, __, ___, step) => ticks.map(timeText(step)) }, { ...axis, size: 44, values: (_, ticks) => ticks.map(tick => tick + (unit === "%" ? " %" : "")) }],
       series: [{}, ...names.map(name => ({ label: name, stroke: color(colors[name]), width: 1.5, points: { show: false } }))],
     }, values, figure);
   };
 
   const refresh = async () => {
     clearTimeout(timer);
-    timer = setTimeout(refresh, minutes > 10 ? 30000 : 2000);
+    // All tabs at the same moment, so that they share the answer.
+    const pause = minutes > 10 ? 30000 : 2000;
+    timer = setTimeout(refresh, pause - Date.now() % pause);
     if (document.hidden) return;
     try {
-      const answer = await fetch(`${root.dataset.plots}?minutes=${minutes}`);
-      if (!answer.ok) return;
-      const data = await answer.json();
+      const { status, text } = await hvGet(`${root.dataset.plots}?minutes=${minutes}`);
+      if (status !== 200 || text === shown) return;
+      shown = text;
+      const data = JSON.parse(text);
       root.querySelector(".nothing").hidden = data.at.length > 1;
       for (const figure of figures) {
         figure.hidden = data.at.length < 2 || (figure.dataset.series === "cost" && !data.cost.some(Boolean));
@@ -57,6 +67,6 @@
     refresh();
   });
   document.addEventListener("visibilitychange", refresh);
-  addEventListener("resize", refresh);
+  addEventListener("resize", () => { shown = ""; refresh(); });
   refresh();
 })();

@@ -123,10 +123,11 @@
     }).format(time);
   };
   const element = (tag, text, title = "") => Object.assign(document.createElement(tag), { textContent: text, title });
+  const count = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;
   const describe = () => {
     const span = shown.to - shown.from, used = new Set();
     for (const [, bars] of shown.lanes) for (const bar of bars) { used.add(shown.outcomes[bar[4]]); if (bar[6]) used.add("failed"); }
-    const parts = [`${shown.attempts.toLocaleString()} attempts of ${shown.workers.toLocaleString()} workers`,
+    const parts = [`${count(shown.attempts, "attempt")} of ${count(shown.workers, "worker")}`,
       `${clock(shown.from, span)} to ${clock(shown.to, span)}`];
     if (!shown.single) parts.push("paler means less busy, red is the share that did not succeed");
     if (shown.cuts.length) parts.push("pauses are cut out");

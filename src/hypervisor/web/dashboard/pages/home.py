@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypervisor.agents.running_status import used_up_today
 from hypervisor.batches.review import awaiting
-from hypervisor.monitoring.finished import finished as lately
+from hypervisor.monitoring.finished import finished as last_finished
+from hypervisor.monitoring.finished import finished_since
 from hypervisor.monitoring.held_back import held_back
 from hypervisor.monitoring.status import attempts, quick_status
 from hypervisor.queue.context import Context
@@ -46,17 +47,28 @@ def waiting(hv: Context, request: Request) -> Values:
     }
 
 
+def since(hv: Context, request: Request) -> Values:
+    """What has finished since the last visit, which a tab asks for once. The part `finished` is the
+    same for all tabs, so they share its rendering."""
+    visited = request.number("since")
+    return {"count": finished_since(hv, visited) if visited else None}
+
+
 def finished(hv: Context, request: Request) -> Values:
-    """With `since`, the time of the last visit, they are counted."""
-    found = lately(hv, request.number("since") or None)
-    names = batch_names(hv, (row.task.batch for row in found.tasks))
-    return {"lately": found, "names": names}
+    found = last_finished(hv)
+    return {"finished": found, "names": batch_names(hv, (row.task.batch for row in found))}
 
 
 PAGES = (
     Page(
         "/",
         "home",
-        parts={"needs": needs, "running": running, "waiting": waiting, "finished": finished},
+        parts={
+            "needs": needs,
+            "running": running,
+            "waiting": waiting,
+            "since": since,
+            "finished": finished,
+        },
     ),
 )

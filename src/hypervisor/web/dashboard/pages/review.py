@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 from hypervisor.batches import review as reviews
 from hypervisor.batches.plans.action import TASK
@@ -11,6 +10,7 @@ from hypervisor.batches.plans.apply import apply
 from hypervisor.batches.plans.plan import Plan, PlannedAction, plan
 from hypervisor.batches.review_items import review_items
 from hypervisor.core.errors import HypervisorError, InvalidInput, NotFound, WrongState
+from hypervisor.core.records import NamedTuple
 from hypervisor.core.text import pluralize
 from hypervisor.queue.context import Context
 from hypervisor.queue.queries import batch_names

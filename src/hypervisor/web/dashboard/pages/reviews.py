@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hypervisor.batches.review import awaiting
 from hypervisor.core.errors import HypervisorError
+from hypervisor.core.records import NamedTuple
 from hypervisor.git import review as git_review
 from hypervisor.git.queue_status import failed_output
 from hypervisor.git.saved_work import ChangedFile, diff

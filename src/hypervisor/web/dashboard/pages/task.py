@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import NamedTuple
 
 from hypervisor.agents import answer as answering
 from hypervisor.agents.prompt_preview import prompt_of
@@ -12,6 +11,7 @@ from hypervisor.agents.running_status import transcript
 from hypervisor.agents.transcript_details import DetailedLine, detailed_transcript
 from hypervisor.batches.command_line import command_line
 from hypervisor.core.errors import HypervisorError
+from hypervisor.core.records import NamedTuple
 from hypervisor.git import review as git_review
 from hypervisor.git.queue_status import failed_output, landed_tasks, merge_queue
 from hypervisor.git.saved_work import diff, snapshots

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from hypervisor.batches.timeline import OUTCOMES, RUNNING, Attempts, Segment, read_attempts
 from hypervisor.batches.timeline_window import MAX_CELLS, TimelineWindow, timeline_window
 from hypervisor.core.errors import InvalidInput
+from hypervisor.core.records import NamedTuple
 from hypervisor.queue.context import Context, batch_id
 from hypervisor.queue.counts import batch_counts
 from hypervisor.web.dashboard.page import Page, Raw, Request
