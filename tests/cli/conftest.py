@@ -132,8 +132,8 @@ class Cli:
 
     def content(self) -> dict[str, list[Any]]:
         """Every row of the store, to check that nothing changed; except for what happens
-        after the last task of a run (its workers exit, its supervisor learns) and for the
-        store's clock."""
+        after the last task of a run (its workers exit, its supervisor learns), for the row
+        with which a supervisor renews its host's lease, and for the store's clock."""
         if not self.store.exists():
             return {}
         connection = apsw.Connection(str(self.store), flags=apsw.SQLITE_OPEN_READONLY)
@@ -143,7 +143,7 @@ class Cli:
                 str(name): connection.execute(f'SELECT * FROM "{name}"').fetchall()
                 for (name,) in tables.fetchall()
             }
-            for table in ("learned_records", "learner_cursors", "clocks"):
+            for table in ("learned_records", "learner_cursors", "clocks", "hosts"):
                 found.pop(table, None)
             found["workers"] = [row[:1] for row in found["workers"]]
             return found

@@ -123,6 +123,10 @@ NO_TOOL = {
     ),
     "new_skill": "a person says what is worth keeping, and reads it before it runs again",
     "forget": "a person takes out what agents found, never an agent",
+    **dict.fromkeys(
+        ("unreviewed_findings", "approve_findings"),
+        "a person decides which findings reach other branches",
+    ),
     "learnings": "spawn_parallel_tasks and preflight tell what matters of them",
     "branch": "a person says whose findings are seen where; a branch that is used exists",
     **dict.fromkeys(

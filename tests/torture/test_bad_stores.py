@@ -209,7 +209,7 @@ def test_store_without_the_right_to_write(open_folder, tmp_path, fork_server, wh
 @pytest.mark.parametrize("completing", [False, True], ids=["adding", "completing"])
 @pytest.mark.parametrize("limit", ["full_disk", "short_files"])
 def test_no_space_left(fork_server, tmp_path, limit, completing):
-    child = fork_server.start(limit, str(tmp_path), 1_000_000, completing)
+    child = fork_server.start(limit, str(tmp_path), 1_200_000, completing)
     told = child.hear()
     assert child.wait() == 0
     if "skip" in told:
@@ -278,7 +278,7 @@ def test_mount_with_an_odd_name_hides_no_other():
 
 
 def test_store_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("hypervisor.store.sqlite.network_file_system", lambda folder: "nfs4")
+    monkeypatch.setattr("hypervisor.store.sqlite_file.network_file_system", lambda folder: "nfs4")
     message = assert_refused(tmp_path / "store.db", errors.StoreUnavailable)
     assert "nfs4" in message and "postgresql://" in message
 
